@@ -285,6 +285,7 @@ fn put_in_place(
         mode: metadata.mode() & PERMISSIONS,
         replaced,
         unchanged,
+        content: Some((length, expected)),
     };
     let file = match File::open(part) {
         Ok(file) => file,

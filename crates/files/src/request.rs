@@ -63,7 +63,12 @@ pub enum FileAsk {
         mode: Option<u32>,
         /// Whether it may replace a file with another content.
         replace: bool,
+        /// The step that writes the file, which does so once. A host of an older version overlooks it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<String>,
     },
+    /// Return the file that a step has put in its place; none if it has not. → `Result<Option<FileWritten>, FileError>`
+    Written(String),
     /// Remove what was written of a file that is not in its place. → `Result<(), FileError>`
     Abandon(WriteTarget),
 }
@@ -144,6 +149,9 @@ pub struct FileWritten {
     pub replaced: bool,
     /// A file with this content was there already.
     pub unchanged: bool,
+    /// Its length in bytes and its digest. None from a host of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<(u64, FileDigest)>,
 }
 
 /// Why a request about a file failed. Paths are those of [`FileFacts::path`].

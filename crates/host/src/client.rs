@@ -1,6 +1,6 @@
 //! The client's side: one connection to one host.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -10,10 +10,12 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use steplatch_ledger::names_step;
 use steplatch_terminal::SecretText;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::effects::is_of_run;
 use crate::hosts::START_TIME;
 use crate::inbox::read_frames;
 use crate::outbox::Outbox;
@@ -87,7 +89,13 @@ impl AskError {
     /// Whether it is unknown what became of the request.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
-        matches!(self, Self::HostLost { .. } | Self::RemoteHostLost { .. } | Self::ConnectionLost { .. })
+        matches!(
+            self,
+            Self::HostLost { .. }
+                | Self::RemoteHostLost { .. }
+                | Self::ConnectionLost { .. }
+                | Self::Refused(Refusal::OutcomeUnknown)
+        )
     }
 }
 
@@ -116,6 +124,8 @@ struct Shared {
     waiting: Arc<Waiting>,
     over: watch::Receiver<bool>,
     reading: tokio::task::AbortHandle,
+    /// Steps whose effects were requested here and that are not settled.
+    steps: Mutex<BTreeSet<String>>,
 }
 
 impl Drop for Shared {
@@ -189,7 +199,8 @@ impl Host {
         let reading = reading.abort_handle();
         let unknown = HostHello::default();
         let number = next_number();
-        let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading };
+        let steps = Mutex::default();
+        let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading, steps };
         let greeting: Result<HostHello, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
         for secret in std::mem::take(&mut shared.greeting.secrets) {
@@ -234,6 +245,47 @@ impl Host {
     /// When the host refuses, or is not there any more.
     pub async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, AskError> {
         ask_over(&self.shared, ask).await
+    }
+
+    /// Returns the steps of runs whose results the host keeps, as of now. They can be settled from now on.
+    ///
+    /// # Errors
+    /// When the host does not answer.
+    pub(crate) async fn unsettled(&self) -> Result<Vec<String>, AskError> {
+        let steps: Vec<String> = match self.ask(&Ask::Unsettled).await {
+            // A host of an older version keeps them with their terminals.
+            Err(AskError::Refused(Refusal::NotUnderstood)) => Vec::new(),
+            steps => steps?,
+        };
+        self.shared.steps.lock().extend(steps.iter().cloned());
+        Ok(steps)
+    }
+
+    /// Notes that the results of `settled`, as [`names_step`] takes it, are stored, or that the steps are given up. Sends
+    /// nothing if none of their effects was requested here. Does not wait for the host.
+    pub(crate) fn settle(&self, settled: &str) {
+        let mut steps = self.shared.steps.lock();
+        let behind = steps.range(settled.to_owned()..);
+        let known: Vec<String> = behind.take_while(|step| names_step(settled, step)).cloned().collect();
+        for step in &known {
+            steps.remove(step);
+        }
+        drop(steps);
+        if !known.is_empty() {
+            // A host that is gone keeps no results. The answer has no receiver and is dropped.
+            let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![settled.to_owned()]));
+        }
+    }
+
+    /// Returns the steps of runs whose effects were requested here, by this daemon or an earlier one, and that are not
+    /// settled.
+    pub(crate) fn steps(&self) -> BTreeSet<String> {
+        self.shared.steps.lock().clone()
+    }
+
+    /// Whether an effect of this step was requested here.
+    pub(crate) fn knows(&self, step: &str) -> bool {
+        self.shared.steps.lock().contains(step)
     }
 
     /// Sends a request, and returns the answer and the events that follow it.
@@ -296,7 +348,12 @@ async fn request<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -
         }
         table.answers.insert(number, sender);
     }
-    let mut cancel = CancelOnDrop { shared, number, answered: false };
+    // An effect of a step is not cancelled by the loss of its request: it is settled when the step is given up.
+    let effect = ask.effect();
+    if let Some(key) = effect.as_ref().filter(|key| is_of_run(&key.step)) {
+        shared.steps.lock().insert(key.step.clone());
+    }
+    let mut cancel = CancelOnDrop { shared, number, is_forgotten: effect.is_some(), answered: false };
     shared.outbox.say(number, ask).map_err(|_| lost())?;
     let body = receiver.await.map_err(|_| lost())?;
     cancel.answered = true;
@@ -308,12 +365,14 @@ async fn request<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
     number: u64,
+    /// Whether the host completes the request all the same.
+    is_forgotten: bool,
     answered: bool,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if !self.answered && self.shared.waiting.lock().answers.remove(&self.number).is_some() {
+        if !self.answered && self.shared.waiting.lock().answers.remove(&self.number).is_some() && !self.is_forgotten {
             // A host that is gone answers nothing any more.
             let _ = self.shared.outbox.say(0, &Ask::Cancel(self.number));
         }

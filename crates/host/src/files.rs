@@ -48,7 +48,11 @@ impl From<AskError> for TransferError {
 
 /// The files of one machine. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct MachineFiles(Place);
+pub struct MachineFiles {
+    place: Place,
+    /// The step that writes a file.
+    step: Option<String>,
+}
 
 #[derive(Debug, Clone)]
 enum Place {
@@ -58,17 +62,29 @@ enum Place {
 
 impl MachineFiles {
     pub(crate) fn here() -> Self {
-        Self(Place::Here)
+        Self { place: Place::Here, step: None }
     }
 
-    pub(crate) fn there(host: RemoteHost, patience: Duration) -> Self {
-        Self(Place::There(Keeper::There(host), patience))
+    pub(crate) fn there(host: RemoteHost, patience: Duration, step: Option<String>) -> Self {
+        Self { place: Place::There(Keeper::There(host), patience), step }
     }
 
-    /// Whether they are files of this machine.
-    #[must_use]
-    pub fn is_here(&self) -> bool {
-        matches!(self.0, Place::Here)
+    /// Returns the files of this machine for a step, whose file the terminal host of this machine writes.
+    pub(crate) fn written_once(host: Keeper, patience: Duration, step: String) -> Self {
+        Self { place: Place::There(host, patience), step: Some(step) }
+    }
+
+    /// Returns the file that the step has written before; none if it has written none.
+    async fn written_before(&self) -> Result<Option<Copied>, TransferError> {
+        let (Place::There(keeper, patience), Some(step)) = (&self.place, &self.step) else { return Ok(None) };
+        let ask = Ask::File(FileAsk::Written(step.clone()));
+        let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&ask, *patience).await {
+            // A host of an older version writes a file again.
+            Err(AskError::Refused(Refusal::NotUnderstood)) => return Ok(None),
+            written => written?,
+        };
+        let copied = |file: FileWritten| file.content.map(|(length, digest)| Copied { file, length, digest });
+        Ok(written?.and_then(copied))
     }
 
     /// Describes a file or directory.
@@ -121,7 +137,7 @@ impl MachineFiles {
     }
 
     async fn write(&self, target: WriteTarget, offset: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
-        match &self.0 {
+        match &self.place {
             // The piece is not copied for a request that is not sent.
             Place::Here => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
             Place::There(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
@@ -136,7 +152,7 @@ impl MachineFiles {
         mode: Option<u32>,
         replace: bool,
     ) -> Result<FileWritten, TransferError> {
-        let ask = FileAsk::Finish { target: target.clone(), length, digest, mode, replace };
+        let ask = FileAsk::Finish { target: target.clone(), length, digest, mode, replace, step: self.step.clone() };
         self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await
     }
 
@@ -160,7 +176,7 @@ impl MachineFiles {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        match &self.0 {
+        match &self.place {
             Place::Here => Ok(blocking(here).await?),
             Place::There(keeper, patience) => {
                 let answer: Result<T, FileError> = keeper.ask(&Ask::File(ask), *patience).await?;

@@ -4,14 +4,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use steplatch_fuzz::{Target, portions};
 use steplatch_terminal::{
-    Closed, CommandResult, Description, Excerpt, Handover, InputError, Picture, RunError, ScreenDelta, Sent, Stage,
+    Closed, CommandResult, Description, Excerpt, Handover, InputError, Picture, RunError, ScreenDelta, Sent,
     VariablesError, View, Waited,
 };
 
 use crate::client::HostHello;
 use crate::inbox::take_frames;
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, BadFrame, HEAD, OpenRefused, OpenedTerminal, Refusal, first_frame, read_body,
+    Ask, AttachEvent, AttachReply, BadFrame, HEAD, OpenRefused, OpenedTerminal, Refusal, Stage, first_frame, read_body,
     write_frame,
 };
 

@@ -4,7 +4,7 @@
 //! terminals until the last of them is closed and opens no new ones. A host that speaks another
 //! version of the protocol is left alone and listed in the status.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
+use steplatch_ledger::names_step;
 use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIABLE, Terminals};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -137,14 +138,26 @@ struct Shared {
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
-    /// Whether a host that was noted was not there any more at the beginning.
+    /// Whether a host that was noted was not there any more at the beginning, or has ended since.
     missed: AtomicBool,
+    /// Steps that are in doubt because a host has ended.
+    doubts: Mutex<Doubts>,
     /// Held while a host is started, so that only one is started at a time.
     starting: tokio::sync::Mutex<()>,
     /// Counts changes of the table's hosts.
     changed: watch::Sender<u64>,
     /// Terminal hosts on other machines.
     remote: OnceLock<RemoteHosts>,
+}
+
+/// Steps of runs whose effects a host may have performed that has ended. The notes of such hosts stay until the outcome of each
+/// step is stored: the next daemon must not take a step for one that was never begun.
+#[derive(Debug, Default)]
+struct Doubts {
+    /// Sockets of the hosts.
+    sockets: Vec<PathBuf>,
+    /// The steps. None until the runs of the last daemon are known.
+    steps: Option<BTreeSet<String>>,
 }
 
 #[derive(Default)]
@@ -249,6 +262,7 @@ impl Hosts {
                 on_secret: Arc::new(on_secret),
                 table: Mutex::default(),
                 missed: AtomicBool::new(false),
+                doubts: Mutex::default(),
                 starting: tokio::sync::Mutex::default(),
                 changed: watch::Sender::default(),
                 remote: OnceLock::new(),
@@ -283,9 +297,11 @@ impl Hosts {
                 Ok(host) => hosts.adopt(host, None, socket).await,
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
                     // The host that listened there has ended without cleaning up.
-                    hosts.shared.missed.fetch_or(noted.is_some(), Ordering::Relaxed);
                     let _ = std::fs::remove_file(&socket);
-                    records::remove(notes, &socket);
+                    if noted.is_some() {
+                        hosts.shared.missed.store(true, Ordering::Relaxed);
+                        hosts.shared.doubts.lock().sockets.push(socket);
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
@@ -352,10 +368,12 @@ impl Hosts {
     /// # Errors
     /// When there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        self.open_on(spec, None, SHORT_PATIENCE).await
+        self.open_on(spec, None, SHORT_PATIENCE, None).await
     }
 
-    /// Opens a terminal, on another machine if one is named. `patience` is how long it waits for a machine that is not connected.
+    /// Opens a terminal, on another machine if one is named. `patience` is how long it waits for a machine that is not
+    /// connected. A terminal for a single command waits for the time `single_command` if as many as may be are open, and
+    /// is closed when its step is settled.
     ///
     /// # Errors
     /// When the machine is not reached, there is no host, or it does not open the terminal.
@@ -364,6 +382,7 @@ impl Hosts {
         spec: Spec,
         machine: Option<&str>,
         patience: Duration,
+        single_command: Option<Duration>,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         if let Some(name) = &spec.name {
             let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
@@ -380,15 +399,16 @@ impl Hosts {
         }
         let Some(machine) = machine else {
             let host = self.current().await?;
-            let opened: Result<OpenedTerminal, OpenRefused> =
-                host.ask(&Ask::Open(Box::new(OpenRequest::from(spec)))).await?;
+            let request = OpenRequest::from(spec).for_single_command(single_command);
+            let opened: Result<OpenedTerminal, OpenRefused> = host.ask(&Ask::Open(Box::new(request))).await?;
             let opened = opened?;
             self.lock().kept.insert(opened.id.clone(), host.clone());
             return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
         };
         let remote = self.remote(machine)?;
         let host = remote.current(machine, patience).await?;
-        let request = Ask::Open(Box::new(OpenRequest::on_another_machine(spec)));
+        let request = OpenRequest::on_another_machine(spec).for_single_command(single_command);
+        let request = Ask::Open(Box::new(request));
         let opened: Result<OpenedTerminal, OpenRefused> = Keeper::There(host.clone()).ask(&request, patience).await?;
         let opened = opened?;
         let terminal = HostedTerminal::on(host.clone(), opened.id.clone());
@@ -399,14 +419,73 @@ impl Hosts {
         Ok((terminal, opened))
     }
 
-    /// Returns the files of this machine, or of another one. `patience` is how long a request waits for a machine that is not connected.
+    /// Returns the files of this machine, or of another one. `patience` is how long a request waits for a machine that is
+    /// not connected. `step` is the step that writes one of them: it does so once, which the terminal host of the machine
+    /// ensures.
     ///
     /// # Errors
-    /// When the machine is not reached.
-    pub async fn files(&self, machine: Option<&str>, patience: Duration) -> Result<MachineFiles, RemoteError> {
-        let Some(machine) = machine else { return Ok(MachineFiles::here()) };
+    /// When the machine is not reached, or has no terminal host.
+    pub async fn files(
+        &self,
+        machine: Option<&str>,
+        patience: Duration,
+        step: Option<String>,
+    ) -> Result<MachineFiles, HostsError> {
+        let Some(machine) = machine else {
+            return Ok(match step {
+                Some(step) => MachineFiles::written_once(Keeper::Here(self.current().await?), patience, step),
+                None => MachineFiles::here(),
+            });
+        };
         let host = self.remote(machine)?.current(machine, patience).await?;
-        Ok(MachineFiles::there(host, patience))
+        Ok(MachineFiles::there(host, patience, step))
+    }
+
+    /// Returns the steps of runs whose results the connected hosts keep. `asked` has the numbers of the connections that
+    /// were asked before, which are left out.
+    pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
+        let mut steps = Vec::new();
+        for host in self.connected().into_iter().filter(|host| asked.insert(host.number())) {
+            match tokio::time::timeout(ANSWER_TIME, host.unsettled()).await {
+                Ok(Ok(unsettled)) => steps.extend(unsettled),
+                // Its results are kept until a later daemon asks for them, or its next run is over.
+                Ok(Err(_)) | Err(_) => tracing::warn!(pid = host.greeting().pid, "a terminal host does not answer"),
+            }
+        }
+        steps
+    }
+
+    /// Notes that the results of `steps` are stored, or that they are given up: one step, or all that begin with a text that
+    /// ends with `/`. Closes the terminals that were opened for their single commands. Does not wait for the hosts.
+    pub fn settle(&self, steps: &str) {
+        self.connected().iter().for_each(|host| host.settle(steps));
+        let mut doubts = self.shared.doubts.lock();
+        if let Some(doubted) = &mut doubts.steps {
+            doubted.retain(|step| !names_step(steps, step));
+        }
+        self.shared.end_doubts(&mut doubts);
+    }
+
+    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since.
+    pub fn doubt(&self, pending: BTreeSet<String>) {
+        let mut doubts = self.shared.doubts.lock();
+        doubts.steps.get_or_insert_default().extend(pending);
+        self.shared.end_doubts(&mut doubts);
+    }
+
+    /// Whether the result of a step of the last daemon may be lost with its host.
+    #[must_use]
+    pub fn is_in_doubt(&self, step: &str) -> bool {
+        self.shared.missed.load(Ordering::Relaxed) && !self.connected().iter().any(|host| host.knows(step))
+    }
+
+    /// Returns the hosts on this machine, and those on connected machines.
+    fn connected(&self) -> Vec<Host> {
+        let mut hosts = self.reachable();
+        hosts.extend(
+            self.shared.remote.get().map(RemoteHosts::up).unwrap_or_default().into_iter().map(|(_, host)| host),
+        );
+        hosts
     }
 
     /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first
@@ -458,12 +537,6 @@ impl Hosts {
             Some((remote, _)) => HostedTerminal::on(remote.clone(), id),
             None => HostedTerminal::new(host, id),
         }))
-    }
-
-    /// Whether a host has gone to which the last daemon may have sent requests.
-    #[must_use]
-    pub fn missed(&self) -> bool {
-        self.shared.missed.load(Ordering::Relaxed)
     }
 
     /// Returns the process id of the host that this terminal ended with, if it ended that way.
@@ -545,6 +618,24 @@ impl Hosts {
                         None => std::future::pending().await,
                     }
                 } => {}
+            }
+        }
+    }
+
+    /// Returns a future that ends once the table of hosts changes, here or on other machines, counted from this call.
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut changed = self.shared.changed.subscribe();
+        let mut moved = self.shared.remote.get().map(RemoteHosts::follow);
+        async move {
+            let moved = async {
+                match &mut moved {
+                    Some(moved) => drop(moved.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = moved => {}
             }
         }
     }
@@ -753,7 +844,16 @@ impl Hosts {
             // Its socket has no further use, whether the host could remove it or not.
             let _ = std::fs::remove_file(&socket);
             if let Some(shared) = hosts.upgrade() {
-                records::remove(&shared.notes, &socket);
+                let steps = over.steps();
+                let is_in_doubt = !steps.is_empty();
+                let mut doubts = shared.doubts.lock();
+                doubts.sockets.push(socket);
+                if is_in_doubt {
+                    shared.missed.store(true, Ordering::Relaxed);
+                    doubts.steps.get_or_insert_default().extend(steps);
+                }
+                shared.end_doubts(&mut doubts);
+                drop(doubts);
                 Self { shared }.forget(pid);
             }
         });
@@ -782,6 +882,15 @@ impl Hosts {
         self.lock().kept.remove(id);
         if let Some(remote) = self.shared.remote.get() {
             remote.closed(id).await;
+        }
+    }
+}
+
+impl Shared {
+    /// Removes the notes of hosts that have ended if no step is in doubt because of them.
+    fn end_doubts(&self, doubts: &mut Doubts) {
+        if doubts.steps.as_ref().is_some_and(BTreeSet::is_empty) {
+            doubts.sockets.drain(..).for_each(|socket| records::remove(&self.notes, &socket));
         }
     }
 }

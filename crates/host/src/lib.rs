@@ -7,6 +7,7 @@
 //! host, also older ones, and starts one when there is none.
 
 mod client;
+mod effects;
 mod files;
 #[cfg(test)]
 mod fuzz;
@@ -35,5 +36,6 @@ pub use remote::{
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{
-    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Refusal, TerminalAsk, WIRE_VERSION, WaitRequest,
+    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Refusal, Stage, TerminalAsk, WIRE_VERSION,
+    WaitRequest,
 };

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
-use crate::wire::write_frame;
+use crate::wire::{append_frame, write_frame};
 
 /// Bytes that may be queued before senders of events have to wait.
 const ENOUGH: usize = 1 << 20;
@@ -51,12 +51,21 @@ impl Outbox {
 
     /// Sends a frame, or queues it if there is no room.
     pub(crate) fn say(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
+        self.send(|unsent| write_frame(unsent, number, body))
+    }
+
+    /// Sends a frame with a body that is written already.
+    pub(crate) fn send_body(&self, number: u64, body: &[u8]) -> Result<(), OutboxClosed> {
+        self.send(|unsent| append_frame(unsent, number, |out| out.extend_from_slice(body)))
+    }
+
+    fn send(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), OutboxClosed> {
         let mut unsent = self.lock();
         if unsent.over {
             return Err(OutboxClosed);
         }
         let idle = unsent.bytes.is_empty();
-        write_frame(&mut unsent.bytes, number, body);
+        write(&mut unsent.bytes);
         if idle && self.write_some(&mut unsent).is_err() {
             return Err(OutboxClosed);
         }

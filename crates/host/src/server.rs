@@ -18,6 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 use steplatch_files::{FileAsk, FileError, disk};
+use steplatch_ids::TerminalId;
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{Attached, Closing, HoldKey, Output, Signal, Terminal, Terminals, Wait};
 use tokio::net::{UnixListener, UnixStream};
@@ -26,13 +27,13 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::client::HostHello;
+use crate::effects::{self, Effects};
 use crate::files::{UnfinishedFiles, blocking};
 use crate::inbox::read_frames;
 use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, InvalidPattern, OpenRefused, OpenRequest, OpenedTerminal, Refusal, SECRETS,
-    TerminalAsk, WIRE_VERSION, WaitRequest, read_body,
+    Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, SECRETS, TerminalAsk, WIRE_VERSION, WaitRequest, read_body,
 };
 
 /// The identity of a host, as sent in its greeting.
@@ -48,10 +49,13 @@ const LINGER: Duration = Duration::from_secs(10);
 /// How long a person keeps the writer's seat when the connection that they took it over is gone.
 const SEAT_LEASE: Duration = Duration::from_secs(15);
 
+/// How long a host without terminals and clients keeps the results of steps that no daemon has stored yet.
+const RESULT_LINGER: Duration = Duration::from_secs(24 * 3600);
+
 /// Everything that the connections of a host share.
 #[derive(Debug)]
-struct Shared {
-    terminals: Terminals,
+pub(crate) struct Shared {
+    pub(crate) terminals: Terminals,
     identity: Identity,
     connections: watch::Sender<usize>,
     retiring: AtomicBool,
@@ -63,7 +67,32 @@ struct Shared {
     /// The number of the last connection.
     numbers: AtomicU64,
     /// Files that are being written.
-    unfinished: UnfinishedFiles,
+    pub(crate) unfinished: UnfinishedFiles,
+    /// Effects that are performed once for each step.
+    pub(crate) effects: Effects,
+}
+
+impl Shared {
+    /// Whether it takes no new terminals.
+    pub(crate) fn is_retiring(&self) -> bool {
+        self.retiring.load(Ordering::Relaxed)
+    }
+
+    /// Has it looked at whether there is a reason to stay.
+    pub(crate) fn look_again(&self) {
+        self.connections.send_modify(|_| {});
+    }
+
+    /// Closes terminals that were opened for single commands, unless a person holds them.
+    async fn close_single_commands(&self, ids: Vec<TerminalId>) {
+        for id in ids {
+            let Some(terminal) = self.terminals.get(id.as_str()) else { continue };
+            if terminal.describe().await.is_ok_and(|description| description.holder.is_none()) {
+                // It fails only if another client has closed the terminal.
+                let _ = terminal.close(Closing::default()).await;
+            }
+        }
+    }
 }
 
 /// Keeps `terminals` and serves every client that connects to `listener`, until there is nothing left to keep.
@@ -92,6 +121,7 @@ pub async fn serve(
         links: Links::default(),
         numbers: AtomicU64::new(0),
         unfinished: UnfinishedFiles::default(),
+        effects: Effects::default(),
     });
     let user = rustix::process::getuid().as_raw();
     let over = over(shared.clone());
@@ -149,11 +179,13 @@ async fn over(shared: Arc<Shared>) {
     loop {
         let empty = *terminals.borrow_and_update() == 0;
         let alone = *connections.borrow_and_update() == 0;
-        if *ending.borrow_and_update() || (empty && shared.retiring.load(Ordering::Relaxed)) {
+        let has_results = shared.effects.has_unsettled();
+        if *ending.borrow_and_update() || (empty && shared.is_retiring() && !has_results) {
             return;
         }
+        let linger = if has_results { RESULT_LINGER } else { LINGER };
         let linger =
-            async { if empty && alone { tokio::time::sleep(LINGER).await } else { std::future::pending().await } };
+            async { if empty && alone { tokio::time::sleep(linger).await } else { std::future::pending().await } };
         // The senders are ours and stay.
         tokio::select! {
             _ = terminals.changed() => {}
@@ -230,6 +262,9 @@ impl Connection {
             }
             return;
         }
+        if let Some((ask, key)) = ask.as_ref().and_then(|ask| Some((ask.clone(), ask.effect()?))) {
+            return effects::request(&self.shared, &self.outbox, number, ask, key);
+        }
         let connection = self.clone();
         let mut answering: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
             // A client that is gone does not need an answer.
@@ -261,13 +296,7 @@ impl Connection {
         let shared = &self.shared;
         match ask {
             Ask::Hello { wire } => self.greet(number, wire),
-            Ask::Open(_) if shared.retiring.load(Ordering::Relaxed) => {
-                self.outbox.say(number, &Err::<(), _>(Refusal::Retiring))
-            }
-            Ask::Open(new) => {
-                let opened = self.open(*new).await;
-                self.say(number, opened)
-            }
+            Ask::Open(new) => self.outbox.send_body(number, &effects::open(shared, *new, None).await.body),
             Ask::List => {
                 let mut descriptions = Vec::new();
                 for terminal in shared.terminals.all() {
@@ -278,9 +307,19 @@ impl Connection {
             }
             Ask::Find(name) => self.say(number, shared.terminals.get(&name).map(|terminal| terminal.id().clone())),
             Ask::OpenedBy(step) => {
-                let opened = shared.terminals.opened_by(&step).await;
-                self.say(number, opened)
+                shared.effects.find_opened(step, &self.outbox, number);
+                Ok(())
             }
+            Ask::Settle(steps) => {
+                let closing = shared.effects.settle(&steps);
+                let said = self.say(number, ());
+                shared.look_again();
+                let shared = shared.clone();
+                // The client needs no more of them, and may be gone meanwhile.
+                tokio::spawn(async move { shared.close_single_commands(closing).await });
+                said
+            }
+            Ask::Unsettled => self.say(number, shared.effects.unsettled()),
             Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
                 None => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {
@@ -296,7 +335,7 @@ impl Connection {
             }
             Ask::Retire => {
                 shared.retiring.store(true, Ordering::Relaxed);
-                shared.connections.send_modify(|_| {});
+                shared.look_again();
                 self.say(number, ())
             }
             Ask::Shutdown => {
@@ -339,9 +378,12 @@ impl Connection {
                 unfinished.touch(&target);
                 self.say(number, blocking(move || disk::write(&target, offset, &bytes)).await)
             }
-            FileAsk::Finish { target, length, digest, mode, replace } => {
-                unfinished.forget(&target);
-                self.say(number, blocking(move || disk::finish(&target, length, digest, mode, replace)).await)
+            ask @ FileAsk::Finish { .. } => {
+                self.outbox.send_body(number, &effects::finish(&self.shared, ask).await.body)
+            }
+            FileAsk::Written(step) => {
+                let written: Result<_, FileError> = Ok(self.shared.effects.written(&step));
+                self.say(number, written)
             }
             FileAsk::Abandon(target) => {
                 unfinished.forget(&target);
@@ -382,15 +424,6 @@ impl Connection {
             terminals: self.shared.terminals.all().len(),
         };
         self.say(number, greeting)
-    }
-
-    async fn open(&self, new: OpenRequest) -> Result<OpenedTerminal, OpenRefused> {
-        let opened = self.shared.terminals.open(new.into_spec()).await?;
-        Ok(OpenedTerminal {
-            id: opened.terminal.id().clone(),
-            pid: opened.terminal.pid(),
-            integrated: opened.integrated,
-        })
     }
 
     async fn answer_for(
@@ -437,11 +470,11 @@ impl Connection {
                 self.say(number, terminal.hand_back(key, Some(note)).await?)
             }
             TerminalAsk::HandedBack => self.say(number, terminal.handed_back().await?),
-            TerminalAsk::Stage(step) => self.say(number, terminal.stage(step).await?),
+            TerminalAsk::Stage(step) => self.say(number, self.shared.effects.stage(step)),
             TerminalAsk::Run(request) => self.say(number, terminal.run(request).await),
             TerminalAsk::Variables(names) => self.say(number, terminal.variables(names).await),
             TerminalAsk::SetVariables(values, export) => self.say(number, terminal.set_variables(values, export).await),
-            TerminalAsk::Close(signal) => {
+            TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
                 let signal = signal.and_then(Signal::from_named_raw);
                 self.say(number, terminal.close(Closing { signal }).await?)
             }
@@ -523,3 +556,6 @@ pub(crate) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(SECRETS + 1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,12 +7,12 @@ use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
     Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenDelta, ScreenUpdate, SecretText, Sent,
-    Signal, Size, Stage, Variable, VariablesError, View, Waited,
+    Signal, Size, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
 use crate::remote::{RemoteHost, SHORT_PATIENCE};
-use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, TerminalAsk, WaitRequest};
+use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps, here or on another machine. Cheap to clone.
 ///
@@ -362,6 +362,19 @@ impl HostedTerminal {
     /// When there is no such terminal.
     pub async fn close(&self, closing: Closing) -> Result<Closed, AskError> {
         self.ask(TerminalAsk::Close(closing.signal.map(Signal::as_raw))).await
+    }
+
+    /// Does the same as an effect of a step: a repeated request returns the first result. A host of an older version
+    /// closes it without a note of that.
+    ///
+    /// # Errors
+    /// When there is no such terminal, and the step has closed none.
+    pub async fn close_once(&self, closing: Closing, step: String) -> Result<Closed, AskError> {
+        let signal = closing.signal.map(Signal::as_raw);
+        match self.ask(TerminalAsk::CloseOnce(signal, step)).await {
+            Err(AskError::Refused(Refusal::NotUnderstood)) => self.close(closing).await,
+            closed => closed,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_files::FileAsk;
 use steplatch_ids::TerminalId;
+use steplatch_ledger::{Effect, EffectKey};
 use steplatch_terminal::{
     CommandRequest, HoldKey, Input, InputWait, Limit, LockHolder, OpenError, Part, Quiet, SecretText, Size, SpawnError,
     Spec, Target, Until,
@@ -67,6 +68,11 @@ pub enum Ask {
     Link,
     /// A request about a file of this machine; its answer is documented there.
     File(FileAsk),
+    /// The results of these steps are not needed any more: they are stored, or the steps are given up. A text that ends
+    /// with `/` names all steps that begin with it. Closes the terminals that were opened for their single commands. → `()`
+    Settle(Vec<String>),
+    /// List the steps of runs whose results are kept until [`Self::Settle`]. → `Vec<String>`
+    Unsettled,
 }
 
 impl Ask {
@@ -84,8 +90,29 @@ impl Ask {
             | Self::Remember(_)
             | Self::Retire
             | Self::WatchActivity(_)
+            | Self::Settle(_)
+            | Self::Unsettled
             | Self::File(_) => true,
         }
+    }
+
+    /// Returns the effect of a step that this requests. The host performs it once, whatever becomes of the connection.
+    pub(crate) fn effect(&self) -> Option<EffectKey> {
+        let (effect, step) = match self {
+            Self::Open(request) => (Effect::Open, request.step.as_ref()?),
+            Self::Terminal(_, TerminalAsk::Send(input)) => (Effect::Type, input.step.as_ref()?),
+            Self::Terminal(_, TerminalAsk::Run(request)) => (Effect::Run, request.step.as_ref()?),
+            Self::Terminal(_, TerminalAsk::CloseOnce(_, step)) => (Effect::Close, step),
+            Self::File(FileAsk::Finish { step, .. }) => (Effect::Write, step.as_ref()?),
+            _ => return None,
+        };
+        Some(EffectKey::new(effect, step))
+    }
+
+    /// Whether it is a key or a movement that a person types in an attached terminal. Such a request is repeated within a
+    /// moment or not at all.
+    pub(crate) fn is_by_hand(&self) -> bool {
+        matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
 
     /// Returns how long it waits by itself.
@@ -129,6 +156,7 @@ impl TerminalAsk {
             | Self::Hold(..)
             | Self::GiveBack(_)
             | Self::Stage(_)
+            | Self::CloseOnce(..)
             | Self::Variables(_) => true,
         }
     }
@@ -191,6 +219,19 @@ pub enum TerminalAsk {
     SetVariables(Vec<(String, String)>, bool),
     /// Close it, beginning with the signal of this number. → `Closed`
     Close(Option<i32>),
+    /// The same as an effect of this step. → `Closed`
+    CloseOnce(Option<i32>, String),
+}
+
+/// Progress of the input of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// It was accepted; some of it may have reached the program.
+    Intent,
+    /// All of it was handed to the program's terminal. Only hosts of older versions report this.
+    Written,
+    /// It was typed, and the answer to it was awaited for the requested time.
+    Done,
 }
 
 /// A terminal to open, as it travels; see [`Spec`].
@@ -204,10 +245,14 @@ pub struct OpenRequest {
     size: Size,
     name: Option<String>,
     opened_by: Option<String>,
-    step: Option<String>,
+    pub(crate) step: Option<String>,
     /// It is requested from another machine: the environment is the host's own, and the directory begins at its home.
     #[serde(default, skip_serializing_if = "is_false")]
     from_elsewhere: bool,
+    /// It is opened for a single command: it waits at most so long for other terminals to be closed if as many as may be
+    /// are open, and is closed when its step is settled. A host of an older version overlooks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) single_command: Option<Duration>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -218,8 +263,19 @@ fn is_false(value: &bool) -> bool {
 impl From<Spec> for OpenRequest {
     fn from(spec: Spec) -> Self {
         let Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step } = spec;
-        let from_elsewhere = false;
-        Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, from_elsewhere }
+        Self {
+            arguments,
+            command,
+            folder,
+            inherited,
+            environment,
+            size,
+            name,
+            opened_by,
+            step,
+            from_elsewhere: false,
+            single_command: None,
+        }
     }
 }
 
@@ -229,12 +285,16 @@ impl OpenRequest {
         Self { inherited: Vec::new(), from_elsewhere: true, ..Self::from(spec) }
     }
 
+    /// Returns the request for a terminal that a single command runs in, if `wait` is the time that it may wait for a place.
+    pub(crate) fn for_single_command(self, wait: Option<Duration>) -> Self {
+        Self { single_command: wait, ..self }
+    }
+
     /// Returns what is to be opened, with the environment of this process if that is meant.
     pub(crate) fn into_spec(self) -> Spec {
-        let Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, from_elsewhere } =
-            self;
+        let Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, .. } = self;
         let spec = Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step };
-        if from_elsewhere { spec.at_home(std::env::vars_os()) } else { spec }
+        if self.from_elsewhere { spec.at_home(std::env::vars_os()) } else { spec }
     }
 }
 
@@ -258,6 +318,14 @@ pub enum OpenRefused {
         /// The limit.
         most: usize,
     },
+    /// As many as may be were open all the time that the opening waited.
+    #[error("{most} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
+    NonePlaced {
+        /// The limit.
+        most: usize,
+        /// How long it waited.
+        waited: Duration,
+    },
     /// Another terminal has that name.
     #[error("the name '{name}' is taken by {by}")]
     NameTaken {
@@ -266,7 +334,7 @@ pub enum OpenRefused {
         /// The terminal that has it.
         by: TerminalId,
     },
-    /// The step opened a terminal before, which was closed since.
+    /// The step opened a terminal before, which was closed since. Only hosts of older versions report this.
     #[error("the step opened {terminal} before, which was closed since")]
     OpenedBefore {
         /// The terminal.
@@ -289,7 +357,7 @@ impl From<OpenError> for OpenRefused {
             OpenError::TooMany { most } => Self::TooMany { most },
             OpenError::NameTaken { name, by } => Self::NameTaken { name, by },
             error @ OpenError::NameLikeId { .. } => Self::Other(format!("{error}; choose another one")),
-            OpenError::OpenedBefore { terminal } => Self::OpenedBefore { terminal },
+            OpenError::NonePlaced { most, waited } => Self::NonePlaced { most, waited },
             OpenError::Program(SpawnError::NotFound(program)) => Self::NotFound(program),
             OpenError::Program(SpawnError::NoFolder(folder)) => Self::NoFolder(folder),
             OpenError::Program(SpawnError::System(error)) => {
@@ -355,14 +423,30 @@ pub enum Refusal {
     /// It takes no new terminals.
     #[error("the terminal host is about to end")]
     Retiring,
+    /// The step was begun before. Its result was never known or is no longer kept.
+    #[error("this step was begun before and is not done again; its result is not known any more")]
+    OutcomeUnknown,
+}
+
+/// Returns the body of a frame.
+pub(crate) fn body_of(body: &impl Serialize) -> Vec<u8> {
+    // Every type here has a form in MessagePack.
+    rmp_serde::to_vec_named(body).expect("what is spoken can be written")
 }
 
 /// Appends a frame to `out`.
 pub(crate) fn write_frame(out: &mut Vec<u8>, number: u64, body: &impl Serialize) {
+    append_frame(out, number, |out| {
+        // Writing to memory does not fail, and every type here has a form in MessagePack.
+        rmp_serde::encode::write_named(out, body).expect("what is spoken can be written");
+    });
+}
+
+/// Appends a frame to `out`, whose body `write` appends.
+pub(crate) fn append_frame(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut Vec<u8>)) {
     let begins = out.len();
     out.extend_from_slice(&[0; HEAD]);
-    // Writing to memory does not fail, and every type here has a form in MessagePack.
-    rmp_serde::encode::write_named(out, body).expect("what is spoken can be written");
+    write(out);
     // No message comes near four gigabytes: excerpts and screens are bounded.
     let length = u32::try_from(out.len() - begins - 4).expect("a frame is shorter than four gigabytes");
     out[begins..begins + 4].copy_from_slice(&length.to_be_bytes());
@@ -423,7 +507,7 @@ mod tests {
         // The golden file has the names under which the types were first written.
         use steplatch_terminal::{
             Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, RunError,
-            ScreenDelta, Sent, Stage, VariablesError, View, Waited,
+            ScreenDelta, Sent, VariablesError, View, Waited,
         };
 
         use super::AttachReply as AttachedNow;

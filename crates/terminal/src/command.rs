@@ -28,8 +28,7 @@ pub struct CommandRequest {
     /// output again. An empty command integrates it and does nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrate: bool,
-    /// The id of the step that this command belongs to. A repeated request with the same step does not run the
-    /// command again; it returns the recorded outcome.
+    /// The id of the step that this command belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,7 +160,7 @@ pub enum RunError {
     /// The program has ended.
     #[error("its program has ended")]
     Ended(Option<Exit>),
-    /// The step ran a command before, and its outcome is no longer kept.
+    /// The step ran a command before, and its outcome is no longer kept. Only hosts of older versions report this.
     #[error("this step was run before; it is not run again, and what came of it is no longer kept")]
     Forgotten,
     /// Another client holds the terminal.

@@ -52,7 +52,7 @@ pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{
     Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, Limit, LockHolder, Output,
-    Part, ScreenDelta, ScreenUpdate, Sent, Settle, Stage, Terminal, TerminalClosed, View,
+    Part, ScreenDelta, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,
 };
-pub use terminals::{OpenError, Opened, Options, Spec, Terminals};
+pub use terminals::{OpenError, Opened, Options, Place, Spec, Terminals};
 pub use wait::{InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

@@ -5,7 +5,6 @@ mod draft;
 mod excerpt;
 mod floods;
 mod input_watch;
-mod ledger;
 mod outgoing;
 mod seat;
 mod shell;
@@ -24,7 +23,6 @@ use steplatch_ids::TerminalId;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub(crate) use floods::OutputScheduler;
-pub use ledger::Stage;
 pub use seat::{Handover, HoldKey, LockHolder};
 pub(crate) use task::{TerminalParts, run};
 use watchers::{ScreenReply, ScreenWatcher};
@@ -112,7 +110,7 @@ pub enum InputError {
         /// The text that is typed there.
         text: String,
     },
-    /// An earlier request for this step began to type it, and whether the program got all of it is unknown.
+    /// Typing began, and the program ended before all of it was written.
     #[error("it was begun before, and how much of it reached the program is not known")]
     InDoubt,
     /// The terminal was closed.
@@ -135,8 +133,7 @@ pub struct Input {
     /// When to answer: at the next prompt, or when the program has been quiet for so long.
     /// Without it, as soon as the input is accepted.
     pub settle: Option<Settle>,
-    /// The id of the step that this input belongs to. A repeated request with the same step types nothing; it returns
-    /// the recorded outcome.
+    /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
     /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line: what others
     /// have typed there is taken away first, or the input is refused.
@@ -427,7 +424,6 @@ pub(crate) enum Request {
     Hold(LockHolder, HoldKey, oneshot::Sender<Result<(), LockHolder>>),
     GiveBack(HoldKey, Option<String>, oneshot::Sender<()>),
     HandedBack(oneshot::Sender<Option<Handover>>),
-    Stage(String, oneshot::Sender<Option<Stage>>),
     Close(Closing, oneshot::Sender<Closed>),
 }
 
@@ -457,8 +453,7 @@ impl Request {
             | Self::InnerShell(_)
             | Self::Describe(_)
             | Self::Attach(_)
-            | Self::HandedBack(_)
-            | Self::Stage(..) => false,
+            | Self::HandedBack(_) => false,
         }
     }
 }
@@ -749,14 +744,6 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn handed_back(&self) -> Result<Option<Handover>, TerminalClosed> {
         self.ask(Request::HandedBack).await
-    }
-
-    /// Returns how far the input of a step has come; none if no such input was ever accepted.
-    ///
-    /// # Errors
-    /// When the terminal was closed.
-    pub async fn stage(&self, step: String) -> Result<Option<Stage>, TerminalClosed> {
-        self.ask(|reply| Request::Stage(step, reply)).await
     }
 
     /// Ends everything in the terminal and closes it.

@@ -1,6 +1,6 @@
 //! All terminals of a process, by id.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,8 +83,7 @@ pub struct Spec {
     pub name: Option<String>,
     /// The client or run that opens it.
     pub opened_by: Option<String>,
-    /// The id of the step that opens it. A repeated request with the same step opens no second terminal; it returns
-    /// the first one.
+    /// The id of the step that opens it, for the ledger of the terminal host.
     pub step: Option<String>,
 }
 
@@ -126,11 +125,13 @@ pub enum OpenError {
         /// The terminal that has it.
         by: TerminalId,
     },
-    /// The step opened a terminal before, which was closed since.
-    #[error("the step opened {terminal} before, which was closed since")]
-    OpenedBefore {
-        /// The terminal.
-        terminal: TerminalId,
+    /// As many as may be were open all the time that the opening waited.
+    #[error("{most} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
+    NonePlaced {
+        /// The limit.
+        most: usize,
+        /// How long it waited.
+        waited: Duration,
     },
     /// The name looks like an id, and could be taken for another terminal's.
     #[error("the name '{name}' looks like the id of a terminal")]
@@ -159,20 +160,14 @@ pub struct Terminals {
     orphans: Orphans,
     open: Arc<Mutex<Open>>,
     names: Arc<Mutex<HashMap<String, TerminalId>>>,
-    /// What steps have opened, oldest first.
-    opened: Arc<Mutex<VecDeque<(String, Opening)>>>,
+    /// Held by the request that waits for a place next.
+    waiting: Arc<tokio::sync::Mutex<()>>,
     hushed: HiddenInputLog,
     floods: OutputScheduler,
     memory: MemoryReturn,
     count: Arc<watch::Sender<usize>>,
     activity: Activity,
 }
-
-/// The outcome of a step that opens a terminal.
-type Opening = watch::Receiver<Option<TerminalId>>;
-
-/// Steps whose terminals are remembered; only recent requests are ever repeated.
-const MOST_STEPS: usize = 1000;
 
 impl Terminals {
     /// Begins without any terminal.
@@ -189,7 +184,7 @@ impl Terminals {
             orphans,
             open: Arc::default(),
             names: Arc::default(),
-            opened: Arc::default(),
+            waiting: Arc::default(),
             hushed: HiddenInputLog::default(),
             floods: OutputScheduler::default(),
             memory: MemoryReturn::default(),
@@ -203,54 +198,6 @@ impl Terminals {
     /// # Errors
     /// When the limit is reached, the name is taken, or the program cannot be started.
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
-        let Some(step) = spec.step.clone() else { return self.start(spec).await };
-        let (done, opening) = watch::channel(None);
-        let before = {
-            let mut opened = self.opened.lock();
-            let before = opened.iter().rev().find(|(known, _)| *known == step).map(|(_, opening)| opening.clone());
-            if before.is_none() {
-                if opened.len() == MOST_STEPS {
-                    opened.pop_front();
-                }
-                opened.push_back((step.clone(), opening));
-            }
-            before
-        };
-        if let Some(mut opening) = before {
-            // Another caller may be opening it at this moment. If that caller fails, nothing has been opened.
-            let terminal = opening.wait_for(Option::is_some).await.ok().and_then(|id| id.clone());
-            return match terminal {
-                Some(id) => match self.get(id.as_str()) {
-                    Some(terminal) => Ok(Opened { terminal, integrated: true }),
-                    None => Err(OpenError::OpenedBefore { terminal: id }),
-                },
-                None => self.start(spec).await,
-            };
-        }
-        let opened = self.start(spec).await;
-        match &opened {
-            Ok(opened) => drop(done.send_replace(Some(opened.terminal.id().clone()))),
-            Err(_) => {
-                let mut all = self.opened.lock();
-                all.retain(|(known, _)| *known != step);
-            }
-        }
-        opened
-    }
-
-    /// Returns the terminal that a step opened, also when it was closed since. Waits for an opening that is under way.
-    ///
-    /// `None` when the step opened none, or so long ago that the ledger has forgotten it.
-    pub async fn opened_by(&self, step: &str) -> Option<TerminalId> {
-        let opening = {
-            let opened = self.opened.lock();
-            opened.iter().rev().find(|(known, _)| known == step).map(|(_, opening)| opening.clone())
-        };
-        let mut opening = opening?;
-        opening.wait_for(Option::is_some).await.ok().and_then(|id| id.clone())
-    }
-
-    async fn start(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
             // A terminal whose program has ended makes room for one that runs.
@@ -259,6 +206,41 @@ impl Terminals {
             }
             reserved => reserved?,
         };
+        self.start(reservation, spec).await
+    }
+
+    /// Reserves a place for a terminal without a name. Waits for other terminals to be closed if as many as may be are
+    /// open, at most for `at_most`; those who wait are served in the order of their requests.
+    ///
+    /// # Errors
+    /// When there was no place all the time.
+    pub async fn reserve_place(&self, at_most: Duration) -> Result<Place<'_>, OpenError> {
+        let waiting = async {
+            let _turn = self.waiting.lock().await;
+            let mut count = self.follow_count();
+            loop {
+                match self.reserve(&TerminalId::random(), None) {
+                    Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {}
+                    // The sender is ours and stays.
+                    Err(OpenError::TooMany { .. }) => drop(count.changed().await),
+                    reserved => return reserved,
+                }
+            }
+        };
+        let none_placed = |_| OpenError::NonePlaced { most: self.options.most, waited: at_most };
+        Ok(Place(tokio::time::timeout(at_most, waiting).await.map_err(none_placed)??))
+    }
+
+    /// Opens a terminal without a name at a place that is reserved, as [`Self::open`].
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub async fn open_at(&self, place: Place<'_>, spec: Spec) -> Result<Opened, OpenError> {
+        self.start(place.0, Spec { name: None, ..spec }).await
+    }
+
+    async fn start(&self, reservation: Reservation<'_>, spec: Spec) -> Result<Opened, OpenError> {
+        let id = reservation.id.clone().expect("a reservation has its id until it is kept");
         let mut arguments = spec.arguments;
         let mut environment = environment_of(spec.inherited, spec.environment, &id);
         let agreed = self
@@ -428,7 +410,12 @@ impl Terminals {
     }
 }
 
+/// A reserved place for a terminal, given back unless one is opened there.
+#[derive(Debug)]
+pub struct Place<'a>(Reservation<'a>);
+
 /// A place among the open terminals, given back unless it is kept.
+#[derive(Debug)]
 struct Reservation<'a> {
     terminals: &'a Terminals,
     id: Option<TerminalId>,

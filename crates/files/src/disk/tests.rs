@@ -41,7 +41,8 @@ proptest! {
         prop_assert!(!path.exists());
         for again in [false, true] {
             let written = placed(&path, &content, None, true).unwrap();
-            prop_assert_eq!(written, FileWritten { path: shown(&path), mode: 0o644, replaced: false, unchanged: again });
+            let content = Some((content.len() as u64, FileDigest::of(&content)));
+            prop_assert_eq!(written, FileWritten { path: shown(&path), mode: 0o644, replaced: false, unchanged: again, content });
         }
         let facts = describe(&path).unwrap();
         let mut read_again = Vec::new();

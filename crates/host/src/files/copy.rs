@@ -96,6 +96,9 @@ impl MachineFiles {
         mut progress: impl FnMut(u64) + Send,
     ) -> Result<Copied, TransferError> {
         let ((from, source), (other, path)) = (source, target);
+        if let Some(copied) = other.written_before().await? {
+            return Ok(copied);
+        }
         match source.kind {
             FileKind::File => {}
             FileKind::Directory => return Err(FileError::IsDirectory(source.path.clone()).into()),
@@ -160,6 +163,9 @@ impl MachineFiles {
         mode: Option<u32>,
         replace: bool,
     ) -> Result<Copied, TransferError> {
+        if let Some(copied) = self.written_before().await? {
+            return Ok(copied);
+        }
         let mut writing = Writing::new(self, path);
         let mut size = PieceSize::default();
         let mut rest = content;

@@ -20,12 +20,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use self::entry::PromptEntry;
 use self::exchanging::Exchanging;
 use self::inner::HiddenLineTask;
-use self::running::{Entering, FinishedCommands, Running};
+use self::running::{Entering, Running};
 use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
 use super::floods::{OutputScheduler, Place};
 use super::input_watch::InputWatch;
-use super::ledger::{Entry, Ledger, Stage};
 use super::outgoing::{Keystrokes, Outgoing};
 use super::seat::WriteLock;
 use super::shell::Shell;
@@ -112,7 +111,6 @@ struct Task {
     outgoing: Outgoing,
     /// Answers to printed queries that no program can read yet.
     answers: Answers,
-    ledger: Ledger,
     inputs: InputLog,
     /// The entry of the line that the shell took last and that runs, and where its output begins.
     entered: Option<(u64, u64)>,
@@ -139,7 +137,6 @@ struct Task {
     /// Commands that wait for the shell's prompt, oldest first.
     entering: Vec<Entering>,
     /// The outcomes of earlier ones.
-    done: FinishedCommands,
     exchanging: Option<Exchanging>,
     /// A line that the terminal types by itself into an inner shell.
     typed_line: Option<HiddenLineTask>,
@@ -186,7 +183,12 @@ struct LoggedWait {
 
 enum Reply {
     Wait(u64, oneshot::Sender<(Waited, View)>),
-    Sent(u64, Option<String>, oneshot::Sender<Result<Sent, InputError>>),
+    Sent {
+        offset: u64,
+        /// Number of bytes that are written to the terminal once the input is.
+        upto: u64,
+        reply: oneshot::Sender<Result<Sent, InputError>>,
+    },
     Ready(oneshot::Sender<View>),
 }
 
@@ -227,7 +229,6 @@ pub(crate) async fn run(
         left_inner: None,
         outgoing: Outgoing::default(),
         answers: Answers::default(),
-        ledger: Ledger::default(),
         inputs: InputLog::new(parts.logs_inputs),
         entered: None,
         seat: WriteLock::default(),
@@ -245,7 +246,6 @@ pub(crate) async fn run(
         drawn: 0,
         running: None,
         entering: Vec::new(),
-        done: FinishedCommands::default(),
         exchanging: None,
         typed_line: None,
         entry: None,
@@ -427,9 +427,6 @@ impl Task {
                 let _ = reply.send(());
             }
             Request::HandedBack(reply) => drop(reply.send(self.seat.take_handed_back())),
-            Request::Stage(step, reply) => {
-                let _ = reply.send(self.ledger.find(&step).map(|entry| entry.stage(self.outgoing.written())));
-            }
             Request::Close(..) => unreachable!("closing is handled where requests are taken"),
         }
     }
@@ -639,10 +636,6 @@ impl Task {
     // ---- input ----
 
     fn send(&mut self, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
-        if let Some(entry) = input.step.as_deref().and_then(|step| self.ledger.find(step)) {
-            let entry = entry.clone();
-            return self.answer_again(&entry, input, reply);
-        }
         if let Err(holder) = self.seat.admits(input.holder.as_ref()) {
             return drop(reply.send(Err(InputError::Held(holder))));
         }
@@ -685,10 +678,7 @@ impl Task {
             self.hushed_line.finish(&self.description.id, &self.hushed);
         }
         self.log_typed(input, bytes, unseen);
-        if let Some(step) = &input.step {
-            let upto = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
-            self.ledger.intend(step, !is_typed, offset, self.shell.prompts, upto);
-        }
+        let upto = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
         let prompts = self.shell.prompts;
         self.shell.draft.type_in(bytes, input.run.as_deref());
         let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
@@ -700,7 +690,7 @@ impl Task {
         self.outgoing.type_in(&typed);
         self.write_waiting();
         self.stir_watches();
-        self.settle(offset, prompts, input, reply);
+        self.settle((offset, upto), prompts, input, reply);
     }
 
     /// Makes the input of a run that a person has approved begin a line of its own, where the shell reports its
@@ -726,17 +716,21 @@ impl Task {
         Ok(())
     }
 
-    /// Answers once the program has, as far as `input` requests that.
-    fn settle(&mut self, offset: u64, prompts: u64, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
+    /// Answers once the program has, as far as `input` requests that. The output stands at `offset`, and the last byte of
+    /// the input is byte number `upto` of all that are written to the terminal.
+    fn settle(
+        &mut self,
+        (offset, upto): (u64, u64),
+        prompts: u64,
+        input: &Input,
+        reply: oneshot::Sender<Result<Sent, InputError>>,
+    ) {
         match input.settle {
             None => {
-                if let Some(step) = &input.step {
-                    self.ledger.finish(step);
-                }
                 let _ = reply.send(Ok(self.sent(offset, input)));
             }
             Some(settle) => {
-                let reply = Reply::Sent(offset, input.step.clone(), reply);
+                let reply = Reply::Sent { offset, upto, reply };
                 let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
                 // The program answers to the last byte, which the pauses of the input delay.
                 let delay = self.outgoing.delay(wait.began);
@@ -746,16 +740,6 @@ impl Task {
                 wait.quiet = Some(Quiet::of(settle.quiet));
                 self.waits.push(wait);
             }
-        }
-    }
-
-    /// Returns the outcome of an input that was requested before; nothing is typed.
-    fn answer_again(&mut self, entry: &Entry, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
-        match entry.stage(self.outgoing.written()) {
-            // What waits to be written will be, unless the program's end has thrown it away.
-            Stage::Intent if self.outgoing.is_empty() => drop(reply.send(Err(InputError::InDoubt))),
-            Stage::Intent | Stage::Written => self.settle(entry.offset, entry.prompts, input, reply),
-            Stage::Done => drop(reply.send(Ok(self.sent(entry.offset, input)))),
         }
     }
 
@@ -886,9 +870,6 @@ impl Task {
             match self.check_wait(index) {
                 Look::Over(reason, found, gave_up) => {
                     let pending = self.waits.swap_remove(index);
-                    if let Reply::Sent(_, Some(step), _) = &pending.reply {
-                        self.ledger.finish(step);
-                    }
                     self.log_wait(&pending, reason, found.as_ref());
                     self.answer(pending, reason, found, gave_up);
                 }
@@ -999,7 +980,11 @@ impl Task {
         // The caller may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
-            Reply::Sent(offset, _, reply) => drop(reply.send(Ok(Sent { offset, view: Some(view) }))),
+            // What waits to be written will be, unless the program's end has thrown it away.
+            Reply::Sent { upto, reply, .. } if upto > self.outgoing.written() && self.outgoing.is_empty() => {
+                drop(reply.send(Err(InputError::InDoubt)));
+            }
+            Reply::Sent { offset, reply, .. } => drop(reply.send(Ok(Sent { offset, view: Some(view) }))),
             Reply::Wait(_, reply) => {
                 let behind = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
                 // What is on the line already may be the beginning of what the next wait is for.

@@ -17,8 +17,7 @@ use crate::terminal::{Limit, excerpt};
 
 /// An entry with a waiting caller.
 pub(super) struct PromptEntry {
-    replies: Vec<Reply>,
-    step: Option<String>,
+    reply: Reply,
     /// Its entry in the log of inputs.
     logged: u64,
     limit: Limit,
@@ -91,15 +90,6 @@ impl PromptEntry {
     pub(super) fn stirred(&mut self, now: Instant) {
         self.pause = FIRST_PAUSE;
         self.look_at = now + AT_PROMPT;
-    }
-
-    /// Takes in the request of the same step again. Returns the caller where it is another step.
-    pub(super) fn join(&mut self, step: &str, reply: Reply) -> Option<Reply> {
-        if self.step.as_deref() != Some(step) {
-            return Some(reply);
-        }
-        self.replies.push(reply);
-        None
     }
 }
 
@@ -179,8 +169,7 @@ impl Task {
         self.echo.expect(&format!("{text}\n"), offset);
         self.last_prompt = Some(prompt.clone());
         self.entry = Some(PromptEntry {
-            replies: entering.replies,
-            step: entering.request.step,
+            reply: entering.reply,
             logged,
             limit: entering.request.limit,
             input: entering.request.input,
@@ -300,7 +289,7 @@ impl Task {
 
     fn refuse_entry(&mut self, error: &RunError) {
         if let Some(entry) = self.entry.take() {
-            self.report_result(entry.step, entry.logged, entry.replies, Err(error.clone()));
+            self.report_result(entry.logged, entry.reply, Err(error.clone()));
         }
     }
 
@@ -342,7 +331,7 @@ impl Task {
             end: range.end,
         };
         fill(&mut result);
-        self.report_result(entry.step, entry.logged, entry.replies, Ok(result));
+        self.report_result(entry.logged, entry.reply, Ok(result));
     }
 }
 

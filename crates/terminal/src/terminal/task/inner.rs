@@ -27,15 +27,7 @@ pub(super) struct HiddenLineTask {
     pub(super) deadline: Instant,
 }
 
-impl HiddenLineTask {
-    /// Returns the command that is entered once the shell is integrated.
-    pub(super) fn entering(&mut self) -> Option<&mut Entering> {
-        match &mut self.purpose {
-            Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => Some(entering),
-            Purpose::Script(_) => None,
-        }
-    }
-}
+impl HiddenLineTask {}
 
 enum Purpose {
     /// Which shell it is; its marks come next, and then the command.

@@ -3,14 +3,12 @@
 //! The command is entered at the prompt, and the marks of the shell report the rest. Only one can
 //! run in a terminal, because the shell is not at its prompt again before it is over.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use super::inner::HiddenLineTask;
 use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
@@ -29,7 +27,7 @@ pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 /// taken. A caller that saw the prompt must not be refused in between.
 pub(super) struct Entering {
     pub(super) request: CommandRequest,
-    pub(super) replies: Vec<Reply>,
+    pub(super) reply: Reply,
     /// When the caller is refused.
     pub(super) until: Instant,
     /// When the command's time is up.
@@ -42,15 +40,13 @@ impl Entering {
         self.until = (Instant::now() + COMES_TO_PROMPT).min(self.deadline);
     }
 
-    /// Tells the callers why it is not entered.
+    /// Reports the reason for which it is not entered.
     pub(super) fn refuse(self, error: &RunError) {
-        for reply in self.replies {
-            // The caller may have stopped listening.
-            let _ = reply.send(Err(error.clone()));
-        }
+        // The caller may have stopped listening.
+        let _ = self.reply.send(Err(error.clone()));
     }
 
-    /// Tells the callers that the shell is integrated, where no command was wanted besides.
+    /// Reports that the shell is integrated, where no command was wanted besides.
     fn report_integrated(self, offset: u64) {
         let result = CommandResult {
             output: String::new(),
@@ -66,10 +62,8 @@ impl Entering {
             offset,
             end: offset,
         };
-        for reply in self.replies {
-            // The caller may have stopped listening.
-            let _ = reply.send(Ok(result.clone()));
-        }
+        // The caller may have stopped listening.
+        let _ = self.reply.send(Ok(result));
     }
 }
 
@@ -79,58 +73,9 @@ const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_m
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
 const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
-/// The outcomes of the commands that were run as a step, newest last.
-#[derive(Debug, Default)]
-pub(super) struct FinishedCommands {
-    /// None where only that it was run is still known.
-    all: VecDeque<(String, Option<Result<CommandResult, RunError>>)>,
-    /// How many of the newest have their outcome.
-    whole: usize,
-    /// Bytes of output in them.
-    bytes: usize,
-}
-
-/// Commands that are remembered; only recent requests are ever repeated.
-const MOST: usize = 4000;
-
-/// Outcomes that are remembered, and how large they may be together: a request is not repeated long after its outcome
-/// was returned.
-const MOST_WHOLE: usize = 16;
-const MOST_BYTES: usize = 256 << 10;
-
-impl FinishedCommands {
-    fn add(&mut self, step: String, ran: Result<CommandResult, RunError>) {
-        if self.all.len() == MOST {
-            self.all.pop_front();
-        }
-        self.bytes += size(&ran);
-        self.whole += 1;
-        self.all.push_back((step, Some(ran)));
-        // The newest one stays, however large: its request is the one that is repeated.
-        while self.whole > 1 && (self.whole > MOST_WHOLE || self.bytes > MOST_BYTES) {
-            let oldest = self.all.len() - self.whole;
-            if let Some(ran) = self.all[oldest].1.take() {
-                self.bytes -= size(&ran);
-            }
-            self.whole -= 1;
-        }
-    }
-
-    /// Returns the outcome of a step, if it was run.
-    fn find(&self, step: &str) -> Option<Result<CommandResult, RunError>> {
-        let (_, ran) = self.all.iter().rev().find(|(known, _)| known == step)?;
-        Some(ran.clone().unwrap_or(Err(RunError::Forgotten)))
-    }
-}
-
-fn size(ran: &Result<CommandResult, RunError>) -> usize {
-    ran.as_ref().map_or(0, |ran| ran.output.len() + ran.tail.as_ref().map_or(0, String::len))
-}
-
 /// A command with a waiting caller.
 pub(super) struct Running {
-    replies: Vec<Reply>,
-    step: Option<String>,
+    reply: Reply,
     /// Its entry in the log of inputs.
     logged: u64,
     pub(super) deadline: Instant,
@@ -213,45 +158,16 @@ impl Running {
 impl Task {
     /// Enters a command now, or as soon as the shell comes to its prompt; refuses it where no prompt is to be expected.
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
-        if let Some(step) = &request.step {
-            if let Some(ran) = self.done.find(step) {
-                return drop(reply.send(ran));
-            }
-            if let Some(running) = self.running.as_mut().filter(|running| running.step.as_ref() == Some(step)) {
-                running.replies.push(reply);
-                return;
-            }
-            if let Some(entering) =
-                self.entering.iter_mut().find(|entering| entering.request.step.as_ref() == Some(step))
-            {
-                entering.replies.push(reply);
-                return;
-            }
-        }
-        if let Some(step) = &request.step
-            && let Some(entering) = self.typed_line.as_mut().and_then(HiddenLineTask::entering)
-            && entering.request.step.as_ref() == Some(step)
-        {
-            entering.replies.push(reply);
-            return;
-        }
-        let reply = match (&mut self.entry, &request.step) {
-            (Some(entry), Some(step)) => match entry.join(step, reply) {
-                Some(reply) => reply,
-                None => return,
-            },
-            _ => reply,
-        };
         let now = Instant::now();
         let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
-        self.enter_command(Entering { request, replies: vec![reply], until, deadline });
+        self.enter_command(Entering { request, reply, until, deadline });
     }
 
     /// Tries again to enter the commands that wait for a prompt.
     fn enter_waiting_commands(&mut self) {
         for entering in std::mem::take(&mut self.entering) {
             // A caller that disconnected does not want it any more.
-            if !entering.replies.iter().all(Reply::is_closed) {
+            if !entering.reply.is_closed() {
                 self.enter_command(entering);
             }
         }
@@ -296,7 +212,7 @@ impl Task {
             }
             return self.begin_entry(entering, prompt);
         }
-        let Entering { request, replies, until, deadline } = entering;
+        let Entering { request, reply, until, deadline } = entering;
         let prepared = fit.and_then(|kind| {
             let command = command::entered(&request.command)?;
             let folder = request.working_directory.as_deref();
@@ -308,9 +224,9 @@ impl Task {
                 if Instant::now() < until
                     && (self.comes_to_prompt() || self.has_just_left() || self.shows_known_prompt()) =>
             {
-                return self.entering.push(Entering { request, replies, until, deadline });
+                return self.entering.push(Entering { request, reply, until, deadline });
             }
-            Err(error) => return Entering { request, replies, until, deadline }.refuse(&error),
+            Err(error) => return Entering { request, reply, until, deadline }.refuse(&error),
         };
         let logged = self.log_command(&request);
         let (first, then) = match change {
@@ -318,8 +234,7 @@ impl Task {
             None => (command, None),
         };
         let running = Running {
-            replies,
-            step: request.step,
+            reply,
             logged,
             deadline,
             limit: request.limit,
@@ -451,34 +366,29 @@ impl Task {
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
-            return self.report_result(running.step, running.logged, running.replies, Err(error));
+            return self.report_result(running.logged, running.reply, Err(error));
         }
         if matches!(over, CommandAbort::AtPrompt)
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
                 let said = self.ran(&running, over).output.trim_end().to_owned();
-                return self.report_result(
-                    running.step,
-                    running.logged,
-                    running.replies,
-                    Err(RunError::NoFolder { folder, said }),
-                );
+                return self.report_result(running.logged, running.reply, Err(RunError::NoFolder { folder, said }));
             }
             // A person may have begun to type between the change of directory and the command.
             if let Err(holder) = self.seat.admits(None) {
-                return self.report_result(running.step, running.logged, running.replies, Err(RunError::Held(holder)));
+                return self.report_result(running.logged, running.reply, Err(RunError::Held(holder)));
             }
             return match self.half_typed() {
                 None => self.enter(running, &line),
                 Some(text) => {
                     let error = Err(RunError::HalfTyped { text });
-                    self.report_result(running.step, running.logged, running.replies, error);
+                    self.report_result(running.logged, running.reply, error);
                 }
             };
         }
         let ran = self.ran(&running, over);
-        self.report_result(running.step, running.logged, running.replies, Ok(ran));
+        self.report_result(running.logged, running.reply, Ok(ran));
     }
 
     /// Looks whether the command waits for input, if it is time to.
@@ -506,22 +416,11 @@ impl Task {
         })
     }
 
-    /// Keeps the outcome of a step, and reports it to all that wait for it.
-    pub(super) fn report_result(
-        &mut self,
-        step: Option<String>,
-        logged: u64,
-        replies: Vec<Reply>,
-        ran: Result<CommandResult, RunError>,
-    ) {
+    /// Logs the outcome of a command and reports it.
+    pub(super) fn report_result(&mut self, logged: u64, reply: Reply, ran: Result<CommandResult, RunError>) {
         self.log_outcome(logged, &ran);
-        if let Some(step) = step {
-            self.done.add(step, ran.clone());
-        }
-        for reply in replies {
-            // The caller may have stopped listening.
-            let _ = reply.send(ran.clone());
-        }
+        // The caller may have stopped listening.
+        let _ = reply.send(ran);
     }
 
     fn ran(&self, running: &Running, over: CommandAbort) -> CommandResult {

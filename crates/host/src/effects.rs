@@ -1,0 +1,334 @@
+//! Effects that clients request for their steps: each is performed once, whatever becomes of the connection that
+//! requested it.
+//!
+//! Owns the ledger of this process: one for all terminals and files, so that the result of a step is known after its
+//! terminal is closed. An effect is performed by a task of its own. A request that is repeated waits for that task or
+//! receives its result. A client that disconnects changes nothing; one that needs a step no longer settles it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use steplatch_files::{FileAsk, FileError, FileWritten, disk};
+use steplatch_ids::{RunId, TerminalId};
+use steplatch_ledger::{Admission, Effect, EffectDesk, EffectEnd, EffectKey, LedgerLimits};
+use steplatch_terminal::{Closing, CommandResult, InputError, RunError, Signal};
+use tokio::sync::watch;
+
+use crate::files::blocking;
+use crate::outbox::Outbox;
+use crate::server::Shared;
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalAsk, body_of, read_body};
+
+/// Bounds of the ledger. A run stores a result within moments and settles its step then; steps of other clients are
+/// repeated within moments or never.
+const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
+
+/// Bounds of the ledger of what people type key by key.
+const LIMITS_BY_HAND: LedgerLimits = LedgerLimits { max_names: 256, max_result_bytes: 64 << 10 };
+
+/// The effects of this process.
+#[derive(Debug)]
+pub(crate) struct Effects {
+    desk: Mutex<HostDesk>,
+    /// Keys of people are apart, so that they do not push out the others.
+    by_hand: Mutex<HostDesk>,
+}
+
+/// Results are the bodies of their frames. The channel reports that a step is given up.
+type HostDesk = EffectDesk<Waiter, Vec<u8>, watch::Sender<bool>, TerminalId>;
+
+/// A request that waits for the result of an effect.
+#[derive(Debug)]
+struct Waiter {
+    outbox: Outbox,
+    number: u64,
+    wants: ResultPart,
+}
+
+/// Part of the result that a waiter receives.
+#[derive(Debug, Clone, Copy)]
+enum ResultPart {
+    Whole,
+    /// The id of the terminal that was opened.
+    TerminalId,
+}
+
+/// An effect that is over.
+pub(crate) struct Performed {
+    /// The body of the frame with the result.
+    pub(crate) body: Vec<u8>,
+    /// Whether anything may have changed. If not, a repeated request performs the effect.
+    pub(crate) has_acted: bool,
+}
+
+impl Performed {
+    fn new<T: Serialize>(result: T, has_acted: bool) -> Self {
+        Self { body: body_of(&Ok::<T, Refusal>(result)), has_acted }
+    }
+
+    fn refused(refusal: Refusal) -> Self {
+        Self { body: body_of(&Err::<(), _>(refusal)), has_acted: false }
+    }
+}
+
+impl Default for Effects {
+    fn default() -> Self {
+        Self { desk: Mutex::new(EffectDesk::new(LIMITS)), by_hand: Mutex::new(EffectDesk::new(LIMITS_BY_HAND)) }
+    }
+}
+
+impl Effects {
+    fn desk_of(&self, is_by_hand: bool) -> parking_lot::MutexGuard<'_, HostDesk> {
+        if is_by_hand { &self.by_hand } else { &self.desk }.lock()
+    }
+
+    /// Whether a run has a result here that it has not stored, or has an effect in progress.
+    pub(crate) fn has_unsettled(&self) -> bool {
+        self.desk.lock().has_unsettled()
+    }
+
+    /// Returns the steps of runs that are not settled.
+    pub(crate) fn unsettled(&self) -> Vec<String> {
+        self.desk.lock().unsettled()
+    }
+
+    /// Returns the progress of the input of a step.
+    pub(crate) fn stage(&self, step: String) -> Option<Stage> {
+        let mut desk = self.desk.lock();
+        let result = desk.result_of(&EffectKey::new(Effect::Type, step))?;
+        Some(if result.is_some() { Stage::Done } else { Stage::Intent })
+    }
+
+    /// Returns the file that a step has put in its place.
+    pub(crate) fn written(&self, step: &str) -> Option<FileWritten> {
+        let mut desk = self.desk.lock();
+        let body = desk.result_of(&EffectKey::new(Effect::Write, step))??;
+        result_in::<Result<FileWritten, FileError>>(body)?.ok()
+    }
+
+    /// Sends the id of the terminal that a step opened, once an opening in progress is over; none if it opened none.
+    pub(crate) fn find_opened(&self, step: String, outbox: &Outbox, number: u64) {
+        let waiter = Waiter { outbox: outbox.clone(), number, wants: ResultPart::TerminalId };
+        let found = self.desk.lock().wait_for(&EffectKey::new(Effect::Open, step), waiter);
+        let id = match found {
+            Ok(None) => return,
+            Ok(Some(body)) => opened_in(&body),
+            Err(_) => None,
+        };
+        // A client that is gone needs no answer.
+        let _ = outbox.say(number, &Ok::<_, Refusal>(id));
+    }
+
+    /// Notes that results are not needed any more. Effects in progress that can still be prevented are. Returns the
+    /// terminals that are to be closed.
+    pub(crate) fn settle(&self, steps: &[String]) -> Vec<TerminalId> {
+        let mut desk = self.desk.lock();
+        let give_up = |given_up: &watch::Sender<bool>| {
+            given_up.send_replace(true);
+        };
+        steps.iter().flat_map(|step| desk.settle(step, give_up)).collect()
+    }
+}
+
+/// Whether a step belongs to a run, which settles it once its journal has the result.
+pub(crate) fn is_of_run(step: &str) -> bool {
+    step.split('/').next().is_some_and(|run| run.parse::<RunId>().is_ok())
+}
+
+/// Answers a request for an effect of a step: performs it, waits for it or returns its result.
+pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: Ask, key: EffectKey) {
+    let waiter = Waiter { outbox: outbox.clone(), number, wants: ResultPart::Whole };
+    let (sender, given_up) = watch::channel(false);
+    let admission = shared.effects.desk_of(ask.is_by_hand()).request(key.clone(), is_of_run(&key.step), waiter, sender);
+    let body = match admission {
+        Admission::Perform => return begin(shared.clone(), ask, key, given_up),
+        Admission::Wait => None,
+        Admission::Answer(body) => Some(body),
+        Admission::Unknown => Some(body_of(&Err::<(), _>(Refusal::OutcomeUnknown))),
+    };
+    if let Some(body) = body {
+        // A client that is gone needs no answer.
+        let _ = outbox.send_body(number, &body);
+    }
+    if let Ask::File(FileAsk::Finish { target, .. }) = ask {
+        // The file is in its place already, or is being put there.
+        shared.unfinished.forget(&target);
+        tokio::task::spawn_blocking(move || disk::abandon(&target));
+    }
+}
+
+/// Performs an effect in a task of its own. Requests to one terminal reach it in the order of these calls.
+fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receiver<bool>) {
+    let is_by_hand = ask.is_by_hand();
+    let mut performing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let can_be_dropped = matches!(key.effect, Effect::Run | Effect::Type);
+        let performed = tokio::select! {
+            biased;
+            performed = perform(&shared, ask, given_up.clone()) => Some(performed),
+            // The terminal enters no command whose requester is gone; one that it has entered goes on.
+            () = given_up_of(given_up.clone()), if can_be_dropped => None,
+        };
+        let (end, body) = match performed {
+            None => (EffectEnd::Lost, body_of(&Err::<(), _>(Refusal::OutcomeUnknown))),
+            Some(Performed { body, has_acted: false }) => (EffectEnd::Refused, body),
+            Some(Performed { body, has_acted: true }) => (EffectEnd::Performed(body.clone(), body.len()), body),
+        };
+        let waiters = shared.effects.desk_of(is_by_hand).end(&key, end);
+        waiters.iter().for_each(|waiter| waiter.answer(&body));
+        // A host that retires waits for its last result to be settled.
+        shared.look_again();
+    });
+    // The first poll hands the request to its terminal, here and in order; the rest may take its time.
+    if performing.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
+        tokio::spawn(performing);
+    }
+}
+
+/// Waits until a step is given up.
+async fn given_up_of(mut given_up: watch::Receiver<bool>) {
+    if given_up.wait_for(|given_up| *given_up).await.is_err() {
+        // The effect is over.
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Waiter {
+    fn answer(&self, body: &[u8]) {
+        // A client that is gone needs no answer.
+        let _ = match self.wants {
+            ResultPart::Whole => self.outbox.send_body(self.number, body),
+            ResultPart::TerminalId => self.outbox.say(self.number, &Ok::<_, Refusal>(opened_in(body))),
+        };
+    }
+}
+
+fn result_in<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
+    read_body::<Result<T, Refusal>>(body).ok()?.ok()
+}
+
+fn opened_in(body: &[u8]) -> Option<TerminalId> {
+    let opened = result_in::<Result<OpenedTerminal, OpenRefused>>(body)?.ok()?;
+    Some(opened.id)
+}
+
+/// Performs an effect.
+async fn perform(shared: &Arc<Shared>, ask: Ask, given_up: watch::Receiver<bool>) -> Performed {
+    match ask {
+        Ask::Open(new) => open(shared, *new, Some(given_up)).await,
+        Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
+            None => Performed::refused(Refusal::NoTerminal),
+            Some(terminal) => match ask {
+                TerminalAsk::Send(input) => {
+                    let sent = terminal.send(input).await;
+                    let has_acted = !sent.as_ref().is_err_and(has_typed_nothing);
+                    Performed::new(sent, has_acted)
+                }
+                TerminalAsk::Run(request) => {
+                    let step = request.step.clone();
+                    let ran = terminal.run(request).await;
+                    if let (Ok(ran), Some(step)) = (&ran, step)
+                        && is_left_to_client(ran)
+                    {
+                        shared.effects.desk.lock().leave_shell(&step);
+                    }
+                    let has_acted = !ran.as_ref().is_err_and(has_run_nothing);
+                    Performed::new(ran, has_acted)
+                }
+                TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
+                    let signal = signal.and_then(Signal::from_named_raw);
+                    match terminal.close(Closing { signal }).await {
+                        Ok(closed) => Performed::new(closed, true),
+                        Err(steplatch_terminal::TerminalClosed) => Performed::refused(Refusal::NoTerminal),
+                    }
+                }
+                _ => Performed::refused(Refusal::NotUnderstood),
+            },
+        },
+        Ask::File(ask @ FileAsk::Finish { .. }) => finish(shared, ask).await,
+        _ => Performed::refused(Refusal::NotUnderstood),
+    }
+}
+
+/// Opens a terminal. One for a single command waits for its place, and is closed if its step is given up meanwhile.
+pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Option<watch::Receiver<bool>>) -> Performed {
+    if shared.is_retiring() {
+        return Performed::refused(Refusal::Retiring);
+    }
+    let (single_command, step) = (new.single_command, new.step.clone());
+    let spec = new.into_spec();
+    let opened = match (single_command, &given_up) {
+        (None, _) => shared.terminals.open(spec).await,
+        (Some(wait), given_up) => {
+            let place = shared.terminals.reserve_place(wait);
+            let given_up = async {
+                match given_up {
+                    Some(given_up) => given_up_of(given_up.clone()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let place = tokio::select! {
+                biased;
+                place = place => place,
+                () = given_up => return Performed::refused(Refusal::OutcomeUnknown),
+            };
+            match place {
+                Ok(place) => shared.terminals.open_at(place, spec).await,
+                Err(error) => Err(error),
+            }
+        }
+    };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => return Performed::new(Err::<OpenedTerminal, _>(OpenRefused::from(error)), false),
+    };
+    let (id, pid) = (opened.terminal.id().clone(), opened.terminal.pid());
+    if let (Some(step), Some(_)) = (step, single_command) {
+        let key = EffectKey::new(Effect::Open, step);
+        if shared.effects.desk.lock().add_shell(&key, id.clone()).is_some() {
+            // It fails only if another client has closed the terminal.
+            let _ = opened.terminal.close(Closing::default()).await;
+        }
+    }
+    Performed::new(Ok::<_, OpenRefused>(OpenedTerminal { id, pid, integrated: opened.integrated }), true)
+}
+
+/// Puts a written file in its place.
+pub(crate) async fn finish(shared: &Arc<Shared>, ask: FileAsk) -> Performed {
+    let FileAsk::Finish { target, length, digest, mode, replace, .. } = ask else {
+        return Performed::refused(Refusal::NotUnderstood);
+    };
+    shared.unfinished.forget(&target);
+    let written = blocking(move || disk::finish(&target, length, digest, mode, replace)).await;
+    let has_acted = written.is_ok();
+    Performed::new(written, has_acted)
+}
+
+/// Whether an input was refused before any of it was typed.
+fn has_typed_nothing(error: &InputError) -> bool {
+    !matches!(error, InputError::InDoubt | InputError::Gone(_))
+}
+
+/// Whether a command was refused before anything was entered.
+fn has_run_nothing(error: &RunError) -> bool {
+    matches!(
+        error,
+        RunError::NotIntegrated { .. }
+            | RunError::Busy { .. }
+            | RunError::HalfTyped { .. }
+            | RunError::Control(_)
+            | RunError::Full { .. }
+            | RunError::NoDirectory
+            | RunError::Ended(_)
+            | RunError::Held(_)
+    )
+}
+
+/// Whether the terminal of a single command is left to its client: the command goes on, or there is more to read.
+fn is_left_to_client(ran: &CommandResult) -> bool {
+    ran.timed_out || ran.asks.is_some() || ran.left_out > 0 || ran.dropped_before.is_some()
+}

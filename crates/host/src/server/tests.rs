@@ -1,0 +1,220 @@
+//! Requests of clients that disappear, over real sockets and with real programs.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_files::{FileDigest, FileWritten, WriteTarget};
+use steplatch_patience::eventually;
+use steplatch_terminal::{CommandRequest, CommandResult, Description, Limit, Options, RunError, Size, Spec};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+
+use super::*;
+use crate::client::Host;
+use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, write_frame};
+
+/// The result of a command.
+type Ran = Result<CommandResult, RunError>;
+
+/// A terminal host with the listening end of its socket.
+struct TestHost {
+    folder: tempfile::TempDir,
+}
+
+impl TestHost {
+    fn new(options: Options) -> Self {
+        let folder = tempfile::Builder::new().prefix("host-").tempdir_in("/tmp").unwrap();
+        let listener = UnixListener::bind(folder.path().join("host.sock")).unwrap();
+        let identity = Identity { version: "1".to_owned() };
+        tokio::spawn(serve(listener, Terminals::new(options).unwrap(), identity, Arc::default()));
+        Self { folder }
+    }
+
+    async fn client(&self) -> Host {
+        Host::connect(&self.folder.path().join("host.sock"), &(Arc::new(|_| {}) as _)).await.unwrap()
+    }
+
+    /// Sends a request as a client that is killed before the answer.
+    async fn request_and_die(&self, ask: &Ask) {
+        let mut stream = UnixStream::connect(self.folder.path().join("host.sock")).await.unwrap();
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, 7, ask);
+        stream.write_all(&bytes).await.unwrap();
+    }
+}
+
+fn open(step: &str, command: &[&str]) -> Ask {
+    Ask::Open(Box::new(request(step, command)))
+}
+
+/// Opens a shell for a single command, which waits for a place for some time.
+fn open_for_command(step: &str, wait: Duration) -> Ask {
+    Ask::Open(Box::new(request(step, &["bash", "--norc"]).for_single_command(Some(wait))))
+}
+
+fn request(step: &str, command: &[&str]) -> OpenRequest {
+    let spec = Spec {
+        arguments: command.iter().map(Into::into).collect(),
+        command: command.join(" "),
+        folder: "/".into(),
+        inherited: std::env::vars_os().collect(),
+        environment: Vec::new(),
+        size: Size { cols: 80, rows: 24 },
+        name: None,
+        opened_by: None,
+        step: Some(step.to_owned()),
+    };
+    spec.into()
+}
+
+/// Runs a line in a shell without integration.
+fn run(terminal: &TerminalId, step: &str, command: &str) -> Ask {
+    let request = CommandRequest {
+        command: command.to_owned(),
+        working_directory: None,
+        timeout: Duration::from_secs(60),
+        limit: Limit::HeadAndTail(1000),
+        input: false,
+        integrate: false,
+        step: Some(step.to_owned()),
+        by: None,
+    };
+    Ask::Terminal(terminal.clone(), TerminalAsk::Run(request))
+}
+
+async fn opened(client: &Host, ask: &Ask) -> TerminalId {
+    let opened: Result<OpenedTerminal, OpenRefused> = client.ask(ask).await.unwrap();
+    let id = opened.unwrap().id;
+    let ready = TerminalAsk::Ready(steplatch_terminal::Quiet::of(Duration::from_millis(300)), Duration::from_secs(60));
+    let _: steplatch_terminal::View = client.ask(&Ask::Terminal(id.clone(), ready)).await.unwrap();
+    id
+}
+
+async fn list(client: &Host) -> Vec<Description> {
+    client.ask(&Ask::List).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_opening_whose_client_is_gone_is_completed_once_and_found_by_every_later_client() {
+    let host = TestHost::new(Options::default());
+    let ask = open("run/open/1", &["cat"]);
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        host.request_and_die(&ask).await;
+    }
+    for _ in 0..3 {
+        let client = host.client().await;
+        let opened: Result<OpenedTerminal, OpenRefused> = client.ask(&ask).await.unwrap();
+        ids.push(opened.unwrap().id);
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    assert_eq!(list(&host.client().await).await.len(), 1);
+}
+
+const STEP: &str = "run_p4vawdxx5897paed/build/1";
+
+#[tokio::test]
+async fn a_command_whose_client_is_gone_is_run_once_and_its_result_outlives_its_terminal() {
+    let host = TestHost::new(Options::default());
+    let client = host.client().await;
+    let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
+    let file = host.folder.path().join("ran");
+    let ask = run(&id, STEP, &format!("echo x >> {} && echo done", file.display()));
+    for _ in 0..20 {
+        host.request_and_die(&ask).await;
+    }
+    let ran: Ran = client.ask(&ask).await.unwrap();
+    let closed: steplatch_terminal::Closed =
+        client.ask(&Ask::Terminal(id.clone(), TerminalAsk::Close(None))).await.unwrap();
+    assert!(closed.survivors.is_empty());
+    let again: Ran = host.client().await.ask(&ask).await.unwrap();
+    assert_eq!(again, ran);
+    assert!(ran.unwrap().output.contains("done"));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
+    assert_eq!(client.unsettled().await.unwrap(), [STEP]);
+    client.settle(STEP);
+    assert!(client.unsettled().await.unwrap().is_empty());
+    // A request that arrives late runs nothing and does not report a success.
+    let late = client.ask::<Ran>(&ask).await;
+    assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::OutcomeUnknown));
+}
+
+#[tokio::test]
+async fn a_shell_for_a_single_command_is_closed_once_its_step_is_settled_and_not_before() {
+    let host = TestHost::new(Options::default());
+    let client = host.client().await;
+    let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
+    let ran: Ran = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
+    ran.unwrap();
+    drop(client);
+    let client = host.client().await;
+    assert_eq!(list(&client).await.len(), 1);
+    assert_eq!(client.unsettled().await.unwrap(), [STEP]);
+    client.settle("run_p4vawdxx5897paed/");
+    eventually("its shell is closed", async || list(&client).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_opening_that_is_given_up_leaves_no_terminal() {
+    let host = TestHost::new(Options::default());
+    let client = host.client().await;
+    for number in 0..20 {
+        let (step, other) = (format!("run_p4vawdxx5897paed/build/{number}"), host.client().await);
+        let asking = tokio::spawn({
+            let ask = open_for_command(&step, Duration::from_secs(60));
+            async move { other.ask::<Result<OpenedTerminal, OpenRefused>>(&ask).await }
+        });
+        eventually("it has begun", async || client.unsettled().await.unwrap() == [step.clone()]).await;
+        client.settle(&step);
+        asking.await.unwrap().unwrap().unwrap();
+        eventually("it is closed", async || list(&client).await.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_shell_for_a_single_command_waits_for_a_place_and_says_so_where_there_is_none() {
+    let host = TestHost::new(Options { most: 1, ..Options::default() });
+    let client = host.client().await;
+    let first = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
+    let refused: Result<OpenedTerminal, OpenRefused> =
+        client.ask(&open_for_command(STEP, Duration::from_millis(100))).await.unwrap();
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.to_string(), "1 terminals are open, which is the limit, and none was closed within 0.1 s");
+    let waiting = tokio::spawn({
+        let client = host.client().await;
+        async move { opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await }
+    });
+    eventually("it waits", async || client.unsettled().await.unwrap().contains(&STEP.to_owned())).await;
+    let plain: Result<OpenedTerminal, OpenRefused> = client.ask(&open("other", &["cat"])).await.unwrap();
+    assert_eq!(plain.unwrap_err(), OpenRefused::TooMany { most: 1 }, "a terminal of a person is refused at once");
+    let _: steplatch_terminal::Closed = client.ask(&Ask::Terminal(first, TerminalAsk::Close(None))).await.unwrap();
+    waiting.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_is_put_in_its_place_once_for_its_step() {
+    let host = TestHost::new(Options::default());
+    let path = host.folder.path().join("file");
+    let put = async |transfer: &str| {
+        let target = WriteTarget { path: path.clone(), transfer: transfer.to_owned() };
+        let client = host.client().await;
+        let bytes = b"ours".to_vec();
+        let write = FileAsk::Write { target: target.clone(), offset: 0, bytes };
+        let _: Result<(), FileError> = client.ask(&Ask::File(write)).await.unwrap();
+        let (length, digest) = (4, FileDigest::of(b"ours"));
+        let finish = FileAsk::Finish { target, length, digest, mode: None, replace: true, step: Some(STEP.to_owned()) };
+        client.ask::<Result<FileWritten, FileError>>(&Ask::File(finish)).await.unwrap().unwrap()
+    };
+    let written = put("t1").await;
+    std::fs::write(&path, "changed by others").unwrap();
+    assert_eq!(put("t2").await, written);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "changed by others");
+    let client = host.client().await;
+    let known: Result<Option<FileWritten>, FileError> =
+        client.ask(&Ask::File(FileAsk::Written(STEP.to_owned()))).await.unwrap();
+    assert_eq!(known.unwrap(), Some(written));
+    let left = || std::fs::read_dir(host.folder.path()).unwrap().count();
+    eventually("the second copy is removed", async || left() == 2).await;
+}

@@ -118,6 +118,9 @@ pub struct PutFileReply {
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether it is unknown if it happened
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome_unknown: Option<bool>,
 }
 
 /// The content of a file, or the copy that was written.
@@ -155,6 +158,9 @@ pub struct GetFileReply {
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether it is unknown if it happened
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome_unknown: Option<bool>,
 }
 
 /// Whether a copy has begun.

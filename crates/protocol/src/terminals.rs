@@ -829,6 +829,9 @@ pub struct ExitTerminalReply {
     /// Processes that are left
     #[serde(default)]
     pub survivors: Vec<Survivor>,
+    /// Whether it is unknown if it happened
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome_unknown: Option<bool>,
 }
 
 fn default_command_timeout() -> f64 {
@@ -912,6 +915,9 @@ pub struct RunCommandReply {
     /// The screen of a full-screen program that asks, such as an editor
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
+    /// Whether it is unknown if it happened
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome_unknown: Option<bool>,
 }
 
 /// Tell variables of the live shell in a terminal, exported or not, without a trace on its screen.

@@ -1,11 +1,11 @@
 //! The kinds of runs. All dispatch on the kind of a run is in this module.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Weak};
 
 use serde_json::Value;
 use steplatch_access::OpeningKey;
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{GateInfo, RunEvent, RunReply};
 use steplatch_store::{Journal as _, KnownRun, RunFilter};
 use steplatch_workflow::Outcome;
@@ -105,6 +105,10 @@ impl Engine {
         };
         // In the order in which they began.
         let left: Vec<KnownRun> = left.into_iter().rev().collect();
+        let unfinished: HashSet<RunId> = left.iter().map(|known| known.run.clone()).collect();
+        // What this daemon requests comes later.
+        let mut asked = BTreeSet::new();
+        let unsettled = self.sessions.unsettled(&mut asked).await;
         let cleared = self.approver.cleared_key().await;
         if cleared.is_none()
             && let Err(error) = self.lock_sealed(&left).await
@@ -114,17 +118,34 @@ impl Engine {
         }
         let locked = self.locked.ids();
         let left = left.into_iter().filter(|known| !locked.contains(&known.run)).collect();
-        self.resume_all(left, cleared.as_ref(), &locked).await;
+        let pending = self.resume_all(left, cleared.as_ref(), &locked).await;
+        for step in unsettled {
+            let Some(run) = run_of(&step) else { continue };
+            let is_needed = match pending.get(&run) {
+                Some(Some(steps)) => steps.iter().any(|pending| *pending.to_string() == step),
+                Some(None) => true,
+                // It is locked, or cannot be resumed.
+                None => unfinished.contains(&run),
+            };
+            if !is_needed {
+                // An earlier daemon stored its result and ended before it reported that.
+                self.sessions.settle(&step);
+            }
+        }
+        let shared = Arc::downgrade(self);
+        let stopping = self.stopping.clone();
+        tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, asked)));
     }
 
     /// Resumes runs that another daemon left, in the order in which they began. `key` opens those that are sealed. A
-    /// run whose parent is in `locked` is no orphan: its parent resumes later.
+    /// run whose parent is in `locked` is no orphan: its parent resumes later. Returns the steps whose results each
+    /// resumed run still needs, where that is known.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
         left: Vec<KnownRun>,
         key: Option<&OpeningKey>,
         locked: &HashSet<RunId>,
-    ) {
+    ) -> HashMap<RunId, Option<Vec<StepId>>> {
         let mut callers = HashMap::new();
         let mut recovered: Vec<Box<dyn RecoveredRun>> = Vec::with_capacity(left.len());
         for known in left {
@@ -157,11 +178,42 @@ impl Engine {
         if !recovered.is_empty() {
             tracing::info!(runs = recovered.len(), "runs of the last daemon are resumed");
         }
+        let pending: HashMap<RunId, Option<Vec<StepId>>> =
+            recovered.iter().map(|found| (found.run().id.clone(), found.pending())).collect();
+        self.sessions.doubt(pending.values().flatten().flatten().map(StepId::to_string).collect());
         for run in recovered {
             self.drivers.spawn(run.resume());
         }
         for run in orphans {
             run.cancel(LEFT_ALONE);
         }
+        pending
     }
+}
+
+/// Settles steps of hosts that are reached later, such as those on other machines: an earlier daemon stored their results. Steps
+/// of runs in progress are settled with their runs.
+async fn settle_later(shared: Weak<Engine>, mut asked: BTreeSet<u64>) {
+    loop {
+        let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.clone()) else { return };
+        let changed = sessions.hosts_changed();
+        let steps = sessions.unsettled(&mut asked).await;
+        let Some(engine) = shared.upgrade() else { return };
+        for step in steps {
+            let Some(run) = run_of(&step) else { continue };
+            match engine.find(&run).await {
+                Ok(Some(run)) if !run.state().is_over() => {}
+                Ok(_) => sessions.settle(&step),
+                // The journal cannot be read now.
+                Err(_) => {}
+            }
+        }
+        drop((engine, sessions));
+        changed.await;
+    }
+}
+
+/// Returns the run of a step.
+fn run_of(step: &str) -> Option<RunId> {
+    step.split('/').next()?.parse().ok()
 }

@@ -18,9 +18,9 @@ pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, ste
         Command::AwaitOutput(verb) => VerbReply::of(sessions.wait(caller, verb).await),
         Command::GetScreenContent(verb) => VerbReply::of(sessions.read(caller, verb).await),
         Command::ListTerminalSessions(_) => VerbReply::of(sessions.list().await),
-        Command::ExitTerminal(verb) => VerbReply::of(sessions.exit(caller, verb).await),
-        Command::PutFile(verb) => VerbReply::of(sessions.put_file(caller, verb).await),
-        Command::GetFile(verb) => VerbReply::of(sessions.get_file(caller, verb).await),
+        Command::ExitTerminal(verb) => VerbReply::of(sessions.exit_once(caller, verb, step).await),
+        Command::PutFile(verb) => VerbReply::of(sessions.put_file(caller, verb, step).await),
+        Command::GetFile(verb) => VerbReply::of(sessions.get_file(caller, verb, step).await),
         other => VerbReply::failure(format!("a workflow can not do {other:?}")),
     }
 }

@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use super::trouble::{SessionError, held};
 use crate::sessions::{CHARACTERS, Sessions, excerpt_text};
 
-/// The longest and the shortest wait for a command.
-const LONGEST: f64 = 3600.0;
-const SHORTEST: f64 = 0.1;
+/// Maximum and minimum time limit of a command.
+const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
+const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
 /// What the settings say of single commands.
 pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
@@ -57,19 +57,23 @@ impl Sessions {
                     let name = (session != terminal.id().as_str()).then_some(session);
                     RunCommandReply { name, ..reply }
                 }
-                Err(trouble) => failed(self.words(&session, trouble).await),
+                Err(trouble) => self.failed_by(&session, trouble).await,
             },
             None => self.run_in_fresh_shell(caller, verb, step).await,
         };
         RunCommandReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
     }
 
+    /// Runs a command in a shell that is opened for it. The shell of a run's step is closed once the step is settled, that
+    /// is once the run has stored the result; any other shell at once.
     async fn run_in_fresh_shell(
         &self,
         caller: &Arc<Caller>,
         verb: RunCommand,
         step: Option<String>,
     ) -> RunCommandReply {
+        let began = Instant::now();
+        let Some(timeout) = timeout_of(&verb) else { return failed(invalid_timeout(verb.timeout)) };
         let open = OpenTerminal {
             shell: "bash".to_owned(),
             working_directory: verb.working_directory.clone(),
@@ -80,21 +84,19 @@ impl Sessions {
             wait_ready: true,
             ..OpenTerminal::default()
         };
+        let is_settled_later = caller.run.is_some() && step.is_some();
         // Both halves are done once: a repeated request finds the same shell, and the result of the command.
-        let opened = self.open(caller, open, step.clone()).await;
-        if !opened.success {
-            return failed(opened.error.unwrap_or_default());
-        }
-        let session_id = opened.session_id;
-        // The request may be dropped, and then no client would know of this shell.
-        let mut closing = CloseOnDrop { of: Some((self.clone(), caller.clone(), session_id.clone())) };
-        let reply = match self.find(&session_id).await {
-            Ok(terminal) => {
-                let verb = RunCommand { working_directory: None, ..verb };
-                self.run_in(caller, &terminal, verb, step).await
-            }
-            Err(trouble) => failed(self.words(&session_id, trouble).await),
+        let terminal = match self.try_open(caller, open, step.clone(), Some(timeout)).await {
+            Ok((terminal, _)) => terminal,
+            Err(trouble) => return self.failed_by("", trouble).await,
         };
+        let session_id = terminal.id().to_string();
+        // The request may be dropped, and then no client would know of this shell.
+        let of = (!is_settled_later).then(|| (self.clone(), caller.clone(), session_id.clone()));
+        let mut closing = CloseOnDrop { of };
+        let rest = timeout.saturating_sub(began.elapsed()).as_secs_f64().max(MIN_TIMEOUT_SECONDS);
+        let verb = RunCommand { working_directory: None, timeout: rest, ..verb };
+        let reply = self.run_in(caller, &terminal, verb, step).await;
         // From here on it is closed here, or left to the caller.
         closing.of = None;
         if reply.timed_out || reply.awaiting_input {
@@ -104,8 +106,15 @@ impl Sessions {
             // The rest of the output can be read until the terminal's grace is over.
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
-        self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        if !is_settled_later {
+            self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        }
         RunCommandReply { session_id: None, offset: None, ..reply }
+    }
+
+    async fn failed_by(&self, session: &str, trouble: SessionError) -> RunCommandReply {
+        let outcome_unknown = trouble.outcome_unknown();
+        RunCommandReply { outcome_unknown, ..failed(self.words(session, trouble).await) }
     }
 
     /// Returns the variables of a shell that is started for one command.
@@ -134,13 +143,11 @@ impl Sessions {
         if verb.command.trim().is_empty() && verb.integrate != Some(true) {
             return failed("command is empty".to_owned());
         }
-        if !(SHORTEST..=LONGEST).contains(&verb.timeout) {
-            return failed(format!("timeout must be between {SHORTEST} and {LONGEST} seconds, not {}", verb.timeout));
-        }
+        let Some(timeout) = timeout_of(&verb) else { return failed(invalid_timeout(verb.timeout)) };
         let request = CommandRequest {
             command: verb.command,
             working_directory: verb.working_directory,
-            timeout: Duration::from_secs_f64(verb.timeout),
+            timeout,
             limit: Limit::HeadAndTail(verb.limit.map_or(CHARACTERS, |limit| limit as usize)),
             // A run's command has no client that could answer.
             input: caller.reader().is_some(),
@@ -176,9 +183,11 @@ impl Sessions {
             // The text at the prompt and the shell's message are output.
             Err(TerminalError::Refused(error)) => {
                 let secrets = self.secrets.within(terminal.id());
-                RunCommandReply { session_id, ..failed(secrets.masked(error.to_string())) }
+                // The terminal was closed while it had the command, or a host of an older version has dropped the result.
+                let outcome_unknown = matches!(error, RunError::Gone(_) | RunError::Forgotten).then_some(true);
+                RunCommandReply { session_id, outcome_unknown, ..failed(secrets.masked(error.to_string())) }
             }
-            Err(TerminalError::Ask(error)) => failed(self.words(terminal.id().as_str(), error.into()).await),
+            Err(TerminalError::Ask(error)) => self.failed_by(terminal.id().as_str(), error.into()).await,
         }
     }
 
@@ -222,6 +231,7 @@ impl Sessions {
             awaiting_input,
             password,
             screen_content,
+            outcome_unknown: None,
         }
     }
 
@@ -335,6 +345,16 @@ async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
         by: None,
     };
     terminal.wait(wait).await.is_ok_and(|(waited, _)| waited.reason == Reason::Prompt)
+}
+
+/// Returns the time limit of a command; none if it is out of bounds.
+fn timeout_of(verb: &RunCommand) -> Option<Duration> {
+    let is_valid = (MIN_TIMEOUT_SECONDS..=MAX_TIMEOUT_SECONDS).contains(&verb.timeout);
+    is_valid.then(|| Duration::from_secs_f64(verb.timeout))
+}
+
+fn invalid_timeout(seconds: f64) -> String {
+    format!("timeout must be between {MIN_TIMEOUT_SECONDS} and {MAX_TIMEOUT_SECONDS} seconds, not {seconds}")
 }
 
 fn failed(error: String) -> RunCommandReply {

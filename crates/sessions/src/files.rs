@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use steplatch_access::Caller;
 use steplatch_clock as clock;
 use steplatch_files::{FileError, FileFacts, FileKind};
-use steplatch_host::{Copied, CopyOptions, MachineFiles, RemoteError, TransferError};
+use steplatch_host::{Copied, CopyOptions, HostsError, MachineFiles, TransferError};
 use steplatch_protocol::{GetFile, GetFileReply, PutFile, PutFileReply, WrittenFile};
 
 pub use self::copying::CopyEvents;
@@ -25,9 +25,9 @@ const MOST_COPIED: u64 = 256 << 20;
 /// Why a file was not read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileTrouble {
-    /// The machine was not reached.
+    /// The machine was not reached, or has no terminal host.
     #[error(transparent)]
-    Machine(#[from] RemoteError),
+    Machine(#[from] HostsError),
     /// The request about the file failed, on this machine or on the named one.
     #[error("{error}{}{}", place(.host.as_deref()), advice(.error))]
     Transfer {
@@ -42,6 +42,17 @@ pub(crate) enum FileTrouble {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl FileTrouble {
+    /// Returns that the outcome is unknown, if so.
+    fn outcome_unknown(&self) -> Option<bool> {
+        let error = match self {
+            Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => error,
+            _ => return None,
+        };
+        error.is_outcome_unknown().then_some(true)
+    }
 }
 
 fn place(host: Option<&str>) -> String {
@@ -158,15 +169,19 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 impl Sessions {
-    /// Writes a file.
-    pub async fn put_file(&self, caller: &Arc<Caller>, verb: PutFile) -> PutFileReply {
-        match self.put(caller, verb).await {
-            Ok(file) => PutFileReply { success: true, file: Some(file), error: None },
-            Err(trouble) => PutFileReply { error: Some(trouble.to_string()), ..PutFileReply::default() },
+    /// Writes a file; as the same `step` only once.
+    pub async fn put_file(&self, caller: &Arc<Caller>, verb: PutFile, step: Option<String>) -> PutFileReply {
+        match self.put(caller, verb, step).await {
+            Ok(file) => PutFileReply { success: true, file: Some(file), ..PutFileReply::default() },
+            Err(trouble) => PutFileReply {
+                outcome_unknown: trouble.outcome_unknown(),
+                error: Some(trouble.to_string()),
+                ..PutFileReply::default()
+            },
         }
     }
 
-    async fn put(&self, caller: &Arc<Caller>, verb: PutFile) -> Result<WrittenFile, FileTrouble> {
+    async fn put(&self, caller: &Arc<Caller>, verb: PutFile, step: Option<String>) -> Result<WrittenFile, FileTrouble> {
         let PutFile { path, content, content_base64, from, mode, overwrite, host } = verb;
         let mode = mode.as_deref().map(mode_of).transpose()?;
         let bytes = match (content, content_base64, &from) {
@@ -187,32 +202,41 @@ impl Sessions {
             );
             return Err(FileTrouble::Invalid(words));
         }
-        let target = self.place(caller, host, &path).await?;
+        let target = self.place(caller, host, &path, step).await?;
         let Some(from) = from else {
             let copied = target.files.put(&target.path, &bytes, mode, overwrite).await;
             return copied.map(|copied| written(target.host.clone(), copied)).map_err(|error| target.failed(error));
         };
-        let source = self.place(caller, None, &from).await?;
+        let source = self.place(caller, None, &from, None).await?;
         let facts = source.describe().await?;
         let options = CopyOptions { mode, replace: overwrite, limit: MOST_COPIED };
         source.copy_to(&facts, &target, options, |_| {}).await
     }
 
-    /// Reads a file, or copies it to this machine.
-    pub async fn get_file(&self, caller: &Arc<Caller>, verb: GetFile) -> GetFileReply {
-        match self.get(caller, verb).await {
+    /// Reads a file, or copies it to this machine; as the same `step` it is copied only once.
+    pub async fn get_file(&self, caller: &Arc<Caller>, verb: GetFile, step: Option<String>) -> GetFileReply {
+        match self.get(caller, verb, step).await {
             Ok(reply) => reply,
-            Err(trouble) => GetFileReply { error: Some(trouble.to_string()), ..GetFileReply::default() },
+            Err(trouble) => GetFileReply {
+                outcome_unknown: trouble.outcome_unknown(),
+                error: Some(trouble.to_string()),
+                ..GetFileReply::default()
+            },
         }
     }
 
-    async fn get(&self, caller: &Arc<Caller>, verb: GetFile) -> Result<GetFileReply, FileTrouble> {
+    async fn get(
+        &self,
+        caller: &Arc<Caller>,
+        verb: GetFile,
+        step: Option<String>,
+    ) -> Result<GetFileReply, FileTrouble> {
         let GetFile { path, to, offset, limit, overwrite, host } = verb;
         let limit = limit as usize;
         if !(1..=MOST_INLINE).contains(&limit) {
             return Err(FileTrouble::Invalid(format!("limit must be between 1 and {MOST_INLINE} bytes, not {limit}")));
         }
-        let source = self.place(caller, host, &path).await?;
+        let source = self.place(caller, host, &path, None).await?;
         let facts = source.describe().await?;
         let described = |sha256| GetFileReply {
             success: true,
@@ -224,7 +248,7 @@ impl Sessions {
             ..GetFileReply::default()
         };
         if let Some(to) = to {
-            let target = self.place(caller, None, &to).await?;
+            let target = self.place(caller, None, &to, step).await?;
             let options = CopyOptions { mode: None, replace: overwrite, limit: MOST_COPIED };
             let saved = source.copy_to(&facts, &target, options, |_| {}).await?;
             return Ok(GetFileReply { size: saved.size, saved: Some(saved.clone()), ..described(Some(saved.sha256)) });
@@ -256,13 +280,21 @@ impl Sessions {
     }
 
     /// Returns the files of a machine and a path there. A relative path begins at the caller's directory here, and at the home
-    /// directory on another machine.
-    async fn place(&self, caller: &Caller, host: Option<String>, path: &str) -> Result<FilePlace, FileTrouble> {
+    /// directory on another machine. `step` is the step that writes a file there.
+    async fn place(
+        &self,
+        caller: &Caller,
+        host: Option<String>,
+        path: &str,
+        step: Option<String>,
+    ) -> Result<FilePlace, FileTrouble> {
         if path.is_empty() || path.contains('\0') {
             return Err(FileTrouble::Invalid("a path is empty, or has a NUL character in it".to_owned()));
         }
         let host = host.filter(|host| host != THIS_MACHINE);
-        let files = self.hosts.files(host.as_deref(), patience(caller)).await?;
+        // Only a run repeats a request after the end of a daemon.
+        let step = step.filter(|_| caller.run.is_some());
+        let files = self.hosts.files(host.as_deref(), patience(caller), step).await?;
         let path = match host {
             Some(_) => PathBuf::from(path),
             None => {

@@ -1,5 +1,6 @@
 //! Terminals, as users of the contract know them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,9 +113,14 @@ impl Sessions {
         self.hosts.status().await
     }
 
-    /// Whether a terminal host has ended since the last daemon.
-    pub fn host_was_lost(&self) -> bool {
-        self.hosts.missed()
+    /// Whether the result of a step of the last daemon may be lost with its terminal host.
+    pub fn is_in_doubt(&self, step: &str) -> bool {
+        self.hosts.is_in_doubt(step)
+    }
+
+    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended since.
+    pub fn doubt(&self, pending: BTreeSet<String>) {
+        self.hosts.doubt(pending);
     }
 
     /// Closes every terminal, and ends the hosts.
@@ -167,8 +173,8 @@ impl Sessions {
 
     /// Opens a terminal; as the same `step` only once.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
-        match self.try_open(caller, verb, step).await {
-            Ok(reply) => reply,
+        match self.try_open(caller, verb, step, None).await {
+            Ok((_, reply)) => reply,
             Err(trouble) => {
                 let outcome_unknown = trouble.outcome_unknown();
                 let error = Some(self.words("", trouble).await);
@@ -177,12 +183,15 @@ impl Sessions {
         }
     }
 
-    async fn try_open(
+    /// Opens a terminal. One for a single command waits for the time `single_command` if as many as may be are open, and is
+    /// closed when its step is settled.
+    pub(crate) async fn try_open(
         &self,
         caller: &Arc<Caller>,
         verb: OpenTerminal,
         step: Option<String>,
-    ) -> Result<OpenTerminalReply, SessionError> {
+        single_command: Option<Duration>,
+    ) -> Result<(HostedTerminal, OpenTerminalReply), SessionError> {
         let arguments = match verb.command {
             Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned().into()),
             Some(command) => command,
@@ -228,9 +237,9 @@ impl Sessions {
             size,
             name: verb.name,
             opened_by: caller.name.clone(),
-            step,
+            step: step.clone(),
         };
-        let (terminal, opened) = self.hosts.open_on(spec, host.as_deref(), patience(caller)).await?;
+        let (terminal, opened) = self.hosts.open_on(spec, host.as_deref(), patience(caller), single_command).await?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)
@@ -241,24 +250,48 @@ impl Sessions {
         } else {
             terminal.view(false).await
         };
-        // The terminal exists; one that was closed just now is no reason to require a session_id.
-        let view = view.map_err(|error| match error {
-            lost if lost.is_outcome_unknown() => SessionError::Ask(lost),
-            error => SessionError::Words(error.to_string()),
-        })?;
-        Ok(OpenTerminalReply {
+        let view = match view {
+            Ok(view) => Some(view),
+            // The step has opened it before, and it was closed since.
+            Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
+            Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
+            // The terminal exists; one that was closed just now is no reason to require a session_id.
+            Err(error) => return Err(SessionError::Words(error.to_string())),
+        };
+        let size = view.as_ref().map(|view| view.size);
+        let screen_content = view.map(|view| self.secrets.within(terminal.id()).masked_screen(view.screen));
+        let reply = OpenTerminalReply {
             success: true,
             session_id: terminal.id().to_string(),
             shell: command,
             web_url: None,
-            screen_content: Some(self.secrets.within(terminal.id()).masked_screen(view.screen)),
+            screen_content,
             timestamp: Some(clock::now_iso8601()),
             error: None,
             outcome_unknown: None,
             pid: Some(opened.pid),
-            cols: Some(view.size.cols),
-            rows: Some(view.size.rows),
-        })
+            cols: size.map(|size| size.cols),
+            rows: size.map(|size| size.rows),
+        };
+        Ok((terminal, reply))
+    }
+
+    /// Notes that the results of `steps` are stored, or that they are given up: one step, or all that begin with a text that
+    /// ends with `/`. The terminal hosts keep the results no longer, and close the shells of their single commands. Does not
+    /// wait for the hosts.
+    pub fn settle(&self, steps: &str) {
+        self.hosts.settle(steps);
+    }
+
+    /// Returns the steps of runs whose results the terminal hosts keep. `asked` has the connections that were asked before,
+    /// which are left out.
+    pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
+        self.hosts.unsettled(asked).await
+    }
+
+    /// Returns a future that ends once another terminal host may be connected, counted from this call.
+    pub fn hosts_changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.hosts.changed()
     }
 
     /// Closes the terminal that a step opened, if it still exists and no person holds it. It stays open if its host does
@@ -603,12 +636,18 @@ impl Sessions {
 
     /// Closes a terminal and ends its programs.
     pub async fn exit(&self, caller: &Caller, verb: ExitTerminal) -> ExitTerminalReply {
+        self.exit_once(caller, verb, None).await
+    }
+
+    /// Closes a terminal and ends its programs; as the same `step` only once.
+    pub async fn exit_once(&self, caller: &Caller, verb: ExitTerminal, step: Option<String>) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
         let terminal = match self.free_for(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
             Err(SessionError::Words(held) | SessionError::InDoubt(held)) => return failed(held),
-            Err(SessionError::Ask(_)) => return failed("Session not found".to_owned()),
+            Err(SessionError::Ask(AskError::Refused(_))) => return failed("Session not found".to_owned()),
+            Err(SessionError::Ask(error)) => return failed(error.to_string()),
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
             (true, _) => Some(steplatch_terminal::Signal::KILL),
@@ -616,8 +655,17 @@ impl Sessions {
             (false, Some(Ok(signal))) => Some(signal),
             (false, Some(Err(error))) => return failed(error.to_string()),
         };
-        let Ok(closed) = terminal.close(Closing { signal }).await else {
-            return failed("Session not found".to_owned());
+        let closed = match step {
+            Some(step) => terminal.close_once(Closing { signal }, step).await,
+            None => terminal.close(Closing { signal }).await,
+        };
+        let closed = match closed {
+            Ok(closed) => closed,
+            Err(error) if error.is_outcome_unknown() => {
+                return ExitTerminalReply { outcome_unknown: Some(true), ..failed(error.to_string()) };
+            }
+            Err(AskError::Refused(_)) => return failed("Session not found".to_owned()),
+            Err(error) => return failed(error.to_string()),
         };
         self.hosts.closed(terminal.id()).await;
         self.readers.forget(terminal.id());
@@ -631,6 +679,7 @@ impl Sessions {
                 .into_iter()
                 .map(|survivor| Survivor { pid: survivor.pid, name: survivor.name, doubtful: survivor.doubtful })
                 .collect(),
+            outcome_unknown: None,
         }
     }
 

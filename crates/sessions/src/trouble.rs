@@ -38,6 +38,8 @@ impl From<HostsError> for SessionError {
     fn from(error: HostsError) -> Self {
         match error {
             HostsError::Ask(error) => Self::Ask(error),
+            // A host of an older version has no result of the step any more.
+            HostsError::Refused(before @ OpenRefused::OpenedBefore { .. }) => Self::InDoubt(before.to_string()),
             error => Self::Words(not_opened(error)),
         }
     }
@@ -197,6 +199,9 @@ fn not_opened(error: HostsError) -> String {
         HostsError::Refused(OpenRefused::TooMany { most }) => format!(
             "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions tells which there are)"
         ),
+        HostsError::Refused(waited @ OpenRefused::NonePlaced { .. }) => {
+            format!("{waited}; close one with exit_terminal (list_terminal_sessions lists them)")
+        }
         HostsError::Refused(OpenRefused::NameTaken { name, by }) => {
             format!("the name '{name}' is taken by {by}; choose another one")
         }

@@ -17,6 +17,7 @@ mod inputs;
 mod library;
 mod locked;
 mod nodes;
+mod once;
 mod parallel;
 mod pauses;
 mod recordings;

@@ -42,6 +42,9 @@ pub(crate) trait Recovery: Send + Sized + 'static {
 
     /// Whether it waits for the run that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
+
+    /// Returns the steps whose results it still needs; none if that is not known here.
+    fn pending(&self) -> Option<Vec<StepId>>;
 }
 
 /// The stored data of a run.
@@ -58,6 +61,9 @@ pub(crate) trait RecoveredRun: Send {
 
     /// Whether it waits for the run that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
+
+    /// Returns the steps whose results it still needs; none if that is not known here.
+    fn pending(&self) -> Option<Vec<StepId>>;
 
     /// Shows followers how far the run is.
     fn publish(&self);
@@ -78,6 +84,10 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
 
     fn awaits(&self, step: &StepId) -> bool {
         self.run().id == step.run && self.kind.awaits(step)
+    }
+
+    fn pending(&self) -> Option<Vec<StepId>> {
+        self.kind.pending()
     }
 
     fn publish(&self) {

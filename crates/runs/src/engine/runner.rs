@@ -258,6 +258,8 @@ async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
             return false;
         }
     }
+    // Also what is left of steps that were given up, and of those whose results an earlier daemon stored.
+    run.recorder().shared.sessions.settle(&format!("{}/", run.recorder().run.id));
     run.release();
     run.publish();
     run.recorder().finish();

@@ -236,6 +236,15 @@ impl SealedEntry for Entry {
 }
 
 impl Entry {
+    /// Returns the number of the call that ends with this entry.
+    pub(super) fn ended_call(&self) -> Option<u64> {
+        match self {
+            Self::Answered { number, .. } | Self::Abandoned { number, .. } => Some(*number),
+            Self::Graph { number, .. } => *number,
+            _ => None,
+        }
+    }
+
     fn close(&mut self, seal: &Seal) {
         match self {
             Self::Started(started) => {

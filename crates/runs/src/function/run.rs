@@ -14,7 +14,7 @@ use super::cancel::CancelProgress;
 use super::entry::{CallLabel, Entry, Started};
 use super::frame::Frame;
 use super::gate::{is_for_person, open_gate};
-use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, child_step};
+use super::history::{CallTarget, FunctionState, PendingCall, ROOT, call_step, child_of, child_step};
 use super::node::DeclaredNodes;
 use super::outer::PassedInput;
 use super::outer_work::OuterWork;
@@ -161,6 +161,11 @@ impl Recovery for FunctionRun {
 
     fn awaits(&self, step: &StepId) -> bool {
         self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
+    }
+
+    fn pending(&self) -> Option<Vec<StepId>> {
+        let run = &self.recorder.run.id;
+        Some(self.folded.open.iter().map(|(number, _)| call_step(run, number)).collect())
     }
 }
 
@@ -452,7 +457,17 @@ impl FunctionRun {
         for entry in &entries {
             self.folded.apply(entry);
         }
-        self.record(&entries).await
+        if !self.record(&entries).await {
+            return false;
+        }
+        let run = &self.recorder.run.id;
+        for number in entries.iter().filter_map(Entry::ended_call) {
+            let step = call_step(run, number).to_string();
+            // Each answer of a conversation is a part of its call.
+            self.recorder.shared.sessions.settle(&format!("{step}/"));
+            self.recorder.shared.sessions.settle(&step);
+        }
+        true
     }
 
     /// Whether the run, or one below it, needs a person's answer.

@@ -35,7 +35,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         return limited(&shared.clock, limit, called).await.unwrap_or(Outcome::TimedOut);
     }
     if attempt.is_repeated()
-        && let Some(outcome) = done_before(&shared, &tool, &params).await
+        && let Some(outcome) = done_before(&shared, &tool, &params, &step).await
     {
         return outcome;
     }
@@ -88,12 +88,16 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
 
 /// Returns the outcome of an action that another daemon may have performed, where the terminal host cannot answer: the
 /// host keeps a ledger of steps, which is lost with it.
-async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -> Option<Outcome> {
+async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
+    let in_doubt = || shared.sessions.is_in_doubt(step).then_some(Outcome::Unknown);
     match tool {
-        "open_terminal" => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
+        "open_terminal" => in_doubt(),
         // Its shell was in the host.
-        "run_command" if session.is_empty() => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
+        "run_command" if session.is_empty() => in_doubt(),
+        // The host writes the file and has the ledger.
+        "put_file" => in_doubt(),
+        "get_file" if params.contains_key("to") => in_doubt(),
         // It may have ended because of the typed input.
         "run_command" | "send_input" | "dialogue" => {
             shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown)

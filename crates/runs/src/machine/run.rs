@@ -105,6 +105,18 @@ impl Recovery for MachineRun {
     fn awaits(&self, step: &StepId) -> bool {
         self.history.awaits_child(step)
     }
+
+    fn pending(&self) -> Option<Vec<StepId>> {
+        if self.recorder.about.engine != EngineKind::Sqlite {
+            return None;
+        }
+        let effects = resume(&self.history, self.recorder.shared.clock.now()).into_iter();
+        let step_of = |effect| match effect {
+            Effect::Perform { step, .. } | Effect::CloseOpened { step } => Some(step),
+            _ => None,
+        };
+        Some(effects.filter_map(step_of).collect())
+    }
 }
 
 impl RunKind for MachineRun {
@@ -197,6 +209,10 @@ impl RunKind for MachineRun {
             Input::ShellAnswered { step, .. } => drop(self.in_flight.remove(step)),
             _ => {}
         }
+        let ended = match &input {
+            Input::Outcome { step, .. } => Some(step.to_string()),
+            _ => None,
+        };
         let answered = match &input {
             Input::GateAnswered { step, .. } => Some(step.clone()),
             _ => None,
@@ -215,6 +231,9 @@ impl RunKind for MachineRun {
         }
         if !self.record(&decision.events).await {
             return Handled::Lost;
+        }
+        if let Some(step) = ended {
+            self.recorder.shared.sessions.settle(&step);
         }
         if !self.save_repairs().await {
             return Handled::Lost;
@@ -541,8 +560,11 @@ impl MachineRun {
             Effect::Abandon { step } => {
                 // A terminal that is being opened has to be closed, and its id comes with the outcome.
                 let opens = self.opening.as_ref() == Some(&step);
-                if !opens && let Some(task) = self.in_flight.remove(&step) {
-                    task.abort();
+                if !opens {
+                    if let Some(task) = self.in_flight.remove(&step) {
+                        task.abort();
+                    }
+                    shared.sessions.settle(&step.to_string());
                 }
                 // A child ends before this run counts as finished, since its terminals are closed then.
                 // It may have completed just before, with an outcome that is not read any more.

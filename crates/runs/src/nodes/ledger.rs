@@ -3,13 +3,13 @@
 //! A repeated request with the same step, also over another connection, waits for the same call or receives its
 //! result. A call without waiters continues for a grace period, in which a client may return, and is then interrupted.
 
-use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use steplatch_ledger::{Effect, EffectKey, EffectState, Ledger, LedgerLimits};
 use steplatch_protocol::NodeReply;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,42 +18,27 @@ use tokio_util::task::TaskTracker;
 /// How long a call continues without waiters.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Bytes of results that are kept.
-const MOST_BYTES: usize = 16 << 20;
-
-/// Steps that are remembered: by their names only, once the bytes are used up.
-const MOST_STEPS: usize = 10_000;
+/// Bounds of the ledger: steps are remembered by their names only, once the bytes are used up.
+const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
 
 /// The known steps. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct OnceCalls {
-    steps: Arc<Mutex<Steps>>,
+    steps: Arc<Mutex<Ledger<Calling, FinishedCall>>>,
     grace: Duration,
 }
 
-#[derive(Debug, Default)]
-struct Steps {
-    known: HashMap<String, Step>,
-    /// Those that have ended, in the order in which they ended, with the bytes of the results that are kept.
-    over: VecDeque<(String, usize)>,
-    /// How many of `over`, at its beginning, are names only.
-    emptied: usize,
-    bytes: usize,
-}
-
+/// A call in progress. Waiters receive the reply through the channel.
 #[derive(Debug)]
-struct Step {
+struct Calling {
     asked: CallFingerprint,
-    state: State,
+    reply: watch::Sender<Option<NodeReply>>,
 }
 
 #[derive(Debug)]
-enum State {
-    /// The call is in progress. Waiters receive the reply through this channel.
-    Calling(watch::Sender<Option<NodeReply>>),
-    Over(Box<NodeReply>),
-    /// The call has been made, and its result is no longer kept.
-    Emptied,
+struct FinishedCall {
+    asked: CallFingerprint,
+    reply: Box<NodeReply>,
 }
 
 /// The request of a step, identified by a hash, since the input may be large.
@@ -79,7 +64,7 @@ pub(super) enum OnceError {
 
 impl OnceCalls {
     pub(super) fn new() -> Self {
-        Self { steps: Arc::default(), grace: GRACE }
+        Self { steps: Arc::new(Mutex::new(Ledger::new(LIMITS))), grace: GRACE }
     }
 
     /// Makes a call, unless one was made as this step, and returns its result.
@@ -95,18 +80,19 @@ impl OnceCalls {
         interrupt: CancellationToken,
         call: impl FnOnce(CancellationToken) -> C,
     ) -> Result<NodeReply, OnceError> {
+        let key = EffectKey::new(Effect::Call, step);
         let mut waiting = {
             let mut steps = self.lock();
-            match steps.known.get(&step) {
-                Some(known) if known.asked != asked => return Err(OnceError::Another),
-                Some(Step { state: State::Over(reply), .. }) => return Ok((**reply).clone()),
-                Some(Step { state: State::Emptied, .. }) => return Err(OnceError::Lost),
-                Some(Step { state: State::Calling(waiting), .. }) => waiting.subscribe(),
+            match steps.find(&key) {
+                Some(EffectState::Performing(calling)) if calling.asked != asked => return Err(OnceError::Another),
+                Some(EffectState::Performing(calling)) => calling.reply.subscribe(),
+                Some(EffectState::Performed(finished)) if finished.asked != asked => return Err(OnceError::Another),
+                Some(EffectState::Performed(finished)) => return Ok((*finished.reply).clone()),
+                Some(EffectState::Unknown) => return Err(OnceError::Lost),
                 None => {
-                    let (sender, waiting) = watch::channel(None);
-                    let calling = Step { asked, state: State::Calling(sender.clone()) };
-                    steps.known.insert(step.clone(), calling);
-                    working.spawn(self.clone().see_through(step, sender, interrupt.clone(), call(interrupt)));
+                    let (reply, waiting) = watch::channel(None);
+                    steps.begin(key.clone(), false, Calling { asked, reply: reply.clone() });
+                    working.spawn(self.clone().see_through(key, asked, reply, interrupt.clone(), call(interrupt)));
                     waiting
                 }
             }
@@ -117,7 +103,8 @@ impl OnceCalls {
 
     async fn see_through(
         self,
-        step: String,
+        key: EffectKey,
+        asked: CallFingerprint,
         waiting: watch::Sender<Option<NodeReply>>,
         interrupt: CancellationToken,
         call: impl Future<Output = NodeReply> + Send + 'static,
@@ -133,13 +120,14 @@ impl OnceCalls {
         };
         match reply {
             Ok(reply) => {
-                self.lock().note(step, Some(reply.clone()));
+                let bytes = serde_json::to_vec(&reply).map_or(0, |text| text.len());
+                self.lock().finish(&key, FinishedCall { asked, reply: Box::new(reply.clone()) }, bytes);
                 waiting.send_replace(Some(reply));
             }
             Err(error) => {
-                tracing::error!(%error, step, "a call panicked or was aborted");
+                tracing::error!(%error, step = key.step, "a call panicked or was aborted");
                 // Without a reply, waiters see the closed channel.
-                self.lock().note(step, None);
+                self.lock().lose(&key);
             }
         }
     }
@@ -155,34 +143,8 @@ impl OnceCalls {
         }
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Steps> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Ledger<Calling, FinishedCall>> {
         self.steps.lock()
-    }
-}
-
-impl Steps {
-    fn note(&mut self, step: String, reply: Option<NodeReply>) {
-        let bytes = reply.as_ref().and_then(|reply| serde_json::to_vec(reply).ok()).map_or(0, |text| text.len());
-        if let Some(known) = self.known.get_mut(&step) {
-            known.state = reply.map_or(State::Emptied, |reply| State::Over(Box::new(reply)));
-        }
-        self.bytes += bytes;
-        self.over.push_back((step, bytes));
-        while self.bytes > MOST_BYTES && self.emptied < self.over.len() {
-            let (step, bytes) = &mut self.over[self.emptied];
-            if let Some(known) = self.known.get_mut(step) {
-                known.state = State::Emptied;
-            }
-            self.bytes -= std::mem::take(bytes);
-            self.emptied += 1;
-        }
-        if self.over.len() > MOST_STEPS
-            && let Some((oldest, bytes)) = self.over.pop_front()
-        {
-            self.known.remove(&oldest);
-            self.bytes -= bytes;
-            self.emptied = self.emptied.saturating_sub(1);
-        }
     }
 }
 
@@ -268,23 +230,5 @@ mod tests {
             assert_eq!(request().await, Ok(reply(expected)));
             assert_eq!(calls.load(Ordering::Relaxed), 1);
         }
-    }
-
-    #[tokio::test]
-    async fn results_give_way_to_newer_ones_and_their_steps_are_still_not_called_again() {
-        let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
-        let large: &'static str = "x".repeat(MOST_BYTES / 2).leak();
-        for step in ["a", "b", "c"] {
-            call_once(&ledger, step, large, &calls).await.unwrap();
-        }
-        assert_eq!(call_once(&ledger, "a", large, &calls).await, Err(OnceError::Lost));
-        assert!(call_once(&ledger, "c", large, &calls).await.is_ok());
-        assert_eq!(calls.load(Ordering::Relaxed), 3);
-        for step in 0..=MOST_STEPS {
-            call_once(&ledger, &step.to_string(), "", &calls).await.unwrap();
-        }
-        let steps = ledger.lock();
-        assert_eq!((steps.known.len(), steps.over.len()), (MOST_STEPS, MOST_STEPS));
-        assert!(steps.bytes <= MOST_BYTES);
     }
 }

@@ -81,6 +81,7 @@ impl Runs {
                     return Err(TaskError::Gap { run, recorded, from });
                 }
                 shared.outer.openings.note(&ended);
+                ended.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
                 recorded
             }
             // A run that has ended here has all of its events; one that began elsewhere has its journal there.

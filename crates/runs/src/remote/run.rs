@@ -123,6 +123,11 @@ impl Recovery for RemoteRun {
     fn awaits(&self, _: &StepId) -> bool {
         false
     }
+
+    /// The service performs everything.
+    fn pending(&self) -> Option<Vec<StepId>> {
+        Some(Vec::new())
+    }
 }
 
 impl RunKind for RemoteRun {

@@ -54,8 +54,8 @@ impl Sessions {
     }
 
     async fn plan(&self, caller: &Arc<Caller>, verb: CopyFile) -> Result<(Vec<CopyStep>, u64, u64), FileTrouble> {
-        let source = self.place(caller, verb.from_host, &verb.from).await?;
-        let mut target = self.place(caller, verb.to_host, &verb.to).await?;
+        let source = self.place(caller, verb.from_host, &verb.from, None).await?;
+        let mut target = self.place(caller, verb.to_host, &verb.to, None).await?;
         let facts = source.describe().await?;
         let there = target.describe_if_there().await?;
         let is_directory = there.as_ref().is_some_and(|there| there.kind == FileKind::Directory);

@@ -1,0 +1,111 @@
+//! Effects that are performed once while daemons come and go, in daemons in this process.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_protocol::{GetRun, ListTerminalSessions, RunReply, RunWorkflow};
+use steplatch_testkit::{TestDaemon, eventually};
+
+async fn begin(daemon: &TestDaemon, definition: Value) -> String {
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(0.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    let begun = daemon.call(verb).await;
+    assert_eq!(begun.error, None, "{begun:?}");
+    begun.run_id
+}
+
+async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
+    eventually("the run is over", async || {
+        let run = GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() };
+        let reply = daemon.call(run).await;
+        if reply.status == "running" { Err(reply) } else { Ok(reply) }
+    })
+    .await
+}
+
+async fn no_terminal_is_left(daemon: &TestDaemon) {
+    eventually("no terminal is left", async || {
+        let open = daemon.call(ListTerminalSessions {}).await.sessions;
+        if open.is_empty() { Ok(()) } else { Err(open) }
+    })
+    .await;
+}
+
+/// Returns a machine that appends `count` lines to a file, each by a command in a shell of its own; every third one by
+/// two nested runs at once, and the last state replaces a file.
+fn appending(file: &str, name: usize, count: usize) -> Value {
+    let line = |number: usize, branch: &str| json!({"tool": "run_command", "params": {"command": format!("echo {name}-{number}{branch} >> {file}; sleep 0.1; echo done")}});
+    let state = |number: usize| {
+        let next = if number == count { "put".to_owned() } else { format!("s{}", number + 1) };
+        let branch = |branch| json!({"workflow_definition": {"initial_state": "say", "states": {"say": {"action": line(number, branch)}}}});
+        let action = match number % 3 {
+            0 => json!({"tool": "parallel", "params": {"workflows": {"a": branch("a"), "b": branch("b")}}}),
+            _ => line(number, ""),
+        };
+        let transitions = json!([{"condition": "success", "next_state": next}]);
+        (format!("s{number}"), json!({"action": action, "transitions": transitions}))
+    };
+    let mut states: serde_json::Map<String, Value> = (1..=count).map(state).collect();
+    let put =
+        json!({"action": {"tool": "put_file", "params": {"path": format!("{file}.{name}"), "content": "whole\n"}}});
+    states.insert("put".to_owned(), put);
+    json!({"initial_state": "s1", "states": states})
+}
+
+#[tokio::test]
+async fn commands_in_shells_of_their_own_are_run_once_and_no_run_fails_while_the_daemon_is_restarted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lines").display().to_string();
+    let mut daemon = TestDaemon::new().await;
+    let (runs, count) = (4, 6);
+    let mut ids = Vec::new();
+    for name in 0..runs {
+        ids.push(begin(&daemon, appending(&file, name, count)).await);
+    }
+    for pause in (0..12).map(|number| 30 + number * 17) {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        daemon = daemon.restarted().await;
+    }
+    for id in &ids {
+        let ended = end_of(&daemon, id).await;
+        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let expected = (0..runs).flat_map(|name| {
+        (1..=count).flat_map(move |number| {
+            let branches: &[&str] = if number % 3 == 0 { &["a", "b"] } else { &[""] };
+            branches.iter().map(move |branch| format!("{name}-{number}{branch}"))
+        })
+    });
+    let mut expected: Vec<String> = expected.collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    no_terminal_is_left(&daemon).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn commands_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+    let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
+    let daemon = TestDaemon::with(options).await;
+    let definition = json!({
+        "initial_state": "say",
+        "states": {"say": {"action": {"tool": "run_command", "params": {"command": "sleep 0.2; echo done"}}}},
+    });
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        ids.push(begin(&daemon, definition.clone()).await);
+    }
+    for id in &ids {
+        let ended = end_of(&daemon, id).await;
+        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
+    }
+    no_terminal_is_left(&daemon).await;
+    daemon.stop().await;
+}

@@ -21,6 +21,7 @@ mod programs;
 #[cfg(test)]
 mod prose;
 mod repository;
+mod simulate;
 mod sources;
 mod step;
 mod temporal;
@@ -51,6 +52,7 @@ cargo xtask bench engine                 Measure the journal of runs, beside a b
 cargo xtask bench temporal               Measure runs that Temporal decides, with 1, 2 and 4 workers, beside the daemon's own.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
+cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or the one of a seed.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
 cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that read foreign bytes with random inputs, N minutes each (3).
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test::run(&repository, rest),
         ["check"] => check::run(&repository),
         ["laws", rest @ ..] => laws::run(&repository, rest),
+        ["simulate", rest @ ..] => simulate::run(&repository, rest),
         ["fuzz", rest @ ..] => fuzz::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
         ["bench", "jobs", rest @ ..] => bench::jobs(&repository, rest),

@@ -1,0 +1,569 @@
+//! The simulated world: its clock, its messages and disk, the faults, and the rules that hold at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+use steplatch_actions::TerminalTools;
+use steplatch_ids::RunId;
+use steplatch_ledger::{Effect, EffectKey};
+use steplatch_workflow::{Definition, Event, History, Timestamp};
+
+use crate::daemon::{Daemon, TimerEnd};
+use crate::host::{Ask, Host, Next, Reply, ReplyTo, Work};
+use crate::machines;
+use crate::random::Random;
+
+/// A rule that is put back to a wrong one, which the simulation has to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutation {
+    /// An opening ends with the connection that requested it. The next opening of its step is in no ledger, and each
+    /// terminal has a ledger of commands of its own.
+    OpeningEndsWithItsConnection,
+    /// The shell of a single command is closed before its result is recorded.
+    ClosedBeforeRecorded,
+    /// A step is settled before its result is recorded.
+    SettledBeforeRecorded,
+    /// A daemon does not settle the steps that an earlier one has recorded.
+    NothingSettledAtStart,
+    /// A node that an earlier daemon called is called again.
+    NodesRepeated,
+    /// A host without terminals ends although it has results that are not recorded.
+    HostEndsWithResults,
+    /// A daemon does not note that a host has ended with effects in progress.
+    LostHostForgotten,
+}
+
+/// Figures of a schedule that broke no rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Runs that ended.
+    pub runs: u32,
+    /// Effects that changed the world.
+    pub effects: u32,
+    /// Outcomes that were recorded as unknown.
+    pub unknown: u32,
+    /// Kills and restarts of the daemon, kills and stops of hosts, cuts of the link, and times of a full disk.
+    pub faults: u32,
+}
+
+/// A broken rule.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// The seed that replays it.
+    pub seed: u64,
+    /// The rule, and the step or run that broke it.
+    pub rule: String,
+    /// The schedule: one line for each thing that happened.
+    pub schedule: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "seed {}: {}", self.seed, self.rule)?;
+        self.schedule.iter().try_for_each(|line| writeln!(formatter, "  {line}"))
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Simulates one schedule. Deterministic: the same seed and mutation give the same result in every build.
+///
+/// # Errors
+/// When a rule is broken.
+pub fn simulate(seed: u64, mutation: Option<Mutation>) -> Result<Report, Violation> {
+    let mut world = World::new(seed, mutation);
+    world.run();
+    match world.broken_rule() {
+        None => Ok(world.report),
+        Some(rule) => Err(Violation { seed, rule, schedule: world.schedule }),
+    }
+}
+
+/// Hosts: that of the daemon's machine, and one over a link.
+pub(crate) const HOSTS: usize = 2;
+
+/// Number of the host on the other machine.
+pub(crate) const OTHER: usize = 1;
+
+/// End of the time in which faults happen, in milliseconds.
+const FAULTS_UNTIL: u64 = 60_000;
+
+/// Time within which every run has to be over, in milliseconds.
+const RUNS_UNTIL: u64 = 3 * 3_600_000;
+
+/// How long a host without terminals and clients stays, in milliseconds.
+const LINGER: u64 = 10_000;
+
+/// How long a link waits for a new connection, in milliseconds.
+const LINK_LEASE: u64 = 120_000;
+
+/// What is to happen at some moment.
+#[derive(Debug, Clone)]
+pub(crate) enum Happening {
+    StartDaemon,
+    Recover { daemon: u64 },
+    Begin { run: RunId, definition: Value },
+    Deliver { host: usize, life: u64, to: ReplyTo, ask: Ask },
+    Reply { host: usize, to: ReplyTo, reply: Reply },
+    Work { host: usize, life: u64, work: Work },
+    Linger { host: usize, life: u64 },
+    Append { daemon: u64, entry: Entry },
+    Timer { daemon: u64, run: RunId, end: TimerEnd },
+    CallNode { daemon: u64, key: EffectKey },
+    Fault(Fault),
+}
+
+/// A write to the journal: events of a run and the outcome of a step that they record.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) run: RunId,
+    pub(crate) events: Vec<Event>,
+    pub(crate) ended: Option<(String, Recorded)>,
+}
+
+/// An outcome as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    Succeeded(Option<Effect>),
+    Failed(String),
+    Unknown(String),
+    TimedOut,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    KillDaemon,
+    RestartDaemon,
+    KillHost(usize),
+    StopHost(usize),
+    CutLink,
+    FillDisk,
+}
+
+/// The world of one schedule.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    order: u64,
+    queue: BTreeMap<(u64, u64), Happening>,
+    pub(crate) random: Random,
+    pub(crate) mutation: Option<Mutation>,
+    hosts: [Option<Host>; HOSTS],
+    /// Number of hosts that have lived before, each.
+    lives: [u64; HOSTS],
+    /// Lives that daemons have noted on disk.
+    noted: [BTreeSet<u64>; HOSTS],
+    stopped_until: [u64; HOSTS],
+    /// When the last request arrives.
+    delivered_until: [u64; HOSTS],
+    cut_until: u64,
+    disk_full_until: u64,
+    pub(crate) journal: BTreeMap<RunId, Vec<Event>>,
+    definitions: BTreeMap<RunId, Value>,
+    /// Definitions by their documents: to parse one takes longer than the rest of a schedule.
+    parsed: BTreeMap<String, Arc<Definition>>,
+    begun: Vec<RunId>,
+    daemon: Option<Daemon>,
+    daemons: u64,
+    performed: BTreeMap<EffectKey, u32>,
+    recorded: BTreeMap<String, Recorded>,
+    host_kills: u32,
+    report: Report,
+    schedule: Vec<String>,
+    /// The first rule that was broken on the way.
+    broken: Option<String>,
+}
+
+impl World {
+    fn new(seed: u64, mutation: Option<Mutation>) -> Self {
+        let mut world = Self {
+            now: 0,
+            order: 0,
+            queue: BTreeMap::new(),
+            random: Random::new(seed),
+            mutation,
+            hosts: [None, None],
+            lives: [0; HOSTS],
+            noted: [BTreeSet::new(), BTreeSet::new()],
+            stopped_until: [0; HOSTS],
+            delivered_until: [0; HOSTS],
+            cut_until: 0,
+            disk_full_until: 0,
+            journal: BTreeMap::new(),
+            definitions: BTreeMap::new(),
+            parsed: BTreeMap::new(),
+            begun: Vec::new(),
+            daemon: None,
+            daemons: 0,
+            performed: BTreeMap::new(),
+            recorded: BTreeMap::new(),
+            host_kills: 0,
+            report: Report::default(),
+            schedule: Vec::new(),
+            broken: None,
+        };
+        world.at(0, Happening::StartDaemon);
+        for number in 0..1 + world.random.below(5) {
+            let run = format!("run_{number:0>16}").parse().expect("digits are letters of an id");
+            let definition = machines::machine(&mut world.random);
+            let at = 100 + world.random.below(3000);
+            world.at(at, Happening::Begin { run, definition });
+        }
+        for _ in 0..world.random.below(12) {
+            let fault = match world.random.below(12) {
+                0..=4 => Fault::KillDaemon,
+                5..=6 => Fault::RestartDaemon,
+                // A host that is killed excuses unknown outcomes, so most schedules have none.
+                7 if world.random.one_in(3) => Fault::KillHost(usize::from(world.random.one_in(2))),
+                7..=8 => Fault::StopHost(usize::from(world.random.one_in(2))),
+                9..=10 => Fault::CutLink,
+                _ => Fault::FillDisk,
+            };
+            let span = if world.random.one_in(3) { FAULTS_UNTIL } else { 4000 };
+            let at = 100 + world.random.below(span);
+            world.at(at, Happening::Fault(fault));
+        }
+        world
+    }
+
+    /// Has something happen after `delay` milliseconds.
+    pub(crate) fn at(&mut self, delay: u64, happening: Happening) {
+        self.order += 1;
+        self.queue.insert((self.now + delay, self.order), happening);
+    }
+
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        Timestamp(1_700_000_000_000_000 + i64::try_from(self.now * 1000).unwrap_or(i64::MAX))
+    }
+
+    pub(crate) fn is_mutated(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// Returns the definition of a generated machine.
+    pub(crate) fn definition(&mut self, document: &Value) -> Arc<Definition> {
+        let parse = || Arc::new(Definition::parse(document, &TerminalTools).expect("a generated machine is valid"));
+        self.parsed.entry(document.to_string()).or_insert_with(parse).clone()
+    }
+
+    /// Notes that a rule is broken.
+    pub(crate) fn break_rule(&mut self, rule: impl FnOnce() -> String) {
+        if self.broken.is_none() {
+            self.broken = Some(rule());
+        }
+    }
+
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        let line = line();
+        self.schedule.push(format!("{:>7} {line}", self.now));
+    }
+
+    fn run(&mut self) {
+        while let Some(((at, _), happening)) = self.queue.pop_first() {
+            if at > RUNS_UNTIL {
+                break;
+            }
+            self.now = at;
+            self.happen(happening);
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::StartDaemon => self.start_daemon(),
+            Happening::Recover { daemon } => self.with_daemon(daemon, |daemon, world| daemon.recover(world)),
+            Happening::Begin { run, definition } => self.begin(run, definition),
+            Happening::Deliver { host, life, to, ask } => self.deliver(host, life, to, ask),
+            Happening::Reply { host, to: (daemon, request), reply } => {
+                if host == OTHER && self.now < self.cut_until {
+                    // The link keeps it until it is connected again.
+                    let delay = self.cut_until - self.now + self.random.below(50);
+                    return self.at(delay, Happening::Reply { host, to: (daemon, request), reply });
+                }
+                self.with_daemon(daemon, |daemon, world| daemon.take_reply(world, request, reply));
+            }
+            Happening::Work { host, life, work } => {
+                if self.now < self.stopped_until[host] {
+                    let delay = self.stopped_until[host] - self.now + self.random.below(20);
+                    return self.at(delay, Happening::Work { host, life, work });
+                }
+                if self.lives[host] == life
+                    && let Some(next) = self.hosts[host].as_mut().map(|host| host.work(work))
+                {
+                    self.follow(host, next);
+                }
+            }
+            Happening::Linger { host, life } => {
+                let has_results = !self.is_mutated(Mutation::HostEndsWithResults)
+                    && self.hosts[host].as_ref().is_some_and(Host::has_unsettled);
+                let is_empty = self.hosts[host].as_ref().is_some_and(|host| host.open.is_empty());
+                if self.lives[host] == life && self.daemon.is_none() && is_empty && !has_results {
+                    self.note(|| format!("host {host} ends"));
+                    self.hosts[host] = None;
+                    self.lives[host] += 1;
+                    // A host that ends by itself removes its note.
+                    self.noted[host].remove(&life);
+                }
+            }
+            Happening::Append { daemon, entry } => {
+                if self.now < self.disk_full_until {
+                    let delay = self.disk_full_until - self.now + self.random.below(50);
+                    return self.at(delay, Happening::Append { daemon, entry });
+                }
+                if self.daemons == daemon && self.daemon.is_some() {
+                    self.write(entry.clone());
+                    self.with_daemon(daemon, |daemon, world| daemon.recorded(world, &entry));
+                }
+            }
+            Happening::Timer { daemon, run, end } => {
+                self.with_daemon(daemon, |daemon, world| daemon.timer_ended(world, &run, end));
+            }
+            Happening::CallNode { daemon, key } => {
+                if self.daemons == daemon && self.daemon.is_some() {
+                    self.count(&key);
+                    self.with_daemon(daemon, |daemon, world| daemon.node_called(world, &key));
+                }
+            }
+            Happening::Fault(fault) => self.fail(fault),
+        }
+    }
+
+    /// Calls the daemon of this number, if it is alive.
+    fn with_daemon(&mut self, number: u64, act: impl FnOnce(&mut Daemon, &mut Self)) {
+        if self.daemons == number
+            && let Some(mut daemon) = self.daemon.take()
+        {
+            act(&mut daemon, self);
+            self.daemon = Some(daemon);
+        }
+    }
+
+    fn start_daemon(&mut self) {
+        if self.daemon.is_some() {
+            return;
+        }
+        self.daemons += 1;
+        let lost = std::array::from_fn(|host| {
+            let living = self.hosts[host].as_ref().map(|_| self.lives[host]);
+            self.noted[host].iter().any(|life| Some(*life) != living)
+        });
+        self.note(|| format!("daemon starts, hosts lost: {lost:?}"));
+        let mut daemon = Daemon::new(self.daemons, lost);
+        for host in 0..HOSTS {
+            if self.hosts[host].is_some() {
+                daemon.ask_unsettled(self, host);
+            }
+        }
+        self.daemon = Some(daemon);
+        let number = self.daemons;
+        self.at(200, Happening::Recover { daemon: number });
+    }
+
+    fn begin(&mut self, run: RunId, definition: Value) {
+        self.begun.push(run.clone());
+        self.definitions.insert(run.clone(), definition);
+        self.begin_again(run);
+    }
+
+    /// Begins a run. A client repeats the request until a daemon has recorded it.
+    fn begin_again(&mut self, run: RunId) {
+        if self.journal.contains_key(&run) {
+            return;
+        }
+        let definition = self.definitions[&run].clone();
+        let number = self.daemons;
+        let retry = Happening::Begin { run: run.clone(), definition: definition.clone() };
+        self.begun.retain(|begun| *begun != run);
+        self.begun.push(run.clone());
+        self.with_daemon(number, |daemon, world| daemon.begin(world, run, &definition));
+        self.at(2000, retry);
+    }
+
+    fn deliver(&mut self, host: usize, life: u64, to: ReplyTo, ask: Ask) {
+        let wait = self.stopped_until[host].max(if host == OTHER { self.cut_until } else { 0 });
+        if self.now < wait {
+            // In the order in which they were sent.
+            return self.at(wait - self.now, Happening::Deliver { host, life, to, ask });
+        }
+        if self.lives[host] != life {
+            return;
+        }
+        if let Some(next) = self.hosts[host].as_mut().map(|host| host.take(to, ask)) {
+            self.follow(host, next);
+        }
+    }
+
+    fn follow(&mut self, host: usize, next: Next) {
+        let life = self.lives[host];
+        if let Some(key) = next.acted {
+            self.count(&key);
+            self.note(|| format!("host {host} performs {:?} of {}", key.effect, key.step));
+        }
+        for work in next.work {
+            let delay = self.random.below(if self.random.clone().one_in(5) { 3000 } else { 60 });
+            self.at(delay, Happening::Work { host, life, work });
+        }
+        for (to, reply) in next.replies {
+            let delay = self.latency(host);
+            self.at(delay, Happening::Reply { host, to, reply });
+        }
+    }
+
+    fn count(&mut self, key: &EffectKey) {
+        *self.performed.entry(key.clone()).or_default() += 1;
+        self.report.effects += 1;
+    }
+
+    fn latency(&mut self, host: usize) -> u64 {
+        self.random.below(if host == OTHER { 120 } else { 4 })
+    }
+
+    /// Sends a request to a host, which is started if there is none.
+    pub(crate) fn send(&mut self, host: usize, to: ReplyTo, ask: Ask) {
+        if self.hosts[host].is_none() {
+            self.lives[host] += 1;
+            let first = self.lives[host] * 1000;
+            self.hosts[host] = Some(Host::new(first, self.mutation));
+            self.stopped_until[host] = 0;
+        }
+        self.noted[host].insert(self.lives[host]);
+        let (life, latency) = (self.lives[host], self.latency(host));
+        // A connection keeps the order of what is sent over it.
+        self.delivered_until[host] = self.delivered_until[host].max(self.now + latency);
+        self.at(self.delivered_until[host] - self.now, Happening::Deliver { host, life, to, ask });
+    }
+
+    /// Removes the notes of hosts that have ended: no step is in doubt because of them.
+    pub(crate) fn forget_lost(&mut self, host: usize) {
+        let living = self.hosts[host].as_ref().map(|_| self.lives[host]);
+        self.noted[host].retain(|life| Some(*life) == living);
+    }
+
+    /// Whether a host runs.
+    pub(crate) fn has_host(&self, host: usize) -> bool {
+        self.hosts[host].is_some()
+    }
+
+    /// Appends events to the journal.
+    fn write(&mut self, entry: Entry) {
+        if let Some((step, recorded)) = entry.ended {
+            self.note(|| format!("{step} is recorded as {recorded:?}"));
+            self.recorded.insert(step, recorded);
+        }
+        self.journal.entry(entry.run).or_default().extend(entry.events);
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.report.faults += 1;
+        self.note(|| format!("{fault:?}"));
+        match fault {
+            Fault::KillDaemon => self.end_daemon(false),
+            Fault::RestartDaemon => self.end_daemon(true),
+            Fault::KillHost(host) => {
+                if self.hosts[host].take().is_some() {
+                    self.host_kills += 1;
+                    self.lives[host] += 1;
+                    let number = self.daemons;
+                    self.with_daemon(number, |daemon, world| daemon.host_lost(world, host));
+                }
+            }
+            Fault::StopHost(host) => self.stopped_until[host] = self.now + self.random.below(15_000),
+            Fault::CutLink => {
+                let long = self.random.one_in(3);
+                let span = if long { LINK_LEASE + self.random.below(60_000) } else { self.random.below(20_000) };
+                self.cut_until = self.now + span;
+                if long {
+                    self.break_link();
+                }
+            }
+            Fault::FillDisk => self.disk_full_until = self.now + self.random.below(20_000),
+        }
+    }
+
+    /// Ends the session of the link: what is under way to the other machine may arrive late, and what is under way back is
+    /// lost. The daemon repeats its requests.
+    fn break_link(&mut self) {
+        let random = &mut self.random;
+        self.queue.retain(|_, happening| match happening {
+            Happening::Deliver { host: OTHER, .. } => random.one_in(2),
+            Happening::Reply { host: OTHER, .. } => false,
+            _ => true,
+        });
+        let number = self.daemons;
+        self.with_daemon(number, |daemon, world| daemon.repeat_requests(world, OTHER));
+    }
+
+    /// Ends the daemon, by its own will or not. Requests under way may be lost, and so may writes of a daemon that is killed.
+    fn end_daemon(&mut self, is_clean: bool) {
+        let Some(daemon) = self.daemon.take() else { return };
+        let mut kept = Vec::new();
+        let random = &mut self.random;
+        self.queue.retain(|_, happening| match happening {
+            Happening::Append { daemon: number, entry } if *number == daemon.number => {
+                if is_clean || random.one_in(2) {
+                    kept.push(entry.clone());
+                }
+                false
+            }
+            Happening::Deliver { to: (number, _), .. } if *number == daemon.number => random.one_in(2),
+            Happening::Reply { to: (number, _), .. } => *number != daemon.number,
+            _ => true,
+        });
+        for entry in kept {
+            self.write(entry);
+        }
+        for host in 0..HOSTS {
+            if let Some(alive) = &mut self.hosts[host] {
+                alive.disconnect(daemon.openings(host));
+                let life = self.lives[host];
+                self.at(LINGER, Happening::Linger { host, life });
+            }
+        }
+        let delay = if self.random.one_in(6) { 30_000 } else { 5 + self.random.below(600) };
+        self.at(delay, Happening::StartDaemon);
+    }
+
+    /// Returns a rule that does not hold at the end.
+    fn broken_rule(&mut self) -> Option<String> {
+        if let Some(rule) = self.broken.take() {
+            return Some(rule);
+        }
+        if let Some((key, count)) = self.performed.iter().find(|(_, count)| **count > 1) {
+            return Some(format!("{:?} of {} was performed {count} times", key.effect, key.step));
+        }
+        for (step, recorded) in &self.recorded {
+            let done = |effect| self.performed.contains_key(&EffectKey::new(effect, step.as_str()));
+            match recorded {
+                Recorded::Succeeded(Some(effect)) if !done(*effect) => {
+                    return Some(format!("{step} is recorded as a success and was not performed"));
+                }
+                Recorded::Failed(error) if error != "closed" || done(Effect::Run) || done(Effect::Type) => {
+                    return Some(format!("{step} is recorded as a failure ({error}) because of a restart"));
+                }
+                Recorded::Unknown(tool) if self.host_kills == 0 && tool != "run_node" => {
+                    return Some(format!("{step} ({tool}) is recorded as unknown, and nothing was lost"));
+                }
+                Recorded::Unknown(_) => self.report.unknown += 1,
+                Recorded::Succeeded(_) | Recorded::Failed(_) | Recorded::TimedOut => {}
+            }
+        }
+        for run in &self.begun {
+            let history: History = self.journal.get(run).map(|events| events.iter().collect()).unwrap_or_default();
+            if !history.is_over() {
+                return Some(format!("{run} is not over: {:?}", history.status()));
+            }
+            self.report.runs += 1;
+        }
+        for (number, host) in self.hosts.iter().enumerate() {
+            let Some(host) = host else { continue };
+            if let Some(shell) = host.shells.first() {
+                return Some(format!("shell {shell} of host {number} is left open"));
+            }
+            if host.has_unsettled() {
+                return Some(format!("host {number} keeps results for nothing"));
+            }
+        }
+        None
+    }
+}

@@ -71,7 +71,7 @@ pub(crate) enum Reader {
 
 /// Returns what reads the lines behind one that began a program.
 pub(crate) fn reader_behind(line: &str) -> Reader {
-    let judge = Judge::judge(line);
+    let judge = Judge::of(line);
     let last = judge.programs.last().map(String::as_str).unwrap_or_default();
     if programs::is_database_client(last) {
         Reader::Database
@@ -87,14 +87,14 @@ pub(crate) fn reader_behind(line: &str) -> Reader {
 /// An answer to a program is no line of a shell: nothing is known of it but what cannot be taken back in any program.
 pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     match reader {
-        Reader::Shell => Judge::judge(line).judgement,
+        Reader::Shell => Judge::of(line).judgement,
         Reader::Database => {
-            let mut judge = Judge::judge("");
+            let mut judge = Judge::of("");
             judge.sql(line);
             judge.finish()
         }
         Reader::Program => {
-            let judgement = Judge::judge(line).judgement;
+            let judgement = Judge::of(line).judgement;
             if judgement.effect == Effect::Irreversible {
                 return judgement;
             }
@@ -166,5 +166,5 @@ fn texts_in<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
 /// themselves.
 #[must_use]
 pub fn programs(command: &str) -> Vec<String> {
-    Judge::judge(command).programs
+    Judge::of(command).programs
 }

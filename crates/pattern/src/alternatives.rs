@@ -195,7 +195,7 @@ impl Alternative {
                     Piece::Character(letter) if letter.is_alphabetic() => word.push(*letter),
                     Piece::Place => {}
                     Piece::Open(Node::Repeat { node, .. } | Node::Atomic(node) | Node::Look { node, .. }) => {
-                        open.push(&**node)
+                        open.push(&**node);
                     }
                     _ => {}
                 }

@@ -1,7 +1,7 @@
 //! What is known of programs: which of their commands can be taken back, and which cannot. What is not listed is not known.
 
 use super::Effect::{Irreversible, Reversible, Unknown};
-use super::shell::{Argument, Judge, Stdin};
+use super::shell::{Argument, Judge, Stdin, has_substitution};
 use super::{Effect, sql};
 
 /// Programs that only show something, with any arguments.
@@ -44,7 +44,7 @@ const COMMANDS: [Commands; 40] = [
         names: "npm pnpm yarn bun",
         valued: "--prefix --cwd -C --workspace -w --filter",
         reversible: "ls list help view info outdated why explain ci install i add init create up update upgrade link dedupe prune uninstall remove audit pack version config:get \
-            config:list config:set cache:* root bin fund doctor ping whoami",
+            config:list cache:* root bin fund doctor ping whoami",
         irreversible: "publish unpublish deprecate dist-tag access owner token team hook adduser logout",
     },
     Commands {
@@ -406,11 +406,11 @@ pub(super) fn has_word(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|one| one == word)
 }
 
-fn options<'w>(
-    words: &'w [Argument],
-    valued: &str,
-    plain: &str,
-) -> Option<(Vec<(&'w str, Option<&'w Argument>)>, &'w [Argument])> {
+/// Options with their values, and the words behind them.
+type Options<'w> = (Vec<(&'w str, Option<&'w Argument>)>, &'w [Argument]);
+
+/// Reads the options that words begin with. `None` where one is not known: the words behind it may be its value.
+fn options<'w>(words: &'w [Argument], valued: &str, plain: &str) -> Option<Options<'w>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(word) = words.get(at) {
         let Some(text) = word.fixed() else { break };
@@ -482,11 +482,18 @@ impl Judge {
         for (name, value) in all {
             if has_word(OF_PROGRAMS, name) || name.starts_with("GIT_CONFIG") || name.starts_with("npm_config") {
                 match value.fixed() {
-                    Some(program) if name != "PATH" && !name.starts_with("LD_") && !program.is_empty() => {
-                        self.command(
-                            &[Argument { text: program.to_owned(), is_fixed: true }],
-                            &Stdin::Text(String::new()),
-                        );
+                    Some(program)
+                        if name == "SHELL" && has_word(SHELLS, program.rsplit('/').next().unwrap_or_default()) =>
+                    {
+                        self.note(Reversible, program);
+                    }
+                    Some(program)
+                        if name != "PATH"
+                            && !name.starts_with("LD_")
+                            && !program.is_empty()
+                            && !has_word(SHELLS, program) =>
+                    {
+                        self.command(&[Argument { text: program.to_owned(), is_fixed: true }], &Stdin::Terminal);
                     }
                     _ => self.note(Unknown, &format!("{name}={}", value.text)),
                 }
@@ -546,7 +553,7 @@ impl Judge {
             has_word("/bin /usr/bin /usr/local/bin /sbin /usr/sbin /usr/local/sbin /opt/homebrew/bin", directory);
         if program.contains('/') && !is_of_system {
             if matches!(name, "gradlew" | "mvnw") {
-                return self.known(name, arguments, &all);
+                return self.known(name, arguments, stdin, &all);
             }
             return self.own_program(name, program, arguments);
         }
@@ -571,10 +578,10 @@ impl Judge {
                 [] => self.note(Reversible, &all),
                 [code, ..] => self.code(code, &all),
             },
-            "su" | "runuser" => self.other_user(arguments, &all),
+            "su" | "runuser" => self.other_user(arguments, stdin, &all),
             "ssh" | "mosh" => self.other_machine(arguments, stdin, &all),
             "xargs" | "parallel" => self.each_line(arguments, &all),
-            "find" | "fd" | "fdfind" => self.find(arguments, &all),
+            "find" | "fd" | "fdfind" => self.find(arguments, stdin, &all),
             "git" => self.git(arguments, &all),
             "make" | "gmake" | "just" | "task" | "rake" | "invoke" | "doit" => self.targets(name, arguments, &all),
             "npx" | "bunx" | "uvx" | "pnpx" => self.note(Unknown, &all),
@@ -597,7 +604,7 @@ impl Judge {
                 self.file_tool(name, arguments, &all);
             }
             "vi" | "vim" | "nvim" | "nano" | "emacs" | "ed" | "ex" | "view" | "code" | "hx" | "micro" => {
-                self.editor(arguments, &all)
+                self.editor(arguments, stdin, &all);
             }
             "hostname" if arguments.is_empty() => self.note(Reversible, &all),
             "date" if has_option(arguments, "-s --set") => self.note(Unknown, &all),
@@ -607,8 +614,8 @@ impl Judge {
             "iptables" | "ip6tables" => self.firewall(arguments, &all),
             _ if has_word(SHOWING, name) => self.showing(name, arguments, &all),
             _ if has_word(IRREVERSIBLE, name) => self.note(Irreversible, &all),
-            _ if has_word(REVERSIBLE, name) => self.reversible(name, arguments, &all),
-            _ => self.known(name, arguments, &all),
+            _ if has_word(REVERSIBLE, name) => self.reversible(name, arguments, stdin, &all),
+            _ => self.known(name, arguments, stdin, &all),
         }
     }
 
@@ -641,7 +648,7 @@ impl Judge {
     }
 
     /// Judges a program whose work can be taken back, unless an option has it run or write something else.
-    fn reversible(&mut self, name: &str, arguments: &[Argument], all: &str) {
+    fn reversible(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
         match name {
             "alias" => {
                 for one in arguments {
@@ -652,14 +659,22 @@ impl Judge {
                     }
                 }
             }
-            "bind" | "complete" if has_option(arguments, "-x -C") => return self.note(Unknown, all),
-            "script" => return self.other_user(arguments, all),
+            "bind" | "complete" | "compgen" if has_option(arguments, "-x -C -F") => return self.note(Unknown, all),
+            // A subscript in quotes is evaluated, too.
+            "let" | "test" | "[" | "unset" | "read" | "wait" | "printf" | "getopts"
+                if arguments.iter().any(|one| has_substitution(&one.text))
+                    && (name != "printf" || has_option(arguments, "-v")) =>
+            {
+                return self.note(Unknown, all);
+            }
+            "script" => return self.other_user(arguments, stdin, all),
             "go" => return self.go(arguments, all),
+            "gdb" | "lldb" if !matches!(stdin, Stdin::Terminal) => return self.note(Unknown, all),
             "gdb" | "lldb" if has_option(arguments, "-x -ex -p -batch -o -s --command --eval-command --pid") => {
                 return self.note(Unknown, all);
             }
             "mkfifo" | "mkdir" | "touch" => {
-                arguments.iter().filter(|one| !one.text.starts_with('-')).for_each(|one| self.makes(one))
+                arguments.iter().filter(|one| !one.text.starts_with('-')).for_each(|one| self.makes(one));
             }
             "openssl"
                 if arguments.first().is_some_and(|one| has_word("rand genrsa genpkey req x509 enc", &one.text)) =>
@@ -688,7 +703,7 @@ impl Judge {
     }
 
     /// Judges a program of which commands are listed.
-    fn known(&mut self, name: &str, arguments: &[Argument], all: &str) {
+    fn known(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let Some(known) = COMMANDS.iter().find(|known| has_word(known.names, name)) else {
             return self.note(Unknown, all);
         };
@@ -699,10 +714,9 @@ impl Judge {
             rest = behind;
             if is_switch && has_word(known.valued, &first.text) && !rest.is_empty() {
                 rest = &rest[1..];
-            } else if !is_switch {
-                words.push(first);
-            } else if words.is_empty()
-                && (has_word(known.reversible, &first.text) || has_word(known.irreversible, &first.text))
+            } else if !is_switch
+                || words.is_empty()
+                    && (has_word(known.reversible, &first.text) || has_word(known.irreversible, &first.text))
             {
                 words.push(first);
             }
@@ -716,8 +730,9 @@ impl Judge {
         };
         let Some(sub) = sub.fixed() else { return self.note(Unknown, all) };
         match (name, sub) {
-            ("docker" | "podman" | "nerdctl", _) if self.container(arguments, all) => return,
-            ("kubectl" | "oc", "exec" | "debug") => return self.behind_dashes(arguments, all),
+            ("docker" | "podman" | "nerdctl", _) if self.container(arguments, stdin, all) => return,
+            ("kubectl" | "oc", "run") if !arguments.iter().any(|one| one.text == "--") => {}
+            ("kubectl" | "oc", "exec" | "debug" | "run") => return self.behind_dashes(arguments, stdin, all),
             ("kubectl" | "oc", "cp") => return self.note(Unknown, all),
             (
                 "npm" | "pnpm" | "yarn" | "bun",
@@ -741,7 +756,7 @@ impl Judge {
                     "--python --with --project --directory -n -p --name --prefix",
                     "--no-sync --frozen --locked --isolated -q",
                 ) {
-                    Some((_, inner)) if !inner.is_empty() => self.command(inner, &Stdin::Terminal),
+                    Some((_, inner)) if !inner.is_empty() => self.command(inner, stdin),
                     _ => self.note(Unknown, all),
                 };
             }
@@ -834,7 +849,7 @@ impl Judge {
     }
 
     /// Judges a command in a container. Returns whether it was one.
-    fn container(&mut self, arguments: &[Argument], all: &str) -> bool {
+    fn container(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) -> bool {
         const VALUED: &str = "-v -p -e -u -w -m -h -l -c -a --name --network --net --env --volume --workdir --user --mount --publish --env-file --label \
             --hostname --cpus --memory --platform --restart --gpus --add-host --device --ulimit --log-driver --pull --shm-size --cap-add \
             --cap-drop --security-opt --tmpfs --dns --expose --link --pid --ipc --runtime --stop-signal --detach-keys --index --entrypoint --cidfile";
@@ -874,19 +889,19 @@ impl Judge {
         match (entry, inner) {
             (Some((_, Some(entry))), inner) => {
                 let words: Vec<Argument> = std::iter::once((*entry).clone()).chain(inner.iter().cloned()).collect();
-                self.command(&words, &Stdin::Terminal);
+                self.command(&words, stdin);
             }
             (Some((_, None)), _) => self.note(Unknown, all),
             (None, []) if arguments[at].text == "run" => self.unseen(all),
             (None, []) => self.note(Unknown, all),
-            (None, inner) => self.command(inner, &Stdin::Terminal),
+            (None, inner) => self.command(inner, stdin),
         }
         true
     }
 
-    fn behind_dashes(&mut self, arguments: &[Argument], all: &str) {
+    fn behind_dashes(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
         match arguments.iter().position(|one| one.text == "--").map(|at| &arguments[at + 1..]) {
-            Some(inner @ [_, ..]) => self.command(inner, &Stdin::Terminal),
+            Some(inner @ [_, ..]) => self.command(inner, stdin),
             _ => self.note(Unknown, all),
         }
     }
@@ -928,6 +943,7 @@ impl Judge {
             ("env", _) if has_option(arguments, "-S --split-string") => self.note(Unknown, all),
             ("sudo", []) if has("l K k v") => self.note(Reversible, all),
             // A shell, or nothing.
+            ("sudo" | "doas" | "chroot" | "unshare" | "nsenter", []) => self.reads_code(stdin, all),
             (_, []) => self.note(Reversible, all),
             (_, inner) => self.command(inner, stdin),
         }
@@ -1007,6 +1023,8 @@ impl Judge {
 
     fn own_target(&mut self, _program: &str, target: Option<&Argument>, arguments: &[Argument], all: &str) {
         match target.and_then(Argument::fixed) {
+            // A version of a package is no target of the project.
+            Some(target) if target.contains('@') => self.note(Unknown, all),
             Some(target) => {
                 let target = target.to_owned();
                 self.own(&target, all, arguments);
@@ -1062,6 +1080,9 @@ impl Judge {
         }) {
             return self.note(Unknown, all);
         }
+        if sub == "grep" && rest.iter().any(|one| one.text.starts_with("-O")) {
+            return self.note(Unknown, all);
+        }
         let first = plain.first().map(|one| one.text.as_str()).unwrap_or_default();
         let effect = match sub {
             "status" | "log" | "diff" | "show" | "blame" | "help" | "ls-files" | "ls-tree" | "ls-remote"
@@ -1077,13 +1098,9 @@ impl Judge {
             | "maintenance" | "sparse-checkout" | "stage" | "cherry-pick" | "revert" | "merge" | "request-pull"
             | "instaweb" | "gitk" | "gui" | "difftool" | "mergetool" => Reversible,
             "clone" | "fetch" | "pull" => {
-                if has("-u -c --config") && sub == "clone" || plain.iter().any(|one| one.text.starts_with("ext::")) {
-                    Unknown
-                } else if has("--force -f") && sub == "fetch" {
-                    Unknown
-                } else {
-                    Reversible
-                }
+                let runs =
+                    has("-u -c --config") && sub == "clone" || plain.iter().any(|one| one.text.starts_with("ext::"));
+                if runs || has("--force -f") && sub == "fetch" { Unknown } else { Reversible }
             }
             "push" if has("-n --dry-run") => Reversible,
             "clean" if has("-n --dry-run") => Reversible,
@@ -1136,8 +1153,6 @@ impl Judge {
             "branch" => {
                 if has("-D -f --force -M -C") || has("-d --delete") && has("-r --remotes") {
                     Irreversible
-                } else if plain.is_empty() && !has("-d -m -u --delete --move --edit-description") {
-                    Reversible
                 } else {
                     Reversible
                 }
@@ -1145,8 +1160,6 @@ impl Judge {
             "tag" => {
                 if has("-d --delete -f --force") {
                     Irreversible
-                } else if plain.is_empty() || has("-l --list") {
-                    Reversible
                 } else {
                     Reversible
                 }
@@ -1234,7 +1247,7 @@ impl Judge {
             _ if has_option(rest, "--unset --unset-all --remove-section -e --edit")
                 || has_word("unset remove-section edit", sub) =>
             {
-                self.note(Unknown, all)
+                self.note(Unknown, all);
             }
             (_, None) => self.note(Reversible, all),
             (Some(key), Some(value)) => {
@@ -1267,7 +1280,7 @@ impl Judge {
                             .split_whitespace()
                             .map(|word| Argument { text: word.to_owned(), is_fixed: true })
                             .collect();
-                        self.command(&words, &Stdin::Text(String::new()));
+                        self.command(&words, &Stdin::Terminal);
                     }
                     _ => self.note(Unknown, all),
                 }
@@ -1335,7 +1348,7 @@ impl Judge {
     fn python_module(&mut self, words: &[Argument], all: &str) {
         let Some((module, arguments)) = words.split_first() else { return self.note(Unknown, all) };
         match module.fixed() {
-            Some("pip") => self.known("pip", arguments, all),
+            Some("pip") => self.known("pip", arguments, &Stdin::Terminal, all),
             Some(
                 "venv" | "json.tool" | "http.server" | "unittest" | "compileall" | "ensurepip" | "build" | "timeit"
                 | "this" | "site" | "mypy" | "black" | "ruff" | "isort" | "flake8" | "zipfile" | "tarfile"
@@ -1358,7 +1371,7 @@ impl Judge {
     }
 
     fn sql_client(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
-        let (mut statements, mut files, mut at): (Vec<&Argument>, bool, usize) = (Vec::new(), false, 0);
+        let (mut statements, mut files, mut at): (Vec<&Argument>, Vec<String>, usize) = (Vec::new(), Vec::new(), 0);
         let mut positional: Vec<&Argument> = Vec::new();
         let mut joined: Vec<Argument> = Vec::new();
         while let Some(word) = arguments.get(at) {
@@ -1372,16 +1385,20 @@ impl Judge {
             {
                 joined.push(Argument { text: code.to_owned(), is_fixed: word.is_fixed });
             } else if has_word("-f -i --file -init --init-command", text) || text.starts_with("--file=") {
-                files = true;
+                let file = text.split_once('=').map(|(_, file)| file.to_owned());
+                files.push(
+                    file.or_else(|| arguments.get(at).and_then(Argument::fixed).map(str::to_owned)).unwrap_or_default(),
+                );
                 at += usize::from(!text.contains('='));
             } else if name == "psql"
                 && has_word("-d -h -p -U -v -P -L -o --dbname --host --port --username --set", text)
                 || name != "psql" && has_word("-h -u -P -D -S --host --user --port --database", text)
             {
                 at += 1;
-            } else if text.starts_with("-e") && text.len() > 2 && name != "sqlite3" {
-                joined.push(Argument { text: text[2..].to_owned(), is_fixed: word.is_fixed });
-            } else if text.starts_with("-c") && text.len() > 2 && name == "psql" {
+            } else if text.len() > 2
+                && text.is_char_boundary(2)
+                && text.starts_with(if name == "psql" { "-c" } else { "-e" })
+            {
                 joined.push(Argument { text: text[2..].to_owned(), is_fixed: word.is_fixed });
             } else if !text.starts_with('-') {
                 positional.push(word);
@@ -1390,8 +1407,12 @@ impl Judge {
         if has_word("sqlite3 sqlite duckdb litecli", name) {
             statements.extend(positional.into_iter().skip(1));
         }
-        if files {
-            self.unseen(all);
+        for file in &files {
+            if file.is_empty() || file.starts_with("/dev/") || file == "-" {
+                self.note(Unknown, all);
+            } else {
+                self.own(file, all, &[]);
+            }
         }
         let has_none = statements.is_empty() && joined.is_empty();
         for statement in statements.into_iter().chain(&joined) {
@@ -1415,7 +1436,7 @@ impl Judge {
         }
     }
 
-    fn other_user(&mut self, arguments: &[Argument], all: &str) {
+    fn other_user(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let code = arguments.windows(2).find(|pair| has_word("-c --command", &pair[0].text)).map(|pair| &pair[1]);
         let joined =
             arguments.iter().find_map(|one| one.text.strip_prefix("--command=").map(|code| (code, one.is_fixed)));
@@ -1423,9 +1444,9 @@ impl Judge {
             (Some(code), _) => self.code(code, all),
             (None, Some((code, is_fixed))) => self.code(&Argument { text: code.to_owned(), is_fixed }, all),
             (None, None) => match arguments.iter().position(|one| one.text == "--") {
-                Some(at) if at + 1 < arguments.len() => self.command(&arguments[at + 1..], &Stdin::Terminal),
+                Some(at) if at + 1 < arguments.len() => self.command(&arguments[at + 1..], stdin),
                 _ if has_option(arguments, "-c") => self.note(Unknown, all),
-                _ => self.note(Reversible, all),
+                _ => self.reads_code(stdin, all),
             },
         }
     }
@@ -1467,7 +1488,7 @@ impl Judge {
         self.command(&inner, &Stdin::Unseen);
     }
 
-    fn find(&mut self, arguments: &[Argument], all: &str) {
+    fn find(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let mut effect = Reversible;
         let mut at = 0;
         while let Some(word) = arguments.get(at) {
@@ -1488,7 +1509,7 @@ impl Judge {
                         }
                     });
                     let inner: Vec<Argument> = inner.collect();
-                    self.command(&inner, &Stdin::Terminal);
+                    self.command(&inner, stdin);
                     effect = effect.max(Reversible);
                     at += end + 1;
                 }
@@ -1680,7 +1701,7 @@ impl Judge {
                 }
             }
             "patch" | "unzip" | "7z" => {
-                self.note(if has_option(arguments, "-o -f --force -aoa -sdel") { Unknown } else { Reversible }, all)
+                self.note(if has_option(arguments, "-o -f --force -aoa -sdel") { Unknown } else { Reversible }, all);
             }
             "ln" => self.note(if has_option(arguments, "-f --force") { Unknown } else { Reversible }, all),
             _ => {
@@ -1717,7 +1738,7 @@ impl Judge {
         }
     }
 
-    fn editor(&mut self, arguments: &[Argument], all: &str) {
+    fn editor(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let runs = arguments.iter().any(|one| {
             let text = one.text.as_str();
             text.starts_with('+') && text.len() > 1 && !text[1..].chars().all(|sign| sign.is_ascii_digit())
@@ -1725,7 +1746,7 @@ impl Judge {
         });
         let runs = runs
             || arguments.windows(2).any(|pair| pair[0].text == "-u" && !has_word("NONE NORC DEFAULTS", &pair[1].text));
-        self.note(if runs { Unknown } else { Reversible }, all);
+        self.note(if runs || !matches!(stdin, Stdin::Terminal) { Unknown } else { Reversible }, all);
     }
 
     fn firewall(&mut self, arguments: &[Argument], all: &str) {

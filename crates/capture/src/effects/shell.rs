@@ -65,7 +65,7 @@ pub(super) enum Stdin {
 
 impl Judge {
     /// Judges a line and all that is nested in it.
-    pub(super) fn judge(line: &str) -> Self {
+    pub(super) fn of(line: &str) -> Self {
         let mut judge = Self::default();
         judge.give(line.to_owned());
         judge.read_given();
@@ -183,7 +183,8 @@ impl Walker<'_, '_> {
                         DeclOperand::Assignment(one) => variables.extend(self.assignments(std::slice::from_ref(one))),
                         DeclOperand::Flag(word) | DeclOperand::Dynamic(word) => {
                             let word = self.argument(word);
-                            if !word.is_fixed {
+                            // A subscript in quotes is evaluated, too.
+                            if !word.is_fixed || has_substitution(&word.text) {
                                 self.judge.note(Effect::Unknown, &word.text);
                             }
                         }
@@ -313,7 +314,7 @@ impl Walker<'_, '_> {
     /// Checks a part whose words are not walked: it must have no commands in it.
     fn plain(&mut self, part: &str) {
         let inside = part.strip_prefix("$((").or_else(|| part.strip_prefix("$[")).unwrap_or(part);
-        if inside.contains('`') || inside.contains("$(") || inside.contains("<(") || inside.contains(">(") {
+        if has_substitution(inside) || inside.contains("<(") || inside.contains(">(") {
             self.judge.note(Effect::Unknown, part);
         }
     }
@@ -326,7 +327,7 @@ impl Walker<'_, '_> {
             }
             match &one.value {
                 AssignmentValue::Scalar(word) => {
-                    variables.push((one.target.name.as_str().to_owned(), self.argument(word)))
+                    variables.push((one.target.name.as_str().to_owned(), self.argument(word)));
                 }
                 AssignmentValue::Compound(array) => {
                     for element in &array.elements {
@@ -470,6 +471,11 @@ impl Walker<'_, '_> {
             _ => false,
         })
     }
+}
+
+/// Whether a text has a command in it, where a shell evaluates it.
+pub(super) fn has_substitution(text: &str) -> bool {
+    text.contains('`') || text.contains("$(")
 }
 
 /// Whether a text has a mark in place of a variable of a machine.

@@ -203,6 +203,13 @@ const DESTRUCTIVE: &[&str] = &[
     "brew uninstall x",
     "vault kv destroy x",
     "python -m twine upload x",
+    "sudo -i <<< 'rm x'",
+    "su ana <<< 'rm x'",
+    "docker exec -i c bash <<< 'rm x'",
+    "kubectl exec -i pod -- sh <<E\nrm x\nE",
+    "kubectl run x --image y -- rm z",
+    "echo 'rm x' | sudo -u ana bash",
+    "poetry run rm x",
 ];
 
 /// Lines of which it is not known what they do.
@@ -277,6 +284,18 @@ const UNKNOWN: &[&str] = &[
     "echo $((rm -rf x))",
     "x[$(rm y)]=1",
     "[[ $(rm x) ]]",
+    "let 'a[$(rm x)]=1'",
+    "test -v 'a[$(rm x)]'",
+    "printf -v 'a[$(rm x)]' y",
+    "declare 'a[$(rm x)]=1'",
+    "compgen -C 'rm x'",
+    "ed x <<E\n!rm y\nE",
+    "gdb x <<< 'shell rm y'",
+    "psql -f drop_all.sql",
+    "psql -f -",
+    "go run example.com/x@latest",
+    "git grep -Orm x",
+    "PAGER=sh git log",
 ];
 
 /// Lines that are run without a question.

@@ -58,6 +58,11 @@ impl Judgement {
     }
 }
 
+/// Returns the beginning of a text on one line: a sentence about it has no others.
+fn excerpt(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_SHOWN_CHARS).collect()
+}
+
 /// What reads a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
@@ -99,7 +104,7 @@ pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
                 return judgement;
             }
             let takes_away = sql::takes_away(line);
-            let because = line.trim().chars().take(MAX_SHOWN_CHARS).collect();
+            let because = excerpt(line);
             let effect = if takes_away { Effect::Irreversible } else { Effect::Reversible };
             Judgement { effect, because, unseen: Vec::new() }
         }
@@ -119,28 +124,35 @@ pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weake
     let differs = |state: &&State| action(before, state.name()) != action(after, state.name());
     let named = |state: &State| {
         let (name, params) = (state.name(), state.action().params());
-        let mut texts: Vec<(&str, bool)> = Vec::new();
+        let param = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
+        let mut texts: Vec<(String, bool)> = Vec::new();
         match state.action().tool() {
             tool::GATE | tool::AWAIT_OUTPUT | tool::FAIL | tool::RETURN | tool::SET | tool::SLEEP => return None,
-            tool::RUN_COMMAND => texts.extend(params.get("command").and_then(Value::as_str).map(|text| (text, true))),
-            tool::OPEN_TERMINAL => texts.extend(params.get("shell").and_then(Value::as_str).map(|text| (text, true))),
+            tool::RUN_COMMAND => texts.extend(param("command").map(|line| (line, true))),
+            tool::OPEN_TERMINAL => {
+                texts.extend(param("shell").map(|line| (line, true)));
+                let words =
+                    params.get("command").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+                let words: Vec<String> = words.map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+                texts.push((words.join(" "), true));
+            }
             _ => {
                 let mut all = Vec::new();
                 params.values().for_each(|value| texts_in(value, &mut all));
-                texts.extend(all.into_iter().map(|text| (text, false)));
+                texts.extend(all.into_iter().map(|text| (text.to_owned(), false)));
             }
         }
         let reasons = texts.into_iter().filter_map(|(text, is_line)| {
             // A value that is not quoted may be any text.
             let mut is_quoted = true;
-            let line = marked(text, |written| {
+            let line = marked(&text, |written| {
                 is_quoted &= written.ends_with("|sh}");
                 MARK
             });
             let reader = if is_line { Reader::Shell } else { Reader::Program };
             let mut judgement = judge(&line, reader);
             if is_line && (!is_quoted || !judgement.unseen.is_empty()) && judgement.effect < Effect::Unknown {
-                judgement.because = text.trim().chars().take(MAX_SHOWN_CHARS).collect();
+                judgement.because = excerpt(&text);
                 judgement.effect = Effect::Unknown;
             }
             judgement.because = judgement.because.replace(MARK, "{…}");

@@ -10,7 +10,7 @@ use shuck_ast::{
 };
 use shuck_parser::parser::Parser;
 
-use super::{Effect, Judgement, MAX_SHOWN_CHARS};
+use super::{Effect, Judgement, excerpt};
 
 /// The most bytes of a line that is read, and the most levels of lines within lines.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -103,16 +103,16 @@ impl Judge {
 
     pub(super) fn note(&mut self, effect: Effect, what: &str) {
         if effect > self.judgement.effect {
-            let what = what.trim().chars().take(MAX_SHOWN_CHARS).collect();
-            (self.judgement.effect, self.judgement.because) = (effect, what);
+            (self.judgement.effect, self.judgement.because) = (effect, excerpt(what));
         }
     }
 
     /// Notes a program of the project, which is a file that is not read here.
     pub(super) fn unseen(&mut self, what: &str) {
         self.note(Effect::Reversible, what);
-        if !self.judgement.unseen.iter().any(|known| known == what) {
-            self.judgement.unseen.push(what.chars().take(MAX_SHOWN_CHARS).collect());
+        let what = excerpt(what);
+        if !self.judgement.unseen.contains(&what) {
+            self.judgement.unseen.push(what);
         }
     }
 

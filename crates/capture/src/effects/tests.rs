@@ -574,6 +574,10 @@ fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_kn
     assert_eq!(new(types("rm -rf x\n")), "the new state 'new': 'rm -rf x' cannot be taken back");
     let opens = json!({"tool": "open_terminal", "params": {"shell": "ssh box rm -rf x"}});
     assert_eq!(new(opens), "the new state 'new': 'rm -rf x' cannot be taken back");
+    let opens = json!({"tool": "open_terminal", "params": {"command": ["rm", "-rf", "it's"]}});
+    assert_eq!(new(opens), "the new state 'new': 'rm -rf it's' cannot be taken back");
+    let lines = new(runs("true\nfrobnicate x\\\n  y"));
+    assert!(!lines.contains('\n') && lines.contains("frobnicate"), "{lines}");
     let changed = named(&[("build", runs("make"))], &[("build", runs("make && git push"))]);
     assert_eq!(changed, ["the state 'build': 'git push' cannot be taken back"]);
     assert_eq!(named(&[("build", runs("git push"))], &[("build", runs("git push"))]), [""; 0]);

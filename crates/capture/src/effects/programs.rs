@@ -455,7 +455,7 @@ fn options<'w>(words: &'w [Argument], valued: &str, plain: &str) -> Option<Optio
     Some((found, words.get(at..).unwrap_or_default()))
 }
 
-/// Whether a word is one of these options, or has the letter of a short one among others.
+/// Returns whether a word is one of these options, or has the letter of a short one among others.
 fn is_option(word: &Argument, wanted: &str) -> bool {
     let Some(text) = word.fixed() else { return false };
     wanted.split_whitespace().any(|option| {
@@ -1780,12 +1780,12 @@ const OF_SHELLS: &str = "alias bg break case cd command continue declare do done
     false fg fi for function hash jobs kill let local popd printf pushd pwd read return set shift source test trap true type ulimit \
     builtin complete compgen bind dirs disown getopts history logout shopt suspend times umask unalias unset wait";
 
-/// Whether a program reads statements for a database.
+/// Returns whether a program reads statements for a database.
 pub(super) fn is_database_client(name: &str) -> bool {
     has_word(SQL_CLIENTS, name)
 }
 
-/// Whether a program that was begun without a command reads lines of a shell.
+/// Returns whether a program that was begun without a command reads lines of a shell.
 pub(super) fn opens_shell(name: &str) -> bool {
     has_word(SHELLS, name)
         || has_word(
@@ -1799,7 +1799,7 @@ fn is_interpreter(name: &str) -> bool {
     has_word(INTERPRETERS, name) || (has_word("python pypy perl ruby php lua", plain) && !plain.is_empty())
 }
 
-/// Whether code of awk prints to a file: `>` behind `print`.
+/// Returns whether code of awk prints to a file: `>` behind `print`.
 fn prints_to_file(code: &str) -> bool {
     code.split(['{', '}', ';', '\n']).any(|statement| {
         let statement = statement.trim_start();

@@ -37,7 +37,7 @@ pub(super) struct Judge {
 pub(super) struct Argument {
     /// The text of the word, without quotes. What is not known in it stands as it is written.
     pub(super) text: String,
-    /// Whether the shell gives exactly this text to the program.
+    /// Returns whether the shell gives exactly this text to the program.
     pub(super) is_fixed: bool,
 }
 
@@ -451,7 +451,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Whether a word has quotes with escapes of C, which are not followed.
+    /// Returns whether a word has quotes with escapes of C, which are not followed.
     fn has_escapes(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::SingleQuoted { dollar: true, .. } => part.span.slice(self.source).contains('\\'),
@@ -460,7 +460,7 @@ impl Walker<'_, '_> {
         })
     }
 
-    /// Whether a word is replaced by names of files.
+    /// Returns whether a word is replaced by names of files.
     fn has_glob(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::Literal(LiteralText::Source | LiteralText::CookedSource(_)) => {
@@ -473,12 +473,12 @@ impl Walker<'_, '_> {
     }
 }
 
-/// Whether a text has a command in it, where a shell evaluates it.
+/// Returns whether a text has a command in it, where a shell evaluates it.
 pub(super) fn has_substitution(text: &str) -> bool {
     text.contains('`') || text.contains("$(")
 }
 
-/// Whether a text has a mark in place of a variable of a machine.
+/// Returns whether a text has a mark in place of a variable of a machine.
 fn has_mark(text: &str) -> bool {
     text.contains(super::MARK)
 }

@@ -90,7 +90,7 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether a text has statements for a database that take something away: as an answer to any program.
+/// Returns whether a text has statements for a database that take something away: as an answer to any program.
 pub(super) fn takes_away(text: &str) -> bool {
     plain(text).split(';').any(|one| {
         let lower = one.to_lowercase();

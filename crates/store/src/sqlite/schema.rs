@@ -78,7 +78,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
 /// The bytes that are written to see whether there is room: what SQLite needs beside a database that it opens.
 const ROOM_BYTES: usize = 64 << 10;
 
-/// Whether the disk, or the quota of the user, has no room beside a file.
+/// Returns whether the disk, or the quota of the user, has no room beside a file.
 fn lacks_room(path: &Path) -> bool {
     let trial = path.with_extension(format!("room-{}", std::process::id()));
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial).and_then(|mut file| {

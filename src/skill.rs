@@ -201,9 +201,9 @@ fn from_environment(name: &str) -> bool {
 /// Returns the shells and programs that a machine begins, each once.
 fn programs(machine: &Definition) -> Vec<String> {
     let mut programs: Vec<String> = Vec::new();
-    let mut add = |program: &str| {
-        if !programs.iter().any(|known| known == program) {
-            programs.push(program.to_owned());
+    let mut add = |program: String| {
+        if !programs.contains(&program) {
+            programs.push(program);
         }
     };
     let mut at_prompt = false;

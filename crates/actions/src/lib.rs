@@ -102,7 +102,83 @@ impl ToolCatalog for TerminalTools {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use steplatch_workflow::{Definition, tool, weakenings};
+
     use super::*;
+
+    /// A machine, and the one with a further state of this action in front.
+    fn with_new_state(action: &Value) -> (Definition, Definition) {
+        let states = json!({"over": {"action": {"tool": "return", "params": {"result": 1}}}});
+        let mut document = json!({"name": "m", "initial_state": "over", "states": states});
+        let parse = |document: &Value| {
+            Definition::parse(document, &TerminalTools).unwrap_or_else(|problems| panic!("{document}: {problems}"))
+        };
+        let before = parse(&document);
+        document["states"]["new"] = json!({"action": action});
+        if !matches!(action["tool"].as_str(), Some("return" | "fail")) {
+            document["states"]["new"]["transitions"] = json!([{"condition": {}, "next_state": "over"}]);
+        }
+        document["initial_state"] = "new".into();
+        (before, parse(&document))
+    }
+
+    #[test]
+    fn each_action_of_a_new_state_is_a_weakening_unless_it_only_asks_waits_or_looks() {
+        // What a sentence has, for each action of the language. No words: the action is passive.
+        let cases: [(&str, Value, &[&str]); 20] = [
+            ("open_terminal", json!({"shell": "ssh box"}), &["it opens a terminal with \"ssh box\""]),
+            ("run_command", json!({"command": "rm *"}), &["it runs \"rm *\""]),
+            ("send_input", json!({"session_id": "t", "input_text": "y\n"}), &["it types \"y\\n\""]),
+            ("send_input", json!({"session_id": "t", "keys": ["ctrl-c"]}), &["it presses [\"ctrl-c\"]"]),
+            (
+                "send_input",
+                json!({"session_id": "t", "input_text": "x", "keys": ["enter"], "secret": true}),
+                &["it types \"x\"", "\"keys\":[\"enter\"]", "\"secret\":true"],
+            ),
+            ("exit_terminal", json!({"session_id": "t"}), &["it closes the terminal \"t\""]),
+            ("put_file", json!({"path": "a", "content": "evil"}), &["it writes the file \"a\"", "evil"]),
+            ("get_file", json!({"path": "a", "to": "b"}), &["it reads the file \"a\"", "\"to\":\"b\""]),
+            ("run_node", json!({"node_id": "n"}), &["it calls the node \"n\""]),
+            ("run_graph", json!({"graph_id": "g"}), &["it calls the graph \"g\""]),
+            ("run_workflow", json!({"workflow_name": "w"}), &["it starts the workflow \"w\""]),
+            ("parallel", json!({"workflows": {"a": {"workflow_name": "w"}}}), &["it starts at once", "\"w\""]),
+            (
+                "dialogue",
+                json!({"session_id": "t", "rules": [{"when": "sure", "type": "y\n"}], "until": "done"}),
+                &["it answers by rules", "\"type\":\"y\\n\""],
+            ),
+            ("await_output", json!({"session_id": "t", "pattern": "x"}), &[]),
+            ("get_screen_content", json!({"session_id": "t"}), &[]),
+            ("list_terminal_sessions", json!({}), &[]),
+            ("gate", json!({"prompt": "Go on?", "choices": ["yes"]}), &[]),
+            ("sleep", json!({"seconds": 1}), &[]),
+            ("set", json!({"a": 1}), &[]),
+            ("fail", json!({"message": "no"}), &[]),
+        ];
+        let covered: Vec<&str> = cases.iter().map(|(tool, ..)| *tool).collect();
+        for tool in TerminalTools.tools().iter().map(String::as_str).chain(tool::OF_MACHINES.iter().copied()) {
+            assert!(tool == tool::RETURN || covered.contains(&tool), "{tool} is an action without a case");
+        }
+        for (tool, params, expected) in &cases {
+            let (before, after) = with_new_state(&json!({"tool": tool, "params": params}));
+            let named: Vec<String> = weakenings(&before, &after, &[]).iter().map(|one| one.what.clone()).collect();
+            let acts = named.iter().find(|what| what.starts_with("the new state 'new' acts: "));
+            assert_eq!(acts.is_some(), !expected.is_empty(), "{tool}: {named:?}");
+            for words in *expected {
+                assert!(acts.is_some_and(|acts| acts.contains(words)), "{tool}: {words} is not in {named:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_long_command_is_shown() {
+        let command = format!("echo {}; rm -rf ~", "a".repeat(5000));
+        let (before, after) = with_new_state(&json!({"tool": "run_command", "params": {"command": command}}));
+        let named = weakenings(&before, &after, &[]);
+        assert!(named.iter().any(|one| one.what.contains("rm -rf ~") && one.what.contains("more characters")));
+        assert!(named.iter().all(|one| one.what.chars().count() < 1200));
+    }
 
     #[test]
     fn the_schema_of_definitions_is_that_of_the_golden_file() {

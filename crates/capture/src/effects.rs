@@ -1,86 +1,169 @@
-//! What commands do: which programs they run, and whether they cannot be taken back. A captured machine does not run the
-//! latter without a person's yes.
+//! What commands do: which programs they run, and whether it can be taken back. A captured machine runs nothing without a
+//! person's yes that cannot be taken back, or of which that is not known.
+//!
+//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. What is
+//! not seen is not known: a program that is not listed, one that is computed, code of another language, a line that cannot
+//! be read. Files of the project are not read: a script that is run by its name, a target of `make`, a script of `npm` is
+//! judged by its name and its arguments alone, and named as unseen.
+
+mod programs;
+mod shell;
+mod sql;
+#[cfg(test)]
+mod tests;
 
 use serde_json::Value;
+use steplatch_workflow::substitute::marked;
 use steplatch_workflow::{Definition, State, Weakening, tool};
 
-/// Programs and the words behind them that make a command irreversible. No words: whatever its arguments are.
-const IRREVERSIBLE: [(&str, &[&str]); 26] = [
-    ("dd", &[]),
-    ("mkfs", &[]),
-    ("fdisk", &[]),
-    ("parted", &[]),
-    ("shutdown", &[]),
-    ("reboot", &[]),
-    ("poweroff", &[]),
-    ("shred", &[]),
-    ("dropdb", &[]),
-    ("pg_restore", &[]),
-    ("rm", &["-r", "-R", "-f", "--recursive", "--force"]),
-    ("git", &["push", "clean", "--hard", "filter-branch", "filter-repo"]),
-    ("npm", &["publish", "unpublish"]),
-    ("cargo", &["publish", "yank"]),
-    ("twine", &["upload"]),
-    ("docker", &["push", "prune", "rm", "rmi"]),
-    ("podman", &["push", "prune", "rm", "rmi"]),
-    ("kubectl", &["apply", "delete", "replace", "drain", "scale"]),
-    ("helm", &["install", "upgrade", "uninstall", "rollback"]),
-    ("terraform", &["apply", "destroy"]),
-    ("tofu", &["apply", "destroy"]),
-    ("systemctl", &["stop", "restart", "disable", "mask"]),
-    ("gh", &["release", "merge"]),
-    ("aws", &["rm", "delete", "terminate-instances"]),
-    ("userdel", &[]),
-    ("find", &["-delete"]),
-];
+use shell::Judge;
 
-/// Words of SQL that take something away.
-const OF_SQL: [&str; 4] = ["drop table", "drop database", "truncate table", "delete from"];
-
-/// Whether a command, or an entry of a database's shell, cannot be taken back.
-pub(crate) fn is_irreversible(command: &str) -> bool {
-    let lower = command.to_ascii_lowercase();
-    if OF_SQL.iter().any(|words| lower.contains(words)) {
-        return true;
-    }
-    parts(command).any(|part| {
-        let mut words = words(part);
-        let program = program_of(&mut words, |_| {});
-        let words: Vec<&str> = words.collect();
-        let has = |wanted: &&str| {
-            words.iter().any(|word| {
-                // Letters of short options stand together: `-rf`.
-                let short = wanted.strip_prefix('-').filter(|letter| letter.len() == 1);
-                let together = short
-                    .is_some_and(|letter| word.starts_with('-') && !word.starts_with("--") && word.contains(letter));
-                word == wanted || together
-            })
-        };
-        let is_named = |name: &str| program == name || (name == "mkfs" && program.starts_with("mkfs."));
-        IRREVERSIBLE.iter().any(|(name, wanted)| is_named(name) && (wanted.is_empty() || wanted.iter().any(has)))
-    })
-}
-
-/// Names what new states of a patched machine type that cannot be taken back. A capture puts a gate before it.
-#[must_use]
-pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
-    let is_new = |state: &&State| before.state(state.name()).is_none();
-    let named = |state: &State| {
-        let mut texts = Vec::new();
-        state.action().params().values().for_each(|value| texts_in(value, &mut texts));
-        let input = texts.into_iter().find(|text| is_irreversible(text))?;
-        let input: String = input.trim().chars().take(LONGEST_SHOWN).collect();
-        let name = state.name();
-        Some(Weakening {
-            place: format!("/states/{name}/action"),
-            what: format!("the new state '{name}' does what cannot be taken back: '{input}'"),
-        })
-    };
-    after.states().iter().filter(is_new).filter(|state| state.action().tool() != tool::GATE).filter_map(named).collect()
-}
+/// Stands in a line for the value of a variable.
+const MARK: char = '\u{e000}';
 
 /// The most characters of an input that a sentence shows.
-const LONGEST_SHOWN: usize = 120;
+const MAX_SHOWN_CHARS: usize = 120;
+
+/// Effect of a command, as far as it is known. The later ones count more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Effect {
+    /// It is known to be reversible: it shows something, adds something, or changes what is easily changed back.
+    #[default]
+    Reversible,
+    /// Not known. It counts as irreversible wherever something is decided.
+    Unknown,
+    /// It is known to be irreversible.
+    Irreversible,
+}
+
+/// Judgement of a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Judgement {
+    pub(crate) effect: Effect,
+    /// The part of the line that has this effect.
+    pub(crate) because: String,
+    /// Programs of the project that it runs, whose files are not read.
+    pub(crate) unseen: Vec<String>,
+}
+
+impl Judgement {
+    /// Returns the reason for which a person is asked first, if there is one.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let because = &self.because;
+        match self.effect {
+            Effect::Reversible => None,
+            Effect::Unknown => Some(format!("it is not known whether '{because}' can be taken back")),
+            Effect::Irreversible => Some(format!("'{because}' cannot be taken back")),
+        }
+    }
+}
+
+/// Returns the beginning of a text on one line: a sentence about it has no others.
+fn excerpt(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_SHOWN_CHARS).collect()
+}
+
+/// What reads a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// A shell at its prompt.
+    Shell,
+    /// The client of a database.
+    Database,
+    /// Any other program that asks.
+    Program,
+}
+
+/// Returns what reads the lines behind one that began a program.
+pub(crate) fn reader_behind(line: &str) -> Reader {
+    let judge = Judge::of(line);
+    let last = judge.programs.last().map(String::as_str).unwrap_or_default();
+    if programs::is_database_client(last) {
+        Reader::Database
+    } else if programs::opens_shell(last) && judge.judgement.unseen.is_empty() {
+        Reader::Shell
+    } else {
+        Reader::Program
+    }
+}
+
+/// Judges what is typed for a reader.
+///
+/// An answer to a program is no line of a shell: nothing is known of it but what cannot be taken back in any program.
+pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
+    match reader {
+        Reader::Shell => Judge::of(line).judgement,
+        Reader::Database => {
+            let mut judge = Judge::of("");
+            judge.sql(line);
+            judge.finish()
+        }
+        Reader::Program => {
+            let judgement = Judge::of(line).judgement;
+            if judgement.effect == Effect::Irreversible {
+                return judgement;
+            }
+            let takes_away = sql::takes_away(line);
+            let because = excerpt(line);
+            let effect = if takes_away { Effect::Irreversible } else { Effect::Reversible };
+            Judgement { effect, because, unseen: Vec::new() }
+        }
+    }
+}
+
+/// Names what states of a patched machine type, if they are new or type something else, that cannot be taken back or of
+/// which that is not known. Nobody did it at the capture, so what was not seen is not known here.
+#[must_use]
+pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
+    let action = |definition: &Definition, name: &str| {
+        definition
+            .document()
+            .pointer(&format!("/states/{}/action", name.replace('~', "~0").replace('/', "~1")))
+            .cloned()
+    };
+    let differs = |state: &&State| action(before, state.name()) != action(after, state.name());
+    let named = |state: &State| {
+        let (name, params) = (state.name(), state.action().params());
+        let param = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
+        let mut texts: Vec<(String, bool)> = Vec::new();
+        match state.action().tool() {
+            tool::GATE | tool::AWAIT_OUTPUT | tool::FAIL | tool::RETURN | tool::SET | tool::SLEEP => return None,
+            tool::RUN_COMMAND => texts.extend(param("command").map(|line| (line, true))),
+            tool::OPEN_TERMINAL => {
+                texts.extend(param("shell").map(|line| (line, true)));
+                let words =
+                    params.get("command").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+                let words: Vec<String> = words.map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+                texts.push((words.join(" "), true));
+            }
+            _ => {
+                let mut all = Vec::new();
+                params.values().for_each(|value| texts_in(value, &mut all));
+                texts.extend(all.into_iter().map(|text| (text.to_owned(), false)));
+            }
+        }
+        let reasons = texts.into_iter().filter_map(|(text, is_line)| {
+            // A value that is not quoted may be any text.
+            let mut is_quoted = true;
+            let line = marked(&text, |written| {
+                is_quoted &= written.ends_with("|sh}");
+                MARK
+            });
+            let reader = if is_line { Reader::Shell } else { Reader::Program };
+            let mut judgement = judge(&line, reader);
+            if is_line && (!is_quoted || !judgement.unseen.is_empty()) && judgement.effect < Effect::Unknown {
+                judgement.because = excerpt(&text);
+                judgement.effect = Effect::Unknown;
+            }
+            judgement.because = judgement.because.replace(MARK, "{…}");
+            judgement.reason()
+        });
+        let reason = reasons.min_by_key(|reason| !reason.contains("cannot"))?;
+        let state = if before.state(name).is_none() { "the new state" } else { "the state" };
+        Some(Weakening { place: format!("/states/{name}/action"), what: format!("{state} '{name}': {reason}") })
+    };
+    after.states().iter().filter(differs).filter_map(named).collect()
+}
 
 fn texts_in<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     match value {
@@ -91,131 +174,9 @@ fn texts_in<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     }
 }
 
-/// Returns the commands of a line.
-fn parts(command: &str) -> impl Iterator<Item = &str> {
-    command.split(['|', ';', '\n', '(', '`', '&', '{', '}'])
-}
-
-/// Returns the words of a command, without quotes around them.
-fn words(part: &str) -> impl Iterator<Item = &str> {
-    part.split_whitespace().map(|word| word.trim_matches(['"', '\'']))
-}
-
-/// What shells do themselves, and their words.
-const OF_SHELLS: [&str; 47] = [
-    "alias", "bg", "break", "case", "cd", "command", "continue", "declare", "do", "done", "echo", "elif", "else",
-    "eval", "exec", "if", "then", "time", "while", "until", "esac", "exit", "export", "false", "fg", "fi", "for",
-    "function", "hash", "jobs", "kill", "let", "local", "popd", "printf", "pushd", "pwd", "read", "return", "set",
-    "shift", "source", "test", "trap", "true", "type", "ulimit",
-];
-
-/// Returns the programs that a line of a shell runs, each once, in their order: as far as the beginnings of its commands
-/// say it, without paths and without what shells do themselves.
+/// Returns the programs that a line of a shell runs, each once: without directories, and without what shells do
+/// themselves.
 #[must_use]
-pub fn programs(command: &str) -> Vec<&str> {
-    let mut programs: Vec<&str> = Vec::new();
-    for part in parts(command) {
-        let mut all: Vec<&str> = Vec::new();
-        let program = program_of(&mut words(part), |wrapper| all.push(wrapper));
-        // What a shell is given is a file.
-        if !all.last().is_some_and(|last| SHELLS.contains(last)) {
-            all.push(program);
-        }
-        let is_name = |sign: char| sign.is_alphanumeric() || "-_.+".contains(sign);
-        let is_program = |name: &&str| name.starts_with(char::is_alphanumeric) && name.chars().all(is_name);
-        for program in all.into_iter().filter(is_program) {
-            if !OF_SHELLS.contains(&program) && !programs.contains(&program) {
-                programs.push(program);
-            }
-        }
-    }
-    programs
-}
-
-/// Shells among the programs that run others.
-const SHELLS: [&str; 2] = ["bash", "sh"];
-
-/// Programs that run the one behind them, with their options that take a value, and words of the shell before a program.
-const WRAPPERS: [(&str, &[&str]); 19] = [
-    ("bash", &[]),
-    ("sh", &[]),
-    ("sudo", &["-u", "-g", "-C", "-h", "-p", "-r", "-t", "-U", "-D"]),
-    ("doas", &["-u", "-C"]),
-    ("env", &["-u", "-C", "-S"]),
-    ("xargs", &["-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E"]),
-    ("nice", &["-n"]),
-    ("timeout", &["-s", "-k"]),
-    ("command", &[]),
-    ("nohup", &[]),
-    ("time", &[]),
-    ("exec", &[]),
-    ("eval", &[]),
-    ("do", &[]),
-    ("then", &[]),
-    ("else", &[]),
-    ("if", &[]),
-    ("while", &[]),
-    ("!", &[]),
-];
-
-/// Returns the program that a command runs, behind what only runs it, which goes to `passed`; its arguments are left.
-fn program_of<'w>(words: &mut impl Iterator<Item = &'w str>, mut passed: impl FnMut(&'w str)) -> &'w str {
-    let mut values: &[&str] = &[];
-    while let Some(word) = words.next() {
-        let name = word.rsplit('/').next().unwrap_or(word);
-        if let Some((_, taking)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) {
-            passed(name);
-            values = taking;
-        } else if values.contains(&word) {
-            words.next();
-        } else if !word.starts_with('-')
-            && !word.contains('=')
-            && !word.starts_with(|first: char| first.is_ascii_digit())
-        {
-            return name;
-        }
-    }
-    ""
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_programs_of_a_line_are_named() {
-        assert_eq!(
-            programs("cd x && sudo -u ana git pull | tee log; make -j2 && /usr/bin/git gc"),
-            ["sudo", "git", "tee", "make"]
-        );
-        assert_eq!(programs("bash x.sh; exec sh -c 'y'"), ["bash", "sh"]);
-        assert_eq!(programs("A=1 echo 'x' > f; [ -e f ]; $EDITOR f"), Vec::<&str>::new());
-    }
-
-    #[test]
-    fn what_cannot_be_taken_back_is_recognised() {
-        for command in [
-            "rm -rf build",
-            "sudo rm -fr /x",
-            "make && git push",
-            "X=1 git reset --hard",
-            "sudo -n rm -rf x",
-            "sudo -u root rm -rf x",
-            "env A=1 rm -rf x",
-            "mkdir y & rm -rf x",
-            "{ rm -rf x; }",
-            "for i in x; do rm -rf $i; done",
-            "if true; then rm -rf x; fi",
-            "ls | xargs -n 1 rm -rf",
-            "timeout 5 rm -rf x",
-            "bash -c 'rm -rf x'",
-            "DROP TABLE t;",
-            "mkfs.ext4 /dev/x",
-        ] {
-            assert!(is_irreversible(command), "{command}");
-        }
-        for command in ["rm a.txt", "git pull", "echo push", "cargo build --release", "select * from t;"] {
-            assert!(!is_irreversible(command), "{command}");
-        }
-    }
+pub fn programs(command: &str) -> Vec<String> {
+    Judge::of(command).programs
 }

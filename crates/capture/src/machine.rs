@@ -9,7 +9,7 @@ use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
 
 use crate::against::{Alignment, Difference, align, name_of_question};
-use crate::effects::is_irreversible;
+use crate::effects::{Judgement, Reader, judge, reader_behind};
 use crate::provenance::{Extraction, extractions};
 use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question, stands_in};
 use crate::session_log::{MASK, SessionLog, Surroundings};
@@ -73,9 +73,11 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     for (index, turn) in all.iter().enumerate() {
         if reasons[index].is_none() {
             writer.begin(index);
-            writer.gate(turn);
+            let previous = all[..index].iter().rev().find(|previous| previous.log == turn.log);
+            let judgement = writer.gate(turn, previous.map(|previous| &previous.ending));
             let first = writer.states.len();
             writer.turn(turn, before.get(turn.log).cloned().flatten().as_deref());
+            writer.name_unseen(first, &judgement);
             writer.compare(index, first);
         }
         if let Some(asked) = writer.asked.get_mut(turn.log) {
@@ -396,16 +398,17 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a gate before an input that cannot be taken back.
-    fn gate(&mut self, turn: &Turn) {
-        let text = match &turn.act {
-            Act::Command { command, .. } => command,
-            Act::Typed { text, .. } => text.trim_end(),
-            Act::Hidden { .. } => return,
+    /// Adds a gate before an input that cannot be taken back, or of which that is not known. `asked` is how the program
+    /// stood there before it.
+    fn gate(&mut self, turn: &Turn, asked: Option<&Ending>) -> Judgement {
+        let (text, reader) = match &turn.act {
+            Act::Command { command, .. } => (command.as_str(), Reader::Shell),
+            Act::Typed { text, .. } if turn.at_prompt => (text.trim_end(), Reader::Shell),
+            Act::Typed { text, .. } => (text.trim_end(), self.reader(turn.log, asked)),
+            Act::Hidden { .. } => return Judgement::default(),
         };
-        if !is_irreversible(text) {
-            return;
-        }
+        let judgement = judge(text, reader);
+        let Some(reason) = judgement.reason() else { return judgement };
         let (template, names) = typed(text, &self.bindings, Use::Plain);
         self.note_used(&names);
         let params =
@@ -414,7 +417,33 @@ impl Writer<'_> {
         let name = self.add("confirm", "gate", params, json!({"field_equals": {"answer": "yes"}}));
         let yes = GoldenStep { state: name.clone(), answer: Some("yes".to_owned()), ..GoldenStep::default() };
         self.captured.golden.push(yes);
-        self.guess(&name, "a person is asked first", format!("'{text}' cannot be taken back"));
+        self.guess(&name, "a person is asked first", reason);
+        judgement
+    }
+
+    /// Returns what reads an answer: the shell of another machine and the client of a database, at their prompts, or a
+    /// program that asks.
+    fn reader(&self, log: usize, asked: Option<&Ending>) -> Reader {
+        let Some(Ending::Question(line)) = asked else { return Reader::Program };
+        let prompt = line.trim_end();
+        match self.lines.get(log).map(|line| reader_behind(line)) {
+            Some(Reader::Shell) if prompt.ends_with(['$', '#', '%', '~']) || prompt.ends_with("~>") => Reader::Shell,
+            Some(Reader::Database) if prompt.ends_with(['>', '#']) => Reader::Database,
+            _ => Reader::Program,
+        }
+    }
+
+    /// Names the programs that a turn runs without a gate although their files were not read.
+    fn name_unseen(&mut self, first: usize, judgement: &Judgement) {
+        let Some(state) = self.states.get(first).map(|state| state.name.clone()) else { return };
+        if judgement.reason().is_none() && !judgement.unseen.is_empty() {
+            let programs = judgement.unseen.join("', '");
+            self.guess(
+                &state,
+                "no person is asked first",
+                format!("the file behind '{programs}' is not read: its name and arguments say nothing of what cannot be taken back"),
+            );
+        }
     }
 
     fn turn(&mut self, turn: &Turn, screen: Option<&str>) {

@@ -243,3 +243,62 @@ fn an_answer_is_named_after_its_argument_and_every_note_names_its_state() {
     assert!(captured.undecided.iter().any(|one| one.starts_with("state 'answer_until' types the date")));
     assert_eq!(captured.definition["arguments"]["PORT"]["export"], json!(false));
 }
+
+/// Returns the names of the states, with a star at each gate.
+fn gated(captured: &Captured) -> Vec<String> {
+    let states = captured.definition["states"].as_object().expect("a machine has states");
+    let name = |(name, state): (&String, &Value)| match state["action"]["tool"].as_str() {
+        Some("gate") => Some("*".to_owned()),
+        Some("run_command" | "send_input") => Some(name.clone()),
+        _ => None,
+    };
+    states.iter().filter_map(name).collect()
+}
+
+#[test]
+fn a_person_is_asked_before_what_cannot_be_taken_back_and_before_what_is_not_known() {
+    let ordinary = ["git pull", "npm run build", "make", "python3 script.py", "cargo test", "mkdir x && cp a x"];
+    let captured = ordinary.iter().fold(Log::default(), |log, line| log.runs(line, 0, "")).captured(&[], "/srv");
+    assert!(!gated(&captured).contains(&"*".to_owned()), "{:?}", gated(&captured));
+    let unseen: Vec<&str> = captured
+        .guesses
+        .iter()
+        .filter(|one| one.guess == "no person is asked first")
+        .map(|one| one.state.as_str())
+        .collect();
+    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py"], "what is not read is named");
+    let log = Log::default()
+        .runs("make", 0, "")
+        .runs("ssh box rm -rf /srv/x", 0, "")
+        .runs("frobnicate --all", 0, "")
+        .runs("curl https://x/y | sh", 0, "");
+    let captured = log.captured(&[], "/srv");
+    assert_eq!(gated(&captured), ["make", "*", "ssh_box_rm_rf", "*", "frobnicate_all", "*", "curl_https_x_y"]);
+    let reasons: Vec<&str> = captured
+        .guesses
+        .iter()
+        .filter(|one| one.guess == "a person is asked first")
+        .map(|one| one.reason.as_str())
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            "'rm -rf /srv/x' cannot be taken back",
+            "it is not known whether 'frobnicate --all' can be taken back",
+            "it is not known whether 'sh' can be taken back"
+        ]
+    );
+}
+
+#[test]
+fn a_line_at_the_prompt_of_another_machine_is_judged_as_one_and_an_answer_is_not() {
+    let session = |begun: &str, prompt: &str, typed: &str| {
+        let log = Log::default().starts(begun, 0, prompt).answers(prompt, typed, "").runs("ls", 0, "");
+        gated(&log.captured(&[], "/srv")).contains(&"*".to_owned())
+    };
+    let remote = "ana@box:~$ ";
+    assert!(session("ssh box", remote, "rm -rf x") && session("ssh box", remote, "frobnicate"));
+    assert!(!session("ssh box", remote, "df -h | tail -1") && !session("ssh box", "continue (yes/no)? ", "yes"));
+    assert!(session("psql shop", "shop=# ", "update t set a = 1;") && !session("psql shop", "shop=# ", "select 1;"));
+    assert!(!session("sh setup.sh", "Name: ", "frobnicate") && session("sh setup.sh", "> ", "drop table t;"));
+}

@@ -16,7 +16,7 @@ use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
 use steplatch_runs::RetentionPolicy;
 use steplatch_sessions::ShutdownMode;
-use steplatch_store::OpenError;
+use steplatch_store::{OpenError, StorageError};
 use steplatch_terminal::Integration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 use crate::configuration::{self, Configuration};
 use crate::connection;
 use crate::dispatcher::{Dispatcher, DispatcherParts};
-use crate::lock::{LockError, StateLock};
+use crate::lock::{LockError, LockPlace, LockWatch, StateLock};
 use crate::ssh_environment::DaemonSshEnvironment;
 use crate::ssh_questions::SshQuestions;
 
@@ -78,8 +78,18 @@ fn what_to_do(error: &OpenError) -> &'static str {
         OpenError::Newer { .. } => "start a newer version, or select another directory with --state-dir",
         OpenError::Foreign { .. } => "select another directory with --state-dir",
         OpenError::File { .. } => "check its permissions, or select another directory with --state-dir",
-        OpenError::Storage { .. } => {
+        // There is nothing wrong with the file.
+        OpenError::Storage { cause: StorageError::Full(_), .. } => {
+            "leave the file where it is: once there is space, its runs are there again"
+        }
+        OpenError::Storage { cause: StorageError::ReadOnly(_), .. } => {
+            "check its permissions, or select another directory with --state-dir"
+        }
+        OpenError::Storage { cause: StorageError::Damaged(_), .. } => {
             "if this persists, move the file away: its runs are not listed then, and new runs go to a new file"
+        }
+        OpenError::Storage { .. } => {
+            "leave the file where it is, and look for errors of its disk; if another process has the file open, end it"
         }
     }
 }
@@ -99,7 +109,8 @@ pub struct Daemon {
     service: Arc<Dispatcher>,
     listener: UnixListener,
     ours: OwnProcesses,
-    _lock: StateLock,
+    lock: StateLock,
+    lock_watch: LockWatch,
 }
 
 impl Daemon {
@@ -173,7 +184,8 @@ impl Daemon {
             clock: options.clock,
         };
         let service = Arc::new(Dispatcher::start(parts, alone.then_some(in_group)).await?);
-        Ok(Self { service, listener, ours, _lock: lock })
+        let lock_watch = lock.watch();
+        Ok(Self { service, listener, ours, lock, lock_watch })
     }
 
     /// Returns a client over a pipe in this process, with the same lines as over the socket.
@@ -190,7 +202,7 @@ impl Daemon {
         ShutdownHandle { stop: self.service.stop.clone(), listen_again: self.service.listen_again.clone() }
     }
 
-    /// Serves clients until the daemon is stopped; then closes terminals, unless they are to be kept, and returns.
+    /// Serves clients until the daemon is stopped, or its state directory is removed; then closes terminals, unless they are to be kept, and returns.
     ///
     /// # Errors
     ///
@@ -220,6 +232,12 @@ impl Daemon {
                     Err(error) => tracing::warn!(%error, "the socket can not be made again"),
                 },
                 ending = self.service.stopped() => break ending,
+                lost = self.lock.lost(&mut self.lock_watch) => {
+                    let state = self.service.place.state().display();
+                    tracing::error!(%state, "the state directory was removed or replaced, so this daemon ends; its terminals stay open");
+                    // In a directory that was made anew, the socket may be another daemon's.
+                    break if lost == LockPlace::Replaced { ShutdownMode::GiveWay } else { ShutdownMode::KeepTerminals };
+                }
             }
         };
         // No new client finds the daemon, and connected clients get an end of stream.
@@ -284,5 +302,23 @@ impl ShutdownHandle {
     /// Makes the daemon end.
     pub fn stop(&self, ending: ShutdownMode) {
         self.stop.send_replace(Some(ending));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn only_a_damaged_journal_is_to_be_moved_away() {
+        let advice = |cause: StorageError| what_to_do(&OpenError::Storage { path: PathBuf::new(), cause });
+        let cause = || Box::new(io::Error::other("x"));
+        assert!(advice(StorageError::Damaged(cause())).contains("move the file away"));
+        for cause in [StorageError::Full(cause()), StorageError::Failed(cause())] {
+            assert!(advice(cause).contains("leave the file where it is"));
+        }
+        assert!(!advice(StorageError::ReadOnly(cause())).contains("move the file away"));
     }
 }

@@ -9,10 +9,13 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use steplatch_protocol::{DaemonPaths, DaemonRecord};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// How long acquiring the lock is retried before it counts as owned: longer than a child takes from fork to exec.
@@ -24,6 +27,33 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct StateLock {
     file: File,
+    path: PathBuf,
+}
+
+/// Watch of the file that is locked: without it, another daemon may own the directory.
+///
+/// The directory itself is not watched, because its journal changes all the time.
+pub(crate) struct LockWatch {
+    /// Ends the watch when it is dropped. `None` where the system has no room for one.
+    _watcher: Option<RecommendedWatcher>,
+    changed: mpsc::Receiver<()>,
+}
+
+impl std::fmt::Debug for LockWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockWatch").finish_non_exhaustive()
+    }
+}
+
+/// Place of a locked file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockPlace {
+    /// It is where it was.
+    Same,
+    /// It is gone, and its directory may be, too.
+    Removed,
+    /// Another file is there: the directory was made anew.
+    Replaced,
 }
 
 /// Why a state directory could not be acquired.
@@ -81,7 +111,7 @@ impl StateLock {
                 Err(TryLockError::Error(error)) => return Err(system(error)),
             }
         }
-        let mut lock = Self { file };
+        let mut lock = Self { file, path: place.lock() };
         let owner = DaemonRecord {
             pid: std::process::id(),
             socket: place.socket(),
@@ -89,6 +119,53 @@ impl StateLock {
         };
         lock.write(&owner).map_err(system)?;
         Ok(lock)
+    }
+
+    /// Begins to watch the locked file.
+    pub(crate) fn watch(&self) -> LockWatch {
+        let (tell, changed) = mpsc::channel(1);
+        let kept = tell.clone();
+        let watcher = notify::recommended_watcher(move |_: notify::Result<notify::Event>| {
+            // One message covers several changes.
+            let _ = tell.try_send(());
+        });
+        let watcher = watcher.and_then(|mut watcher| {
+            // Its number of links changes when it is removed, although it is open here.
+            watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
+            Ok(watcher)
+        });
+        match watcher {
+            Ok(watcher) => LockWatch { _watcher: Some(watcher), changed },
+            Err(error) => {
+                tracing::warn!(%error, "the state directory cannot be watched: its removal is not noticed");
+                // The channel stays open and silent.
+                std::mem::forget(kept);
+                LockWatch { _watcher: None, changed }
+            }
+        }
+    }
+
+    /// Returns after the locked file was removed or replaced. Cancellation-safe.
+    pub(crate) async fn lost(&self, watch: &mut LockWatch) -> LockPlace {
+        loop {
+            match self.place() {
+                LockPlace::Same => {}
+                lost => return lost,
+            }
+            if watch.changed.recv().await.is_none() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn place(&self) -> LockPlace {
+        match (self.file.metadata(), std::fs::metadata(&self.path)) {
+            (Ok(own), Ok(there)) if (own.dev(), own.ino()) == (there.dev(), there.ino()) => LockPlace::Same,
+            (Ok(_), Ok(_)) => LockPlace::Replaced,
+            (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockPlace::Removed,
+            // What cannot be seen may be there.
+            _ => LockPlace::Same,
+        }
     }
 
     fn write(&mut self, owner: &DaemonRecord) -> io::Result<()> {
@@ -130,6 +207,36 @@ mod tests {
         drop(first);
         let again = OpenOptions::new().read(true).open(place(&folder).lock()).unwrap();
         again.try_lock().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_state_directory_that_is_removed_or_made_anew_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = StateLock::acquire(&place(&folder)).await.unwrap();
+        let mut watch = lock.watch();
+        tokio::select! {
+            biased;
+            lost = lock.lost(&mut watch) => panic!("{lost:?}"),
+            () = std::future::ready(()) => {}
+        }
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert_eq!(lock.lost(&mut watch).await, LockPlace::Removed);
+        std::fs::create_dir(folder.path()).unwrap();
+        let other = StateLock::acquire(&place(&folder)).await.unwrap();
+        assert_eq!(lock.lost(&mut watch).await, LockPlace::Replaced);
+        drop(other);
+    }
+
+    #[tokio::test]
+    async fn a_lock_file_that_is_moved_is_noticed_and_one_that_is_written_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = StateLock::acquire(&place(&folder)).await.unwrap();
+        let mut watch = lock.watch();
+        std::fs::write(place(&folder).lock(), "x").unwrap();
+        watch.changed.recv().await.unwrap();
+        assert_eq!(lock.place(), LockPlace::Same);
+        std::fs::rename(place(&folder).lock(), folder.path().join("elsewhere")).unwrap();
+        assert_eq!(lock.lost(&mut watch).await, LockPlace::Removed);
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
 //! people write patterns for single lines of a screen; and a search may end with [`TooMuchWork`] where Python would not
 //! terminate in practice.
 
+mod alternatives;
 mod backtrack;
 mod error;
 mod escape;
@@ -16,6 +17,7 @@ mod set;
 mod syntax;
 mod translate;
 
+pub use alternatives::{Alternative, Alternatives, Form};
 pub use error::{PatternError, TooMuchWork};
 pub use escape::escape;
 pub use pattern::{Match, Pattern};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::backtrack::{self, BudgetExceeded};
 use crate::error::{PatternError, TooMuchWork};
 use crate::program::{self, Program};
+use crate::syntax::{Node, Syntax};
 use crate::{syntax, translate};
 
 /// How long a pattern may be. A page of pattern is a mistake, and costs a compiler's time.
@@ -75,24 +76,21 @@ impl Pattern {
     /// # Errors
     /// When the text breaks a rule of Python's dialect, exceeds a bound on size, or needs what no engine supports.
     pub fn new(source: &str) -> Result<Self, PatternError> {
-        if source.len() > MAX_SOURCE_BYTES {
-            let reason = format!("{} bytes, where {MAX_SOURCE_BYTES} are allowed", source.len());
-            return Err(PatternError::TooLarge { pattern: source.to_owned(), reason });
-        }
-        let syntax = syntax::parse(source).map_err(|mistake| PatternError::Invalid {
-            pattern: source.to_owned(),
-            position: mistake.position,
-            reason: mistake.reason,
-        })?;
-        let engine = if translate::needs_backtracking(&syntax.root) {
-            let sieve = linear(&translate::translate(&translate::loosened(&syntax.root)), MAX_SIEVE_BYTES);
-            let program = program::compile(&syntax.root, syntax.names.len());
+        let syntax = parse(source)?;
+        Self::of(source, &syntax.root, syntax.names)
+    }
+
+    /// Compiles a part of a pattern that was read, with the groups that are in it.
+    pub(crate) fn of(source: &str, root: &Node, names: Vec<Option<String>>) -> Result<Self, PatternError> {
+        let engine = if translate::needs_backtracking(root) {
+            let sieve = linear(&translate::translate(&translate::loosened(root)), MAX_SIEVE_BYTES);
+            let program = program::compile(root, names.len());
             Engine::Backtracking { program, sieve: sieve.ok() }
         } else {
-            let regex = linear(&translate::translate(&syntax.root), MAX_COMPILED_BYTES);
+            let regex = linear(&translate::translate(root), MAX_COMPILED_BYTES);
             Engine::Linear(regex.map_err(|error| refused(source, &error))?)
         };
-        Ok(Self(Arc::new(Compiled { source: source.to_owned(), engine, names: syntax.names })))
+        Ok(Self(Arc::new(Compiled { source: source.to_owned(), engine, names })))
     }
 
     /// Returns the pattern as it was given.
@@ -164,6 +162,19 @@ impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Pattern").field(&self.0.source).finish()
     }
+}
+
+/// Reads a pattern that is not too long.
+pub(crate) fn parse(source: &str) -> Result<Syntax, PatternError> {
+    if source.len() > MAX_SOURCE_BYTES {
+        let reason = format!("{} bytes, where {MAX_SOURCE_BYTES} are allowed", source.len());
+        return Err(PatternError::TooLarge { pattern: source.to_owned(), reason });
+    }
+    syntax::parse(source).map_err(|mistake| PatternError::Invalid {
+        pattern: source.to_owned(),
+        position: mistake.position,
+        reason: mistake.reason,
+    })
 }
 
 fn linear(translated: &str, size_limit: usize) -> Result<regex::Regex, regex::Error> {

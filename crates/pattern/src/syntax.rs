@@ -4,6 +4,8 @@
 //! same place. Flags are resolved while reading: a tree needs no flags but "ignore case". Source:
 //! <https://github.com/python/cpython/blob/3.11/Lib/re/_parser.py>.
 
+use std::ops::Range;
+
 /// A pattern, read.
 #[derive(Debug)]
 pub(crate) struct Syntax {
@@ -11,6 +13,15 @@ pub(crate) struct Syntax {
     pub(crate) root: Node,
     /// The name of each group, group 1 first.
     pub(crate) names: Vec<Option<String>>,
+    /// The flags of the whole pattern.
+    pub(crate) flags: Flags,
+    /// The end of the flags of the whole pattern, in characters from its start.
+    pub(crate) flags_end: usize,
+    /// The places of the branches of each alternation, in characters, in the order in which they end. The whole pattern is
+    /// the last one. One branch alone counts, too.
+    pub(crate) alternations: Vec<Vec<Range<usize>>>,
+    /// The places of comments and of flags of a part, in characters.
+    pub(crate) remarks: Vec<usize>,
 }
 
 /// A part of a pattern.
@@ -118,7 +129,8 @@ pub(crate) fn parse(source: &str) -> Result<Syntax, SyntaxError> {
         return Err(mistake(*at, format!("invalid group reference {group}")));
     }
     let root = if flags.ignore_case { ignoring_case(true, root) } else { root };
-    Ok(Syntax { root, names: parser.names })
+    let Parser { names, flags_end, alternations, remarks, .. } = parser;
+    Ok(Syntax { root, names, flags, flags_end, alternations, remarks })
 }
 
 fn mistake(position: usize, reason: impl Into<String>) -> SyntaxError {
@@ -126,9 +138,9 @@ fn mistake(position: usize, reason: impl Into<String>) -> SyntaxError {
 }
 
 /// The inline flags that hold at a place, beside "ignore case" inside groups, which the tree carries.
-#[derive(Debug, Clone, Copy, Default)]
-struct Flags {
-    ignore_case: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Flags {
+    pub(crate) ignore_case: bool,
     multi_line: bool,
     dot_all: bool,
     verbose: bool,
@@ -147,6 +159,9 @@ struct Parser {
     before_look_behind: Option<usize>,
     /// The places of conditions and the group that each refers to: it may come later.
     conditions: Vec<(usize, usize)>,
+    flags_end: usize,
+    alternations: Vec<Vec<Range<usize>>>,
+    remarks: Vec<usize>,
 }
 
 /// What precedes a quantifier, as far as its rules care.
@@ -175,6 +190,9 @@ impl Parser {
             widths: Vec::new(),
             before_look_behind: None,
             conditions: Vec::new(),
+            flags_end: 0,
+            alternations: Vec::new(),
+            remarks: Vec::new(),
         }
     }
 
@@ -208,10 +226,15 @@ impl Parser {
 
     /// Reads branches up to the closing parenthesis or the end. Flags for the whole pattern may come first in it.
     fn alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, SyntaxError> {
+        let mut begin = self.at;
         let mut branches = vec![self.branch(flags, depth, whole)?];
+        let mut places = vec![begin..self.at];
         while self.accept('|') {
+            begin = self.at;
             branches.push(self.branch(flags, depth, false)?);
+            places.push(begin..self.at);
         }
+        self.alternations.push(places);
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternation(branches) })
     }
 
@@ -226,6 +249,7 @@ impl Parser {
                     continue;
                 }
                 '#' if flags.verbose => {
+                    self.remarks.push(start);
                     while self.next().is_some_and(|skipped| skipped != '\n') {}
                     continue;
                 }
@@ -370,6 +394,7 @@ impl Parser {
                 return Err(mistake(start + 1, format!("unknown extension ?P{what}")));
             }
             '#' => {
+                self.remarks.push(start);
                 while let Some(next) = self.next() {
                     if next == ')' {
                         return Ok(None);
@@ -393,6 +418,7 @@ impl Parser {
                 self.at -= 1;
                 match self.flags(&mut inner)? {
                     Scope::Group { ignore_case } => {
+                        self.remarks.push(start);
                         let node = self.alternation(&mut inner, depth + 1, false)?;
                         match ignore_case {
                             Some(on) => ignoring_case(on, node),
@@ -401,6 +427,7 @@ impl Parser {
                     }
                     Scope::Whole if first => {
                         *flags = inner;
+                        self.flags_end = self.at;
                         return Ok(None);
                     }
                     Scope::Whole => return Err(mistake(start, "global flags not at the start of the expression")),

@@ -95,7 +95,7 @@ impl Workflows {
             let passed = passes(&golden, &before, &after);
             let sentence = passed.map_err(|cause| RecordingError::Fails { file: path.clone(), cause })?;
             let lines = golden.steps.iter().flat_map(|step| step.prints.lines()).map(str::to_owned).collect();
-            Ok(RecordingCheck { checked: vec![sentence.to_owned()], lines })
+            Ok(RecordingCheck { checked: vec![sentence], lines })
         };
         self.disk.reading(checking).await?
     }
@@ -142,10 +142,13 @@ impl Workflows {
 /// # Errors
 ///
 /// With what the patched machine does otherwise.
-fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<&'static str, String> {
+fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<String, String> {
     let was = match play(golden, before) {
         Ok(rehearsal) if rehearsal.end == RehearsalEnd::Completed => rehearsal,
-        _ => return Ok("Its recording does not fit the workflow as it is, so the patch was not played against it"),
+        _ => {
+            let sentence = "Its recording does not fit the workflow as it is, so the patch was not played against it";
+            return Ok(sentence.to_owned());
+        }
     };
     let is = play(golden, after)?;
     match &is.end {
@@ -160,6 +163,7 @@ fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<&'
             });
         }
     }
+    let passed: Vec<&str> = states(&is).filter(|name| before.state(name).is_none()).collect();
     let known = |rehearsal: &Rehearsal| -> Vec<String> {
         states(rehearsal).filter(|name| before.state(name).is_some()).map(str::to_owned).collect()
     };
@@ -168,8 +172,25 @@ fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<&'
         Some((was, is)) => Err(format!("it goes to '{is}' and not to '{was}'")),
         None if was.len() > is.len() => Err(format!("it ends before '{}'", was[is.len()])),
         None if is.len() > was.len() => Err(format!("it goes on with '{}'", is[was.len()])),
-        None => Ok("Its recording passes with the patch, by the same states"),
+        None => Ok(passed_by(before, after, &passed)),
     }
+}
+
+/// Returns how a recording passes: by which states besides those that it was made with.
+fn passed_by(before: &Definition, after: &Definition, passed: &[&str]) -> String {
+    let is_new = |state: &&State| before.state(state.name()).is_none();
+    let new: Vec<&str> = after.states().iter().filter(is_new).map(State::name).collect();
+    let list = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    if new.is_empty() {
+        return "Its recording passes with the patch, by the same states".to_owned();
+    }
+    if passed.is_empty() {
+        return format!("Its recording passes with the patch. It does not reach what is new: {}", list(&new));
+    }
+    format!(
+        "Its recording passes with the patch, but what is new there was not recorded: it also passes {}",
+        list(passed)
+    )
 }
 
 fn states(rehearsal: &Rehearsal) -> impl Iterator<Item = &str> {
@@ -187,7 +208,7 @@ fn play(golden: &Golden, definition: &Definition) -> Result<Rehearsal, String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
     use steplatch_capture::GoldenStep;
 
     use super::*;
@@ -217,9 +238,32 @@ mod tests {
         let pass = |after: &Definition| passes(&recording(), &before, after);
         assert_eq!(
             pass(&asking("Continue|Proceed", "say")),
-            Ok("Its recording passes with the patch, by the same states")
+            Ok("Its recording passes with the patch, by the same states".to_owned())
         );
         assert!(pass(&asking("Proceed", "say")).unwrap_err().contains("wait"));
         assert_eq!(pass(&asking("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
+    }
+
+    #[test]
+    fn a_recording_passes_by_the_same_states_only_where_no_state_is_new() {
+        let before = asking("Continue", "say");
+        let with = |next: &str, patch: &dyn Fn(&mut Value)| {
+            let mut document = asking("Continue", next).document().clone();
+            document["states"]["extra"] = json!({
+                "action": {"tool": "run_command", "params": {"command": "true"}},
+                "transitions": [{"condition": "success", "next_state": "say"}]
+            });
+            patch(&mut document);
+            let after = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
+            passes(&recording(), &before, &after)
+        };
+        let beside = "Its recording passes with the patch. It does not reach what is new: 'extra'";
+        assert_eq!(with("say", &|_| {}), Ok(beside.to_owned()));
+        let between = with("say", &|document| {
+            document["states"]["wait"]["transitions"][0]["next_state"] = "extra".into();
+        });
+        let passed =
+            "Its recording passes with the patch, but what is new there was not recorded: it also passes 'extra'";
+        assert_eq!(between, Ok(passed.to_owned()));
     }
 }

@@ -42,6 +42,9 @@ pub enum StorageError {
     /// The place may be read and not written.
     #[error("the journal can not be written to, only read")]
     ReadOnly(Cause),
+    /// What is in the file is not what was written, or the file is no database.
+    #[error("the journal is damaged: {0}")]
+    Damaged(Cause),
     /// Its file was removed or replaced while it was open: what is written would be lost.
     #[error("the journal's file was removed or replaced while it was in use; start the daemon again")]
     Gone,

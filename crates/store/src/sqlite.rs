@@ -206,6 +206,7 @@ impl From<rusqlite::Error> for StorageError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full(Box::new(error)),
             Some(ErrorCode::ReadOnly) => Self::ReadOnly(Box::new(error)),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(Box::new(error)),
             _ => Self::Failed(Box::new(error)),
         }
     }

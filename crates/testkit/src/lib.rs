@@ -191,6 +191,11 @@ impl TestDaemon {
         drop(self.ended(ShutdownMode::CloseTerminals).await);
     }
 
+    /// Waits until the daemon has ended by itself.
+    pub async fn ends(self) {
+        tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
+    }
+
     /// Stops the daemon and starts another one in its folders, with its settings, which finds the terminals.
     pub async fn restarted(self) -> Self {
         self.restarted_after(|| {}).await

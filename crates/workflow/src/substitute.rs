@@ -156,6 +156,19 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
     replaced
 }
 
+/// Returns a text with a mark in place of each placeholder, which is given as its author wrote it: `{name|sh}`.
+#[must_use]
+pub fn marked<'t>(template: &'t str, mut mark: impl FnMut(&'t str) -> char) -> String {
+    let mut text = String::with_capacity(template.len());
+    for piece in pieces(template, true) {
+        match piece {
+            Piece::Text(plain) | Piece::Escaped(plain) => text.push_str(plain),
+            Piece::Variable { written, .. } => text.push(mark(written)),
+        }
+    }
+    text
+}
+
 /// Returns the template of which `text` is the text, whatever the variables are: what looks like a placeholder has its
 /// braces doubled.
 #[must_use]

@@ -150,16 +150,19 @@ except KeyboardInterrupt:
     print('bye')
 ";
 
+/// Fetches an address into a file.
+const FETCH: &str = "import sys, urllib.request
+urllib.request.urlretrieve(sys.argv[1], sys.argv[2])
+";
+
 #[test]
 fn a_server_whose_port_differs_in_two_terminals() {
-    let mut session = Session::begin(&[("serve.py", SERVER)]);
+    let mut session = Session::begin(&[("serve.py", SERVER), ("fetch.py", FETCH)]);
     let begun = session.sends(json!({"input_text": "python3 serve.py\n", "pattern": "Serving on .*"}));
     let line = begun["waited"]["match_text"].as_str().unwrap();
     let port = line.split(':').nth(2).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
     session.opens();
-    session.runs(&format!(
-        "python3 -c \"import urllib.request as u; u.urlretrieve('http://127.0.0.1:{port}/serve.py', 'got.py')\""
-    ));
+    session.runs(&format!("python3 fetch.py http://127.0.0.1:{port}/serve.py got.py"));
     let server = session.terminals[0].clone();
     let _ = session
         .agent

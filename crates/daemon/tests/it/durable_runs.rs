@@ -585,3 +585,13 @@ async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_b
     assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_daemon_whose_state_directory_or_whose_lock_is_removed_ends() {
+    let daemon = TestDaemon::new().await;
+    std::fs::remove_dir_all(daemon.place().state()).unwrap();
+    daemon.ends().await;
+    let daemon = TestDaemon::new().await;
+    std::fs::remove_file(daemon.place().lock()).unwrap();
+    daemon.ends().await;
+}

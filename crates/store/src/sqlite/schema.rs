@@ -1,6 +1,7 @@
 //! The tables, their migrations, and the ownership of a database.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
@@ -65,6 +66,35 @@ const STATEMENTS: usize = 32;
 /// Opens the database for writing, brings it to the newest format and takes it over. Returns the number of the
 /// new owner with it.
 pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
+    open_where_there_is_room(path, options).map_err(|error| match error {
+        // With a full disk, SQLite often reports that the file beside the database cannot be opened or made longer.
+        OpenError::Storage { path, cause: StorageError::Failed(cause) } if lacks_room(&path) => {
+            OpenError::Storage { path, cause: StorageError::Full(cause) }
+        }
+        error => error,
+    })
+}
+
+/// The bytes that are written to see whether there is room: what SQLite needs beside a database that it opens.
+const ROOM_BYTES: usize = 64 << 10;
+
+/// Returns whether the disk, or the quota of the user, has no room beside a file.
+fn lacks_room(path: &Path) -> bool {
+    let trial = path.with_extension(format!("room-{}", std::process::id()));
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial).and_then(|mut file| {
+        file.write_all(&[0; ROOM_BYTES])?;
+        // Some file systems find their place only here.
+        file.sync_all()
+    });
+    let _ = fs::remove_file(&trial);
+    written.is_err_and(|error| is_lack_of_room(error.kind()))
+}
+
+fn is_lack_of_room(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+fn open_where_there_is_room(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
     create(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let storage = |cause: rusqlite::Error| OpenError::Storage { path: path.to_owned(), cause: cause.into() };

@@ -516,3 +516,39 @@ async fn compare(operations: Vec<Operation>) {
         assert_eq!(count(&folder, table), 0, "{table} are left when every run is forgotten");
     }
 }
+
+#[test]
+fn a_file_that_is_damaged_is_named_as_such_and_one_beside_which_there_is_room_is_not_called_full() {
+    let folder = tempfile::tempdir().unwrap();
+    open(&folder).close();
+    let mut bytes = std::fs::read(file(&folder)).unwrap();
+    bytes[100..].fill(0x5a);
+    std::fs::write(file(&folder), bytes).unwrap();
+    let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(&error, OpenError::Storage { cause: StorageError::Damaged(_), .. }), "{error:?}");
+    // A directory where the log belongs: the file cannot be used, and the disk is not full.
+    let folder = tempfile::tempdir().unwrap();
+    open(&folder).close();
+    std::fs::create_dir(file(&folder).with_extension("db-wal")).unwrap();
+    let error = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(&error, OpenError::Storage { cause: StorageError::Failed(_), .. }), "{error:?}");
+    let left = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial leaves nothing");
+}
+
+/// `unshare -m`, `mount -t tmpfs -o size=1m none DIR`, and this test twice: it kills itself, and opens the journal then.
+#[test]
+#[ignore = "needs STEPLATCH_FULL_DISK, a directory of a small file system of its own"]
+fn a_journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
+    let folder = std::path::PathBuf::from(std::env::var_os("STEPLATCH_FULL_DISK").expect("a directory"));
+    let path = folder.join("journal.db");
+    if !path.exists() {
+        let journal = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(append(&journal, &RunId::random(), 0, &["one"])).unwrap();
+        std::fs::write(folder.join("filler"), vec![1; 64 << 20]).unwrap_err();
+        std::process::abort();
+    }
+    let error = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(&error, OpenError::Storage { cause: StorageError::Full(_), .. }), "{error:?}");
+}

@@ -1,8 +1,9 @@
 //! What a patch weakens.
 //!
 //! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, a pattern with
-//! more alternatives, shorter time limits that end nothing but the run, arguments with a default that are not exported, and new states that
-//! lead to where the run would have gone under the same condition. So a name may be given to a change that does no harm, and never the other way round.
+//! more alternatives that are held by words, shorter time limits that end nothing but the run, arguments with a default that are not
+//! exported, and new states that do nothing and lead to where the run would have gone under the same condition. So a name may be given
+//! to a change that does no harm, and never the other way round.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,12 +34,24 @@ impl fmt::Display for Weakening {
 /// The longest value that a sentence shows, in characters.
 const LONGEST_SHOWN: usize = 120;
 
+/// The most characters of what a new state does that a sentence shows, and how many of them are its end.
+const LONGEST_ACTION: usize = 1000;
+const SHOWN_END: usize = 200;
+
 /// Fields of the document and of a state that are words for people.
 const WORDS: [&str; 3] = ["name", "description", "$schema"];
 
-/// Actions that type nothing and start nothing.
-const PASSIVE: [&str; 7] =
-    [tool::GATE, tool::RETURN, tool::FAIL, tool::SLEEP, tool::SET, tool::AWAIT_OUTPUT, "get_screen_content"];
+/// Actions that change nothing outside the run: they ask, wait, look, set variables and end the run. Any other action acts.
+const PASSIVE: [&str; 8] = [
+    tool::GATE,
+    tool::RETURN,
+    tool::FAIL,
+    tool::SLEEP,
+    tool::SET,
+    tool::AWAIT_OUTPUT,
+    "get_screen_content",
+    "list_terminal_sessions",
+];
 
 /// Variables that the result of an action sets, and that states use under these names.
 const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];
@@ -208,7 +221,11 @@ impl<'a> Comparison<'a> {
                 ("timeout", old, new) => self.limit(&place, (of, key), old, new),
                 ("pattern" | "patterns", Some(old), Some(new)) => {
                     if let Err(why) = self.is_wider(old, new) {
-                        self.name(place, format!("'{state}' waits for something else: {}", why.words(old, new)));
+                        let why = match why {
+                            NotWider::Other => format!("the pattern was {} and is {}", shown(old), shown(new)),
+                            why => why.reason(cut),
+                        };
+                        self.name(place, format!("'{state}' waits for something else: {why}"));
                     }
                 }
                 (_, old, new) => {
@@ -222,16 +239,17 @@ impl<'a> Comparison<'a> {
     /// Checks that a pattern has only more alternatives, or that a list has more patterns behind those that are there: which
     /// one was found, conditions say by its text.
     fn is_wider(&self, old: &Value, new: &Value) -> Result<(), NotWider> {
-        let texts = |value: &Value| match value {
-            Value::String(pattern) => Some(vec![pattern.clone()]),
-            Value::Array(all) => all.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
-            _ => None,
-        };
-        match (old, new, texts(old), texts(new)) {
-            (Value::String(old), Value::String(new), ..) => is_wider(old, new, self.recorded),
-            (Value::Array(_), Value::Array(_), Some(old), Some(new)) if new.starts_with(&old) => {
-                let join = |all: &[String]| all.iter().map(|one| format!("(?:{one})")).collect::<Vec<_>>().join("|");
-                is_wider(&join(&old), &join(&new), self.recorded)
+        fn texts(value: &Value) -> Option<Vec<&str>> {
+            match value {
+                Value::String(pattern) => Some(vec![pattern]),
+                Value::Array(all) => all.iter().map(Value::as_str).collect(),
+                _ => None,
+            }
+        }
+        let is_list = old.is_array();
+        match (texts(old), texts(new)) {
+            (Some(old), Some(given)) if new.is_array() == is_list && (!is_list || given.starts_with(&old)) => {
+                is_wider(&old, &given, self.recorded)
             }
             _ => Err(NotWider::Other),
         }
@@ -353,40 +371,61 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Names new states that act without a gate for a person that is there.
+    /// Names each new state that acts, with what it does, and the gates for a person that it passes by.
     fn new_states(&mut self) {
         let gates: Vec<(&str, _)> =
             human_gates(self.before).map(|gate| (gate.name(), reached_without(self.after, gate.name()))).collect();
         let is_new = |state: &&State| self.before.state(state.name()).is_none();
         for state in self.after.states().iter().filter(is_new) {
-            self.new_state(state);
-        }
-        let acting = |state: &&State| !PASSIVE.contains(&state.action().tool());
-        let new: Vec<&str> = self.after.states().iter().filter(is_new).filter(acting).map(State::name).collect();
-        for name in new {
-            for (gate, reached) in gates.iter().filter(|(_, reached)| reached.contains(name)) {
-                let place = format!("/states/{}", pointer(name));
-                debug_assert!(reached.contains(name));
-                self.name(place, format!("the new state '{name}' acts without the gate '{gate}'"));
+            if !PASSIVE.contains(&state.action().tool()) {
+                let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
+                self.name(&place, format!("the new state '{name}' acts: {}", deed(state)));
+                for (gate, _) in gates.iter().filter(|(_, reached)| reached.contains(name)) {
+                    self.name(&place, format!("the new state '{name}' acts without the gate '{gate}'"));
+                }
             }
+            self.new_state(state);
         }
     }
 }
 
-impl NotWider {
-    /// Says why a pattern counts as another one.
-    fn words(&self, old: &Value, new: &Value) -> String {
-        match self {
-            Self::Other => format!("the pattern was {} and is {}", shown(old), shown(new)),
-            Self::Anything(alternative) => format!("'{}' matches nearly anything", cut(alternative)),
-            Self::Failure(alternative) => format!("'{}' also matches lines of failures", cut(alternative)),
-            Self::Group(alternative) => format!("'{}' has a group, which may set a variable", cut(alternative)),
-            Self::Recorded { alternative, line } => {
-                format!("'{}' also matches '{}', which was recorded", cut(alternative), cut(line))
-            }
-            Self::Uncompared(alternative) => format!("'{}' can not be compared", cut(alternative)),
-        }
+/// Returns what a state does, in words: its action with all of its parameters.
+fn deed(state: &State) -> String {
+    let (tool, params) = (state.action().tool(), state.action().params());
+    // The parameter that says most, and the verb before it.
+    let (verb, first) = match tool {
+        tool::RUN_COMMAND => ("it runs", "command"),
+        tool::SEND_INPUT if params.contains_key("input_text") => ("it types", "input_text"),
+        tool::SEND_INPUT => ("it presses", "keys"),
+        tool::OPEN_TERMINAL => ("it opens a terminal with", "shell"),
+        tool::EXIT_TERMINAL => ("it closes the terminal", "session_id"),
+        tool::PUT_FILE => ("it writes the file", "path"),
+        tool::GET_FILE => ("it reads the file", "path"),
+        tool::RUN_WORKFLOW => ("it starts the workflow", "workflow_name"),
+        tool::PARALLEL => ("it starts at once", "workflows"),
+        tool::DIALOGUE => ("it answers by rules", "rules"),
+        "run_node" => ("it calls the node", "node_id"),
+        "run_graph" => ("it calls the graph", "graph_id"),
+        _ => ("it does", ""),
+    };
+    let mut text = match params.get(first) {
+        Some(value) => format!("{verb} {value}"),
+        None if first.is_empty() => format!("{verb} {tool}"),
+        None => verb.to_owned(),
+    };
+    let rest: Map<String, Value> =
+        params.iter().filter(|(key, _)| *key != first).map(|(key, value)| (key.clone(), value.clone())).collect();
+    if !rest.is_empty() {
+        text = format!("{text}, with {}", Value::from(rest));
     }
+    let count = text.chars().count();
+    if count <= LONGEST_ACTION {
+        return text;
+    }
+    // The end is shown as well: what matters may stand there.
+    let head: String = text.chars().take(LONGEST_ACTION - SHOWN_END).collect();
+    let tail: String = text.chars().skip(count - SHOWN_END).collect();
+    format!("{head} … {} more characters … {tail}", count - LONGEST_ACTION)
 }
 
 /// Returns the names of the variables that the texts of a machine have.

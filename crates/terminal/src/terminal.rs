@@ -27,6 +27,7 @@ pub(crate) use floods::OutputScheduler;
 pub use ledger::Stage;
 pub use seat::{Handover, HoldKey, LockHolder};
 pub(crate) use task::{TerminalParts, run};
+pub use viewers::QueryFilter;
 use watchers::{ScreenReply, ScreenWatcher};
 
 use crate::command::{CommandRequest, CommandResult, RunError};

@@ -23,7 +23,7 @@ const C1: u8 = 0xc2;
 
 /// Removes queries from a stream, however it is cut.
 #[derive(Debug, Default)]
-pub(super) struct QueryFilter {
+pub struct QueryFilter {
     state: State,
     /// The sequence that has begun.
     held: Vec<u8>,
@@ -59,12 +59,12 @@ enum State {
 
 impl QueryFilter {
     /// Begins anew: the next bytes do not continue the previous ones.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         *self = Self::default();
     }
 
     /// Returns what of `bytes`, and of what was held back, is passed on now.
-    pub(super) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.held.len() + bytes.len());
         let mut at = 0;
         while at < bytes.len() {

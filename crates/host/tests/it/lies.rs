@@ -673,7 +673,7 @@ async fn a_relay_that_lies_is_not_connected_to() {
         ("a host that has ended", "\"gone\"\n".to_owned(), "the relay found none"),
     ];
     for (name, line, expected) in lies {
-        let relay: Box<dyn Fn(usize, &str) -> Option<String> + Send + Sync> = Box::new(move |_, _| Some(line.clone()));
+        let relay = Box::new(move |_, _: &str| Some(line.clone()));
         let scene = Scene::new(Lies { relay: Some(relay), ..Lies::default() }).await;
         let error = scene.check().await.unwrap_err().to_string();
         assert!(error.contains(expected), "{name}: {error}");

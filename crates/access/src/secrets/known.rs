@@ -122,6 +122,16 @@ impl KnownSecrets {
         is_new
     }
 
+    /// Whether all of a secret of another machine is known, or hidden with all other text.
+    pub(super) fn has_for_machine(&self, machine: &str, secret: &SecretText) -> bool {
+        let Some(kept) = self.machines.get(machine) else { return false };
+        let set = match &secret.terminal {
+            None => Some(&kept.everywhere),
+            Some(terminal) => kept.terminals.get(terminal),
+        };
+        kept.hides_all || set.is_some_and(|set| hideable(&secret.text).all(|line| set.known.contains(line)))
+    }
+
     /// Remembers a secret of another machine. Beyond its limits, all text of the machine is hidden from then on.
     pub(super) fn keep_for_machine(&mut self, machine: &str, secret: SecretText) {
         if !self.machines.contains_key(machine) {

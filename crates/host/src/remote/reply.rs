@@ -101,7 +101,15 @@ impl<T: Listed> Reply for Vec<T> {
 }
 
 impl Listed for String {}
-impl Listed for LoggedInput {}
+
+impl Listed for LoggedInput {
+    fn check_all(inputs: &[Self]) -> Result<(), Reason> {
+        let is_in_order = |pair: &[Self]| pair[0].number < pair[1].number;
+        ensure(inputs.first().is_none_or(|first| first.number > 0), "an input with the number 0")?;
+        ensure(inputs.windows(2).all(is_in_order), "a log of inputs that is not in order")
+    }
+}
+
 impl Listed for Description {}
 impl Listed for (String, Option<Variable>) {}
 

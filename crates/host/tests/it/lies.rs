@@ -215,6 +215,13 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
             range,
         ),
         ("a log of a million inputs", Inputs, json!(vec![answer::input(); 10_001]), "a list that is too long"),
+        (
+            "an input with the number 0",
+            Inputs,
+            json!([with(answer::input(), "/number", 0)]),
+            "an input with the number 0",
+        ),
+        ("an input twice", Inputs, json!([answer::input(), answer::input()]), "a log of inputs that is not in order"),
         ("fewer texts than were requested", Pieces, json!([]), "more or fewer texts than were requested"),
         ("more texts than were requested", Pieces, json!(["", "", ""]), "more or fewer texts than were requested"),
     ];

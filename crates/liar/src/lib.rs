@@ -22,7 +22,7 @@ use steplatch_host::{
 use steplatch_ids::TerminalId;
 use steplatch_link::{Refusal, Session, pump, read_hello, refuse, welcome};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::UnixStream;
+use tokio::net::{UnixListener, UnixStream};
 
 pub use self::answer::with;
 
@@ -156,6 +156,14 @@ impl Liar {
     #[must_use]
     pub fn asked(&self) -> Vec<Ask> {
         lock(&self.shared.asked).clone()
+    }
+
+    /// Serves connections that an `ssh` of a test passes on, until this is dropped.
+    pub async fn listen(self, listener: UnixListener) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let serving = tokio::spawn(self.clone().serve(stream));
+            lock(&self.shared.serving).push(serving.abort_handle());
+        }
     }
 
     async fn serve(self, mut stream: UnixStream) -> io::Result<()> {

@@ -81,9 +81,10 @@ fn a_machine_with_thousands_of_hosts_starts_one_process_here_and_the_daemon_stop
     assert_eq!(stopped.code, 0, "{stopped:?}");
     eventually_blocking("the connection has ended", || {
         let script = scene.home.path().join("bin/far.py").display().to_string();
-        let lines = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| {
-            std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default()
-        });
+        let lines = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default());
         if lines.into_iter().any(|line| line.contains(&script)) { Err("it goes on") } else { Ok(()) }
     });
 }

@@ -307,19 +307,43 @@ fn is_absent(error: ConnectError) -> bool {
 
 /// Requests the daemon to stop, and waits for its end.
 async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
-    let pid = client.call(DaemonStatus {}).await?.pid;
+    let status = client.call(DaemonStatus {}).await?;
     // Opened before the request, so that the process id cannot be reused by another process.
-    let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let open = |pid: u32| Some((pid, pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()?));
+    let process = open(status.pid);
+    let hosts: Vec<_> = status.hosts.iter().filter_map(|host| open(host.pid)).collect();
     let stopped = client.call(StopDaemon { keep_terminals }).await?;
-    if let Some(process) = process {
+    if let Some((pid, process)) = process {
         gone(pid, process).await?;
+    }
+    if !keep_terminals {
+        hosts_gone(hosts).await?;
     }
     Ok(stopped)
 }
 
+/// Reports terminal hosts that the daemon has left, with their terminals.
+async fn hosts_gone(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
+    /// A host that was ended takes a moment.
+    const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+    let left = tokio::task::spawn_blocking(move || {
+        let is_left =
+            |process: &OwnedFd| !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&PATIENCE)), Ok(1..));
+        hosts.iter().filter(|(_, process)| is_left(process)).map(|(pid, _)| pid.to_string()).collect::<Vec<_>>()
+    });
+    match left.await.map_err(io::Error::other)?.as_slice() {
+        [] => Ok(()),
+        left => Err(Failure::work(format!(
+            "the daemon has ended, and its terminal host (pid {}) has not: its terminals are not closed; end it with: kill {}",
+            left.join(", "),
+            left.join(" ")
+        ))),
+    }
+}
+
 /// Waits until a process has ended: its descriptor becomes readable then, see pidfd_open(2).
 async fn gone(pid: u32, process: OwnedFd) -> Result<(), Failure> {
-    const PATIENCE: Timespec = Timespec { tv_sec: 15, tv_nsec: 0 };
+    const PATIENCE: Timespec = Timespec { tv_sec: MAX_STOP_TIME.as_secs().cast_signed() + 5, tv_nsec: 0 };
     let waited =
         tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&PATIENCE)));
     match waited.await.map_err(io::Error::other)?.map_err(io::Error::from)? {
@@ -394,6 +418,7 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
         steplatch_daemon::Daemon::start(Options { place, host, workers, runs, configuration, clock: Clock::system() })
             .await
             .map_err(|error| Failure::work(error.to_string()))?;
+    end_in_time(daemon.stopper());
     let stopper = daemon.stopper();
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -426,6 +451,24 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     }
     daemon.serve().await.map_err(|error| Failure::system("the daemon can not accept clients", &error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How long a daemon may take to end. Runs, nodes and terminals have their own limits within this time.
+const MAX_STOP_TIME: Duration = Duration::from_secs(25);
+
+/// Ends this process if the daemon has not ended in time. A thread of its own watches over it: whatever keeps the daemon may keep the
+/// threads of its runtime, too.
+fn end_in_time(stopper: steplatch_daemon::ShutdownHandle) {
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::spawn(move || {
+        runtime.block_on(stopper.stopped());
+        std::thread::sleep(MAX_STOP_TIME);
+        tracing::error!(
+            "the daemon has not ended within {} s and is ended; the next one finds terminals and runs that are left",
+            MAX_STOP_TIME.as_secs()
+        );
+        std::process::exit(1);
+    });
 }
 
 /// Returns how the host process is started: as this program.

@@ -21,6 +21,7 @@ mod hosts;
 mod http;
 mod library;
 mod loading;
+mod lying_hosts;
 mod mcp_clients;
 mod mcp_http;
 mod mcp_tools;

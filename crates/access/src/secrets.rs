@@ -5,6 +5,7 @@
 //! would mask half of every text.
 
 mod encodings;
+mod known;
 mod own_words;
 mod stream;
 
@@ -12,11 +13,12 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
+use steplatch_host::MachineSecretSink;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Picture, SecretText};
 use tokio::sync::watch;
 
-use encodings::encodings;
+use known::{KnownSecrets, Scope};
 pub use stream::RedactedStream;
 
 /// The fewest characters that a secret has.
@@ -31,10 +33,6 @@ const MOST_TYPED: usize = 1000;
 
 /// The most secrets in all. Runs register most of them: the secrets in their input.
 const MOST: usize = 50_000;
-
-/// The most secrets whose encodings are hidden as well. Each has up to nine, and every text is searched for all of
-/// them.
-const MOST_ENCODED: usize = 1000;
 
 /// The replacement of a secret.
 pub const MASK: &str = "••••••";
@@ -67,16 +65,6 @@ pub struct Redactor {
 )]
 pub struct TooManySecrets;
 
-#[derive(Debug, Default)]
-struct KnownSecrets {
-    /// In order of arrival, the newest last.
-    arrived: Vec<SecretText>,
-    /// How many of them were typed by tools.
-    typed: usize,
-    /// With their encodings, the longest first, so that a secret that contains another one is masked whole.
-    values: Vec<SecretText>,
-}
-
 impl Redactor {
     /// Remembers a secret; line ends around it are not part of it.
     pub fn add(&self, secret: &str) {
@@ -90,11 +78,9 @@ impl Redactor {
     /// When the limit is reached. No part of it is registered then.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
         let mut kept = self.kept.write();
-        let hidden = |line: &str| SecretText { terminal: None, text: line.to_owned() };
-        let whole = hideable(secret).chain(hideable(secret).flat_map(values_in));
-        let mut fresh: Vec<SecretText> = Vec::new();
-        for line in whole.map(hidden) {
-            if !kept.arrived.contains(&line) && !fresh.contains(&line) {
+        let mut fresh: Vec<&str> = Vec::new();
+        for line in hideable(secret).chain(hideable(secret).flat_map(values_in)) {
+            if !kept.has(&Scope::Everywhere, line) && !fresh.contains(&line) {
                 fresh.push(line);
             }
         }
@@ -102,37 +88,28 @@ impl Redactor {
             return Err(TooManySecrets);
         }
         kept.typed += fresh.len();
-        fresh.into_iter().for_each(|line| self.keep(&mut kept, line));
+        fresh.into_iter().for_each(|line| self.keep(&mut kept, Scope::Everywhere, line));
         Ok(())
     }
 
     /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
     pub fn hide(&self, hidden: &SecretText) {
+        let scope = hidden.terminal.clone().map_or(Scope::Everywhere, Scope::Terminal);
         let mut kept = self.kept.write();
         for line in hideable(&hidden.text) {
-            let hidden = SecretText { terminal: hidden.terminal.clone(), text: line.to_owned() };
-            let in_terminal = || kept.arrived.iter().filter(|known| known.terminal == hidden.terminal).count();
-            if kept.arrived.len() >= MOST || (hidden.terminal.is_some() && in_terminal() >= MOST_TYPED) {
+            if kept.len() >= MOST || (scope != Scope::Everywhere && kept.len_in(&scope) >= MOST_TYPED) {
                 tracing::warn!(terminal = ?hidden.terminal, "there are too many secrets: one more is not redacted");
                 return;
             }
-            self.keep(&mut kept, hidden);
+            self.keep(&mut kept, scope.clone(), line);
         }
     }
 
-    fn keep(&self, kept: &mut KnownSecrets, hidden: SecretText) {
-        if kept.arrived.contains(&hidden) {
-            return;
-        }
-        let encodings = if kept.arrived.len() < MOST_ENCODED { encodings(&hidden.text) } else { Vec::new() };
-        for text in encodings.into_iter().chain([hidden.text.clone()]) {
-            let place = kept.values.partition_point(|known| known.text.len() >= text.len());
-            kept.values.insert(place, SecretText { terminal: hidden.terminal.clone(), text });
-        }
-        if hidden.terminal.is_none() {
+    fn keep(&self, kept: &mut KnownSecrets, scope: Scope, line: &str) {
+        let is_everywhere = scope == Scope::Everywhere;
+        if kept.keep(scope, line) && is_everywhere {
             self.learned.send_modify(|learned| *learned += 1);
         }
-        kept.arrived.push(hidden);
     }
 
     /// Returns a receiver of the number of learned secrets that are hidden everywhere.
@@ -145,22 +122,14 @@ impl Redactor {
         let kept = self.kept.read();
         let learned = *self.learned.borrow();
         let fresh = usize::try_from(learned.saturating_sub(before)).unwrap_or(usize::MAX);
-        let everywhere = kept.arrived.iter().rev().filter(|hidden| hidden.terminal.is_none());
-        (everywhere.take(fresh).map(|hidden| hidden.text.clone()).collect(), learned)
+        (kept.arrived_everywhere().rev().take(fresh).map(str::to_owned).collect(), learned)
     }
 
     /// Returns all secrets that are hidden here, without their encodings, the longest first.
     pub fn known(&self) -> Vec<String> {
-        let kept = self.kept.read();
-        let counting = kept.arrived.iter().filter(|hidden| self.counts(hidden));
-        let mut known: Vec<String> = counting.map(|hidden| hidden.text.clone()).collect();
+        let mut known = self.kept.read().known(self.terminal.as_ref());
         known.sort_by_key(|text| std::cmp::Reverse(text.len()));
         known
-    }
-
-    /// Whether a secret is hidden here.
-    fn counts(&self, hidden: &SecretText) -> bool {
-        hidden.terminal.is_none() || hidden.terminal == self.terminal
     }
 
     /// Returns the redactor for the text of one terminal.
@@ -169,9 +138,13 @@ impl Redactor {
     }
 
     /// Returns the secrets that are hidden here, with their encodings, the longest first.
-    fn values(&self) -> Vec<String> {
-        let kept = self.kept.read();
-        kept.values.iter().filter(|hidden| self.counts(hidden)).map(|hidden| hidden.text.clone()).collect()
+    fn values(&self) -> Arc<Vec<String>> {
+        self.kept.read().values(self.terminal.as_ref())
+    }
+
+    /// Whether all text is hidden here: the machine of the terminal wants more hidden than can be searched for.
+    fn hides_all(&self) -> bool {
+        self.kept.read().hides_all(self.terminal.as_ref())
     }
 
     /// Passes the secrets, the longest first, to a function with its own way of searching.
@@ -181,6 +154,9 @@ impl Redactor {
 
     /// Returns `text` without any secret in it.
     pub fn masked(&self, text: String) -> String {
+        if self.hides_all() && !text.is_empty() {
+            return MASK.to_owned();
+        }
         let values = self.values();
         values.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, MASK) } else { text })
     }
@@ -194,19 +170,21 @@ impl Redactor {
     pub fn masked_screen(&self, screen: String) -> String {
         let values = self.values();
         let mut screen = self.masked(screen);
-        for secret in values {
-            // The characters without line ends, each with its position.
-            let places: Vec<(usize, char)> =
-                screen.char_indices().filter(|(_, character)| *character != '\n').collect();
-            let joined: String = places.iter().map(|(_, character)| character).collect();
+        // The characters without line ends, each with its position.
+        let in_one_line = |screen: &str| -> (Vec<usize>, String) {
+            screen.char_indices().filter(|(_, character)| *character != '\n').unzip()
+        };
+        let (mut places, mut joined) = in_one_line(&screen);
+        for secret in values.iter() {
             let mut hidden = Vec::new();
-            for (at, found) in joined.match_indices(&secret) {
+            for (at, found) in joined.match_indices(secret) {
                 let first = joined[..at].chars().count();
-                hidden.extend(places[first..first + found.chars().count()].iter().map(|(place, _)| *place));
+                hidden.extend(&places[first..first + found.chars().count()]);
             }
             if !hidden.is_empty() {
                 let hide = |(place, character)| if hidden.binary_search(&place).is_ok() { '•' } else { character };
                 screen = screen.char_indices().map(hide).collect();
+                (places, joined) = in_one_line(&screen);
             }
         }
         screen
@@ -214,6 +192,13 @@ impl Redactor {
 
     /// Returns a screen's cells without any secret in them, also where one was wrapped over several rows.
     pub fn masked_picture(&self, mut picture: Picture) -> Picture {
+        if self.hides_all() {
+            for run in picture.rows.iter_mut().flatten() {
+                run.text = run.text.chars().map(|_| '•').collect();
+                run.link = None;
+            }
+            return picture;
+        }
         let values = self.values();
         if values.is_empty() {
             return picture;
@@ -223,7 +208,7 @@ impl Redactor {
         for to_the_end in [false, true] {
             let places = in_reading_order(&picture, to_the_end);
             let text: String = places.iter().map(|(character, _)| character).collect();
-            for secret in &values {
+            for secret in values.iter() {
                 let length = secret.chars().count();
                 for (at, _) in text.match_indices(secret.as_str()) {
                     let first = text[..at].chars().count();
@@ -259,8 +244,11 @@ impl Redactor {
 
     /// Returns a portion of a text without any part of a secret in it that the whole text has.
     pub fn masked_portion(&self, text: &str, portion: std::ops::Range<usize>) -> String {
+        if self.hides_all() && !portion.is_empty() {
+            return MASK.to_owned();
+        }
         let mut hidden: Vec<(usize, usize)> = Vec::new();
-        for secret in &self.values() {
+        for secret in self.values().iter() {
             for (at, found) in text.match_indices(secret.as_str()) {
                 let (begin, end) = (at.max(portion.start), (at + found.len()).min(portion.end));
                 if begin < end {
@@ -288,7 +276,7 @@ impl Redactor {
     /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
     pub fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
         let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
-        for secret in &self.values() {
+        for secret in self.values().iter() {
             let cuts = secret.char_indices().map(|(at, _)| at).skip(SHORTEST - 1);
             for at in cuts.collect::<Vec<_>>().into_iter().rev() {
                 if let Some(kept) = head.strip_suffix(&secret[..at]) {
@@ -325,10 +313,33 @@ impl Redactor {
 
     /// Removes secrets from every text in `value`, except for fields that programs rely on.
     pub fn mask_in(&self, value: &mut Value) {
+        if self.hides_all() {
+            *value = Value::String(MASK.to_owned());
+            return;
+        }
         let values = self.values();
         if !values.is_empty() {
             mask_in(value, &values);
         }
+    }
+}
+
+/// What another machine wants hidden is hidden in the text of its own terminals: elsewhere it would take words out of questions.
+impl MachineSecretSink for Redactor {
+    fn place(&self, terminal: &TerminalId, machine: &str) {
+        self.kept.write().place(terminal, machine);
+    }
+
+    fn hide_on(&self, machine: &str, secret: SecretText) {
+        // A flood of what is known already keeps no client from reading.
+        if self.kept.read().has_for_machine(machine, &secret) {
+            return;
+        }
+        self.kept.write().keep_for_machine(machine, secret);
+    }
+
+    fn forget(&self, terminal: &TerminalId) {
+        self.kept.write().forget(terminal);
     }
 }
 

@@ -161,6 +161,7 @@ impl Daemon {
                 environment: ssh.clone(),
             }),
             questions: questions.clone(),
+            secrets: secrets.clone(),
         });
         configuration::follow_hosts(options.configuration.clone(), hosts.clone());
         let ours = OwnProcesses::new(hosts.clone(), alone);
@@ -297,6 +298,12 @@ impl ShutdownHandle {
     /// Makes the daemon create its socket again, where it was removed.
     pub fn listen_again(&self) {
         self.listen_again.notify_one();
+    }
+
+    /// Waits until the daemon is to end.
+    pub async fn stopped(&self) {
+        // A daemon that is gone has ended.
+        let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Makes the daemon end.

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 
 use crate::digest::{DigestBuilder, FileDigest};
 use crate::request::{
-    DirectoryEntry, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, LONGEST_PIECE, WriteTarget,
+    DirectoryEntry, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, LONGEST_PIECE,
+    MAX_DIRECTORY_ENTRIES, WriteTarget,
 };
 
 /// The permissions of a new file, if none are requested.
@@ -18,9 +19,6 @@ const NEW_MODE: u32 = 0o644;
 
 /// The bits of `st_mode` that a written file has: it runs as no other user.
 const PERMISSIONS: u32 = 0o777;
-
-/// The most entries that a listed directory may have.
-const MOST_ENTRIES: usize = 100_000;
 
 /// Returns the absolute path: one that is relative, or begins with `~`, begins at the home directory.
 #[must_use]
@@ -94,8 +92,11 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
             kind: is_plain.then(|| kind_of(&metadata)),
             size: metadata.len(),
         });
-        if entries.len() > MOST_ENTRIES {
-            return Err(FileError::Invalid(format!("'{}' has more than {MOST_ENTRIES} entries", path.display())));
+        if entries.len() > MAX_DIRECTORY_ENTRIES {
+            return Err(FileError::Invalid(format!(
+                "'{}' has more than {MAX_DIRECTORY_ENTRIES} entries",
+                path.display()
+            )));
         }
     }
     entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -202,8 +203,11 @@ fn places(target: &WriteTarget) -> Result<Places, FileError> {
     let path = absolute(path);
     let path = match fs::canonicalize(&path) {
         Ok(path) => path,
-        // It does not exist yet, or is a link to nothing, which is replaced.
-        Err(_) => path,
+        // It does not exist yet, or is a link to nothing, which is replaced. Its directory is named as what it is.
+        Err(_) => match (path.parent().and_then(|folder| fs::canonicalize(folder).ok()), path.file_name()) {
+            (Some(folder), Some(name)) => folder.join(name),
+            _ => path,
+        },
     };
     match (path.parent(), path.file_name()) {
         (Some(folder), Some(_)) => Ok(Places {

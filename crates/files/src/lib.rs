@@ -13,5 +13,5 @@ pub use digest::{DigestBuilder, FileDigest, InvalidDigest};
 pub use piece_size::PieceSize;
 pub use request::{
     DirectoryEntry, FileAsk, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, LONGEST_PIECE,
-    WriteTarget,
+    MAX_DIRECTORY_ENTRIES, WriteTarget, is_entry_name,
 };

@@ -10,6 +10,18 @@ use crate::digest::FileDigest;
 /// The longest piece, in bytes.
 pub const LONGEST_PIECE: usize = 1 << 20;
 
+/// Maximum number of entries of a listed directory.
+pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
+
+/// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). One that is not UTF-8 is longer in a listing.
+const MAX_NAME_BYTES: usize = 3 * 255;
+
+/// Whether a name is that of an entry of a directory: one component of a path, and none with a meaning of its own.
+#[must_use]
+pub fn is_entry_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= MAX_NAME_BYTES
+}
+
 /// A request about a file of one machine.
 ///
 /// A path is absolute, or begins with `~`, or is relative to the home directory.

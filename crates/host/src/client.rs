@@ -5,6 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -80,6 +81,20 @@ pub enum AskError {
         /// The host's process id over there.
         pid: u32,
     },
+    /// The host on another machine does not answer in time, although its machine is connected.
+    #[error("the terminal host on '{host}' does not answer; 'steplatch hosts check {host}' shows the connection")]
+    RemoteHostSilent {
+        /// The name of the machine.
+        host: String,
+    },
+    /// The host on another machine has sent what no terminal host sends.
+    #[error("host '{host}' sent an answer that can not be: {what}")]
+    Implausible {
+        /// The name of the machine.
+        host: String,
+        /// The part of the answer.
+        what: &'static str,
+    },
     /// Its answer cannot be read.
     #[error("the terminal host's answer can not be read: {0}")]
     Garbled(String),
@@ -89,14 +104,25 @@ impl AskError {
     /// Whether it is unknown what became of the request.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::HostLost { .. }
-                | Self::RemoteHostLost { .. }
-                | Self::ConnectionLost { .. }
-                | Self::Refused(Refusal::OutcomeUnknown)
-        )
+            | Self::RemoteHostLost { .. }
+            | Self::ConnectionLost { .. }
+            | Self::RemoteHostSilent { .. }
+            | Self::Implausible { .. }
+            | Self::Garbled(_)
+            | Self::Refused(Refusal::OutcomeUnknown) => true,
+            Self::Refused(_) | Self::HostSilent { .. } | Self::NotConnected { .. } => false,
+        }
     }
+}
+
+/// Maximum length of a version, in characters.
+const MAX_VERSION_CHARS: usize = 64;
+
+/// Returns a version that another process reports, for people.
+pub(crate) fn version_label(version: &str) -> String {
+    version.chars().filter(|sign| !sign.is_control()).take(MAX_VERSION_CHARS).collect()
 }
 
 /// Says since when, for a sentence.
@@ -144,12 +170,24 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Table {
     answers: HashMap<u64, oneshot::Sender<Vec<u8>>>,
-    events: HashMap<u64, mpsc::Sender<Vec<u8>>>,
+    events: HashMap<u64, EventQueue>,
     over: bool,
 }
 
-/// How many events a receiver may be behind.
+/// The events that were not received yet.
+#[derive(Debug)]
+struct EventQueue {
+    sender: mpsc::Sender<Vec<u8>>,
+    /// Bytes in the queue.
+    bytes: Arc<AtomicUsize>,
+}
+
+/// How many events a receiver may be behind, and how many bytes. One event is taken however long it is.
 const MOST_BEHIND: usize = 256;
+const MAX_BYTES_BEHIND: usize = 8 << 20;
+
+/// Maximum number of unsettled steps that are taken from a host.
+const MAX_UNSETTLED_STEPS: usize = 10_000;
 
 /// The callback that receives texts that must be hidden.
 pub(crate) type OnSecret = Arc<dyn Fn(SecretText) + Send + Sync>;
@@ -203,6 +241,7 @@ impl Host {
         let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading, steps };
         let greeting: Result<HostHello, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
+        shared.greeting.version = version_label(&shared.greeting.version);
         for secret in std::mem::take(&mut shared.greeting.secrets) {
             on_secret(secret);
         }
@@ -257,6 +296,7 @@ impl Host {
             Err(AskError::Refused(Refusal::NotUnderstood)) => Vec::new(),
             steps => steps?,
         };
+        let steps: Vec<String> = steps.into_iter().filter(|step| is_of_run(step)).take(MAX_UNSETTLED_STEPS).collect();
         self.shared.steps.lock().extend(steps.iter().cloned());
         Ok(steps)
     }
@@ -296,8 +336,9 @@ impl Host {
     {
         let number = next_number();
         let (sender, received) = mpsc::channel(MOST_BEHIND);
-        self.shared.waiting.lock().events.insert(number, sender);
-        let events = Events { received, number, host: self.clone(), event: PhantomData };
+        let bytes = Arc::<AtomicUsize>::default();
+        self.shared.waiting.lock().events.insert(number, EventQueue { sender, bytes: bytes.clone() });
+        let events = Events { received, bytes, number, host: self.clone(), event: PhantomData };
         // On an error the events are dropped, and with them their entry in the table.
         let answer = request(&self.shared, number, ask).await?;
         Ok((answer, events))
@@ -308,6 +349,7 @@ impl Host {
 #[derive(Debug)]
 pub(crate) struct Events<E> {
     received: mpsc::Receiver<Vec<u8>>,
+    bytes: Arc<AtomicUsize>,
     number: u64,
     host: Host,
     event: PhantomData<fn() -> E>,
@@ -318,6 +360,7 @@ impl<E: DeserializeOwned> Events<E> {
     pub(crate) async fn next(&mut self) -> Option<E> {
         loop {
             let body = self.received.recv().await?;
+            self.bytes.fetch_sub(body.len(), Ordering::Relaxed);
             match read_body(&body) {
                 Ok(event) => return Some(event),
                 Err(error) => tracing::warn!(%error, "an event of the terminal host can not be read"),
@@ -396,11 +439,12 @@ impl Waiting {
         if let Some(answer) = table.answers.remove(&number) {
             // The caller may have stopped listening at this moment.
             let _ = answer.send(body.to_vec());
-        } else if let Some(events) = table.events.get(&number)
-            && events.try_send(body.to_vec()).is_err()
-        {
-            // The receiver is too slow: its events end, and it may subscribe anew.
-            table.events.remove(&number);
+        } else if let Some(events) = table.events.get(&number) {
+            let behind = events.bytes.fetch_add(body.len(), Ordering::Relaxed);
+            if behind > MAX_BYTES_BEHIND || events.sender.try_send(body.to_vec()).is_err() {
+                // The receiver is too slow: its events end, and it may subscribe anew.
+                table.events.remove(&number);
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ mod unfinished;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use steplatch_files::{
     DirectoryEntry, FileAsk, FileDigest, FileError, FileFacts, FileIdentity, FilePiece, FileWritten, WriteTarget, disk,
 };
@@ -17,7 +16,7 @@ use steplatch_files::{
 pub use self::copy::{Copied, CopyOptions};
 pub(crate) use self::unfinished::UnfinishedFiles;
 use crate::client::AskError;
-use crate::remote::RemoteHost;
+use crate::remote::{RemoteHost, Reply};
 use crate::terminal::Keeper;
 use crate::wire::{Ask, Refusal};
 
@@ -133,7 +132,13 @@ impl MachineFiles {
         limit: usize,
     ) -> Result<FilePiece, TransferError> {
         let ask = FileAsk::Read { path: path.clone(), identity, offset, limit };
-        self.ask(ask, move || disk::read(&path, identity, offset, limit)).await
+        let piece: FilePiece = self.ask(ask, move || disk::read(&path, identity, offset, limit)).await?;
+        match &self.place {
+            Place::There(keeper, _) if piece.bytes.len() > limit => {
+                Err(TransferError::Ask(keeper.implausible("more of a file than was requested")))
+            }
+            Place::Here | Place::There(..) => Ok(piece),
+        }
     }
 
     async fn write(&self, target: WriteTarget, offset: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
@@ -174,7 +179,7 @@ impl MachineFiles {
         here: impl FnOnce() -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, TransferError>
     where
-        T: DeserializeOwned + Send + 'static,
+        T: Reply + 'static,
     {
         match &self.place {
             Place::Here => Ok(blocking(here).await?),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
-use steplatch_ids::TerminalId;
+use steplatch_ids::{TerminalId, random_name};
 use steplatch_ledger::names_step;
 use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIABLE, Terminals};
 use tokio::net::UnixListener;
@@ -28,7 +28,6 @@ use tokio::task::JoinSet;
 use crate::client::{AskError, Host, OnSecret};
 use crate::files::MachineFiles;
 use crate::records;
-use crate::remote::RemoteHost;
 use crate::remote::{
     RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace, RemoteSetup, SHORT_PATIENCE,
 };
@@ -196,7 +195,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Sends a request, and waits for the answer no longer than [`ANSWER_TIME`].
-async fn answer<T: DeserializeOwned>(host: &Host, ask: &Ask) -> Result<T, AskError> {
+pub(crate) async fn answer<T: DeserializeOwned>(host: &Host, ask: &Ask) -> Result<T, AskError> {
     let pid = host.greeting().pid;
     tokio::time::timeout(ANSWER_TIME, host.ask(ask)).await.unwrap_or_else(|_| {
         tracing::warn!(pid, "a terminal host does not answer");
@@ -204,15 +203,15 @@ async fn answer<T: DeserializeOwned>(host: &Host, ask: &Ask) -> Result<T, AskErr
     })
 }
 
-/// Returns the terminal that one of the hosts finds, as soon as it finds it.
-async fn found(hosts: Vec<Host>, ask: Ask) -> Result<Option<(Host, TerminalId)>, AskError> {
+/// Returns the terminal that one of the hosts of this machine finds, as soon as it finds it.
+async fn found(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
     let ask = Arc::new(ask);
     let mut asking = JoinSet::new();
     for host in hosts {
         let ask = ask.clone();
         asking.spawn(async move {
             let id = answer::<Option<TerminalId>>(&host, &ask).await;
-            id.map(|id| id.map(|id| (host, id)))
+            id.map(|id| id.map(|id| HostedTerminal::new(host, id)))
         });
     }
     let mut silent = None;
@@ -324,7 +323,7 @@ impl Hosts {
     /// Reaches other machines from now on. Called once.
     pub fn reach(&self, setup: RemoteSetup) {
         // A second setup would leave the connections of the first one without an owner.
-        let _ = self.shared.remote.set(RemoteHosts::new(setup, self.shared.on_secret.clone()));
+        let _ = self.shared.remote.set(RemoteHosts::new(setup));
     }
 
     /// Takes over the machines that the user has named; connects to those that have terminals.
@@ -391,7 +390,7 @@ impl Hosts {
             }
             let taken = match noted {
                 Some((_, id)) => Some(id),
-                None => found(others, Ask::Find(name.clone())).await?.map(|(_, id)| id),
+                None => found(others, Ask::Find(name.clone())).await?.map(|terminal| terminal.id().clone()),
             };
             if let Some(by) = taken {
                 return Err(OpenRefused::NameTaken { name: name.clone(), by }.into());
@@ -405,18 +404,53 @@ impl Hosts {
             self.lock().kept.insert(opened.id.clone(), host.clone());
             return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
         };
+        self.open_there(spec, machine, patience, single_command).await
+    }
+
+    /// Opens a terminal on another machine. It is noted before it is requested: only what is noted is later taken for a terminal of
+    /// that machine.
+    async fn open_there(
+        &self,
+        spec: Spec,
+        machine: &str,
+        patience: Duration,
+        single_command: Option<Duration>,
+    ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         let remote = self.remote(machine)?;
-        let host = remote.current(machine, patience).await?;
+        let machine = remote.named(machine)?;
+        let host = machine.current(patience).await?;
+        let step = spec.step.clone().unwrap_or_else(random_name);
+        let _opening = machine.begin_opening(&step, &host, &spec).await;
+        let spec = Spec { step: Some(step.clone()), ..spec };
         let request = OpenRequest::on_another_machine(spec).for_single_command(single_command);
         let request = Ask::Open(Box::new(request));
-        let opened: Result<OpenedTerminal, OpenRefused> = Keeper::There(host.clone()).ask(&request, patience).await?;
-        let opened = opened?;
-        let terminal = HostedTerminal::on(host.clone(), opened.id.clone());
-        // A terminal that was closed at this moment needs no note.
-        if let Ok(description) = terminal.describe().await {
-            remote.opened(machine, &host, description).await;
-        }
-        Ok((terminal, opened))
+        let keeper = Keeper::There(host.clone());
+        let opened = match keeper.ask::<Result<OpenedTerminal, OpenRefused>>(&request, patience).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(refused)) => {
+                machine.abandon_opening(&step).await;
+                return Err(refused.into());
+            }
+            Err(error) => {
+                if !error.is_outcome_unknown() {
+                    machine.abandon_opening(&step).await;
+                }
+                return Err(error.into());
+            }
+        };
+        let name = machine.config().name.as_str();
+        // A host of this machine that does not answer keeps terminals that are known.
+        let is_here = self.is_here(&opened.id)
+            || found(self.reachable(), Ask::Find(opened.id.to_string())).await.is_ok_and(|found| found.is_some());
+        let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
+        machine.opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
+        Ok((HostedTerminal::on(host, opened.id.clone()), opened))
+    }
+
+    /// Whether a terminal is known as one of this machine, also one that was lost.
+    fn is_here(&self, id: &TerminalId) -> bool {
+        let table = self.lock();
+        table.kept.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
     }
 
     /// Returns the files of this machine, or of another one. `patience` is how long a request waits for a machine that is
@@ -437,7 +471,7 @@ impl Hosts {
                 None => MachineFiles::here(),
             });
         };
-        let host = self.remote(machine)?.current(machine, patience).await?;
+        let host = self.remote(machine)?.named(machine)?.current(patience).await?;
         Ok(MachineFiles::there(host, patience, step))
     }
 
@@ -476,7 +510,8 @@ impl Hosts {
     /// Whether the result of a step of the last daemon may be lost with its host.
     #[must_use]
     pub fn is_in_doubt(&self, step: &str) -> bool {
-        self.shared.missed.load(Ordering::Relaxed) && !self.connected().iter().any(|host| host.knows(step))
+        // What another machine claims to know counts for nothing here.
+        self.shared.missed.load(Ordering::Relaxed) && !self.reachable().iter().any(|host| host.knows(step))
     }
 
     /// Returns the hosts on this machine, and those on connected machines.
@@ -489,54 +524,47 @@ impl Hosts {
     }
 
     /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first
-    /// request.
+    /// request. Terminals of this machine come first. Another machine is not asked: it has the terminals that this installation has
+    /// opened there.
     ///
     /// # Errors
     /// When no host has a terminal of this name, and one that may have it does not answer.
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
-        let remote = self.shared.remote.get();
-        if let Ok(id) = id_or_name.parse::<TerminalId>()
-            && let Some(host) = self.lock().kept.get(&id).cloned()
-        {
-            return Ok(Some(HostedTerminal::new(host, id)));
+        let noted = self.shared.remote.get().and_then(|remote| remote.noted(id_or_name));
+        let there = noted.map(|(host, id)| HostedTerminal::on(host, id));
+        if let Ok(id) = id_or_name.parse::<TerminalId>() {
+            if let Some(host) = self.lock().kept.get(&id).cloned() {
+                return Ok(Some(HostedTerminal::new(host, id)));
+            }
+            // The id of a terminal here is never noted as another machine's.
+            if there.is_some() {
+                return Ok(there);
+            }
+            if let [host] = reachable.as_slice() {
+                return Ok(Some(HostedTerminal::new(host.clone(), id)));
+            }
         }
-        if let Some((host, id)) = remote.and_then(|remote| remote.noted(id_or_name)) {
-            return Ok(Some(HostedTerminal::on(host, id)));
+        match found(reachable, Ask::Find(id_or_name.to_owned())).await {
+            Ok(None) => Ok(there),
+            // The name was free here when it was given to the terminal there.
+            Err(_) if there.is_some() => Ok(there),
+            found => found,
         }
-        let up = remote.map(RemoteHosts::up).unwrap_or_default();
-        if let (Ok(id), [host], []) = (id_or_name.parse::<TerminalId>(), reachable.as_slice(), up.as_slice()) {
-            return Ok(Some(HostedTerminal::new(host.clone(), id)));
-        }
-        self.find_on(reachable, up, Ask::Find(id_or_name.to_owned())).await
     }
 
-    /// Returns the terminal that a step opened, also one that was closed since. Waits for an opening that is under
+    /// Returns the terminal that a step opened, also one of this machine that was closed since. Waits for an opening that is under
     /// way. A host of an older version that does not know the request counts as having opened none.
     ///
     /// # Errors
     /// When no host knows the step, and one that may have opened it does not answer.
     pub async fn opened_by(&self, step: &str) -> Result<Option<HostedTerminal>, AskError> {
         let remote = self.shared.remote.get();
-        let up = remote.map(RemoteHosts::up).unwrap_or_default();
-        match self.find_on(self.reachable(), up, Ask::OpenedBy(step.to_owned())).await? {
-            Some(terminal) => Ok(Some(terminal)),
-            None => remote.and_then(RemoteHosts::trouble).map_or(Ok(None), Err),
+        if let Some((remote, machine)) = remote.and_then(|remote| Some((remote, remote.opening(step)?))) {
+            let name = machine.config().name.as_str();
+            return machine.opened_by(step, |id| self.is_here(id) || remote.is_elsewhere(id, name)).await;
         }
-    }
-
-    /// Asks hosts here and on other machines for a terminal.
-    async fn find_on(
-        &self,
-        here: Vec<Host>,
-        there: Vec<(RemoteHost, Host)>,
-        ask: Ask,
-    ) -> Result<Option<HostedTerminal>, AskError> {
-        let all = here.into_iter().chain(there.iter().map(|(_, host)| host.clone())).collect();
-        Ok(found(all, ask).await?.map(|(host, id)| match there.iter().find(|(_, up)| up.number() == host.number()) {
-            Some((remote, _)) => HostedTerminal::on(remote.clone(), id),
-            None => HostedTerminal::new(host, id),
-        }))
+        found(self.reachable(), Ask::OpenedBy(step.to_owned())).await
     }
 
     /// Returns the process id of the host that this terminal ended with, if it ended that way.
@@ -566,8 +594,7 @@ impl Hosts {
             all.extend(listed.into_iter().map(|description| ListedTerminal { description, place: None }));
         }
         if let Some(remote) = self.shared.remote.get() {
-            let ask = async |host: &Host| answer::<Vec<Description>>(host, &Ask::List).await.ok();
-            let there = remote.list(ask).await.into_iter();
+            let there = remote.list(&|id| self.is_here(id)).await.into_iter();
             all.extend(there.map(|(description, place)| ListedTerminal { description, place: Some(place) }));
         }
         all.sort_by_key(|terminal| terminal.description.created);
@@ -711,7 +738,9 @@ impl Hosts {
                     end_process(host.greeting().pid);
                 }
                 // A host that does not end is not waited for any longer.
-                let _ = tokio::time::timeout(LAST_PATIENCE, host.lost()).await;
+                if tokio::time::timeout(LAST_PATIENCE, host.lost()).await.is_err() {
+                    tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals are left");
+                }
             })
         });
         for ended in ending.collect::<Vec<_>>() {
@@ -895,8 +924,13 @@ impl Shared {
     }
 }
 
-fn is_socket(name: &str) -> bool {
-    name.starts_with("host-") && name.ends_with(".sock")
+/// Maximum length of the name of a socket, in bytes.
+const MAX_SOCKET_NAME_BYTES: usize = 64;
+
+/// Whether this is the name of a host's socket.
+pub(crate) fn is_socket(name: &str) -> bool {
+    let own = name.strip_prefix("host-").and_then(|rest| rest.strip_suffix(".sock"));
+    own.is_some_and(|own| own.bytes().all(|byte| byte.is_ascii_alphanumeric())) && name.len() <= MAX_SOCKET_NAME_BYTES
 }
 
 fn socket_name() -> String {

@@ -8,6 +8,7 @@ mod connection;
 mod failure;
 mod machine;
 mod notes;
+mod reply;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -16,17 +17,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
-use steplatch_terminal::Description;
+use steplatch_terminal::{Description, SecretText};
 use tokio::sync::watch;
 
 pub use self::connection::GIVE_UP;
 pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
+pub(crate) use self::reply::{ColouredView, Reply};
 pub use self::transport::{Channel, ErrorText, INSTALLED, OpenSsh, SshEnvironment, Transport, ssh_arguments};
-use crate::client::{AskError, Host, OnSecret};
+use crate::client::Host;
 
 /// How long a request of a client waits for a machine that is not connected.
 pub const SHORT_PATIENCE: Duration = Duration::from_secs(10);
@@ -49,6 +52,16 @@ pub trait QuestionWatch: fmt::Debug + Send + Sync {
     fn asked(&self, host: &str) -> u64;
     /// Whether one of them waits for its answer.
     fn is_open(&self, host: &str) -> bool;
+}
+
+/// Receives the texts that other machines want hidden. What a machine wants hidden counts for its own terminals.
+pub trait MachineSecretSink: fmt::Debug + Send + Sync {
+    /// Notes that a terminal is on a machine.
+    fn place(&self, terminal: &TerminalId, machine: &str);
+    /// Hides a text in the terminals of a machine, or in one of them.
+    fn hide_on(&self, machine: &str, secret: SecretText);
+    /// Forgets what is hidden in a terminal alone: it was closed.
+    fn forget(&self, terminal: &TerminalId);
 }
 
 /// For connections that ask nothing.
@@ -142,6 +155,8 @@ pub struct RemoteSetup {
     pub transport: Arc<dyn Transport>,
     /// What the connections ask.
     pub questions: Arc<dyn QuestionWatch>,
+    /// Receives what the machines want hidden.
+    pub secrets: Arc<dyn MachineSecretSink>,
 }
 
 /// The machines of a daemon. Cheap to clone.
@@ -152,16 +167,15 @@ pub(crate) struct RemoteHosts {
 
 struct Shared {
     setup: RemoteSetup,
-    on_secret: OnSecret,
     machines: Mutex<BTreeMap<String, Arc<Machine>>>,
     /// Counts changes of the connections.
     changed: Arc<watch::Sender<u64>>,
 }
 
 impl RemoteHosts {
-    pub(crate) fn new(setup: RemoteSetup, on_secret: OnSecret) -> Self {
+    pub(crate) fn new(setup: RemoteSetup) -> Self {
         let changed = Arc::new(watch::Sender::new(0));
-        Self { shared: Arc::new(Shared { setup, on_secret, machines: Mutex::default(), changed }) }
+        Self { shared: Arc::new(Shared { setup, machines: Mutex::default(), changed }) }
     }
 
     /// Takes over the machines that the user has named. Those that are not named any more are disconnected; their terminals go on.
@@ -172,8 +186,8 @@ impl RemoteHosts {
         machines.retain(|_, machine| is_named(machine));
         for config in configs {
             machines.entry(config.name.clone()).or_insert_with(|| {
-                let Shared { setup, on_secret, changed, .. } = &*self.shared;
-                Machine::new(config.clone(), setup, on_secret.clone(), changed.clone())
+                let Shared { setup, changed, .. } = &*self.shared;
+                Machine::new(config.clone(), setup, changed.clone())
             });
         }
         drop(machines);
@@ -184,7 +198,8 @@ impl RemoteHosts {
         self.shared.machines.lock().values().cloned().collect()
     }
 
-    fn named(&self, name: &str) -> Result<Arc<Machine>, RemoteError> {
+    /// Returns the machine with this name.
+    pub(crate) fn named(&self, name: &str) -> Result<Arc<Machine>, RemoteError> {
         let machines = self.shared.machines.lock();
         machines.get(name).cloned().ok_or_else(|| RemoteError::Unknown {
             name: name.chars().take(80).collect(),
@@ -195,11 +210,6 @@ impl RemoteHosts {
     /// Returns a receiver of a count of changes of the connections.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
-    }
-
-    /// Returns the host that opens new terminals on a machine.
-    pub(crate) async fn current(&self, name: &str, patience: Duration) -> Result<RemoteHost, RemoteError> {
-        self.named(name)?.current(patience).await
     }
 
     /// Connects to a machine, or to it again, and returns its status.
@@ -225,29 +235,25 @@ impl RemoteHosts {
         hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
     }
 
-    /// Returns what is wrong with the first machine that has terminals and is not connected.
-    pub(crate) fn trouble(&self) -> Option<AskError> {
-        let hosts = self.all().into_iter().flat_map(|machine| machine.hosts());
-        hosts.into_iter().find(|host| host.up().is_none() && !host.is_over()).map(|host| host.trouble())
+    /// Returns the machine on which a step has requested a terminal.
+    pub(crate) fn opening(&self, step: &str) -> Option<Arc<Machine>> {
+        self.all().into_iter().find(|machine| machine.has_opening(step))
     }
 
-    /// Describes the terminals of all machines. `ask` asks a host for its list.
-    pub(crate) async fn list(
-        &self,
-        ask: impl AsyncFn(&Host) -> Option<Vec<Description>>,
-    ) -> Vec<(Description, RemotePlace)> {
-        let mut all = Vec::new();
-        for machine in self.all() {
-            all.extend(machine.list(&ask).await);
-        }
-        all
+    /// Whether a terminal was recorded for another machine than this one.
+    pub(crate) fn is_elsewhere(&self, id: &TerminalId, machine: &str) -> bool {
+        self.all().iter().any(|other| other.config().name != machine && other.has_terminal(id))
     }
 
-    /// Notes that a terminal was opened.
-    pub(crate) async fn opened(&self, name: &str, host: &RemoteHost, description: Description) {
-        if let Ok(machine) = self.named(name) {
-            machine.note(host.socket(), |terminals| terminals.push(description)).await;
-        }
+    /// Describes the terminals of all machines. `is_here` recognises terminals of this machine.
+    pub(crate) async fn list(&self, is_here: &(dyn Fn(&TerminalId) -> bool + Sync)) -> Vec<(Description, RemotePlace)> {
+        // A machine that does not answer holds up no other one.
+        let machines = self.all();
+        let listing = machines.iter().map(|machine| {
+            let name = machine.config().name.clone();
+            machine.list(move |id: &TerminalId| is_here(id) || self.is_elsewhere(id, &name))
+        });
+        join_all(listing).await.into_iter().flatten().collect()
     }
 
     /// Notes that a terminal was closed.

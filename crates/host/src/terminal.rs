@@ -2,16 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenDelta, ScreenUpdate, SecretText, Sent,
-    Signal, Size, Variable, VariablesError, View, Waited,
+    Limit, LockHolder, LoggedInput, Part, Picture, QueryFilter, Quiet, RunError, ScreenDelta, ScreenUpdate, SecretText,
+    Sent, Signal, Size, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
-use crate::remote::{RemoteHost, SHORT_PATIENCE};
+use crate::remote::{ColouredView, GIVE_UP, RemoteHost, Reply, SHORT_PATIENCE};
 use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps, here or on another machine. Cheap to clone.
@@ -28,6 +27,13 @@ pub struct HostedTerminal {
 /// Longer than a session lasts without a connection.
 const UNLIMITED: Duration = Duration::from_secs(86_400);
 
+/// How long a host on another machine may take to answer, besides the time that the request itself lasts. Longer than its session may
+/// be without a connection.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(60 + GIVE_UP.as_secs());
+
+/// How often a request is repeated whose session ends at once. A host that ends each session would be asked without end.
+const MAX_REPEATS: usize = 3;
+
 /// The host of a terminal.
 #[derive(Debug, Clone)]
 pub(crate) enum Keeper {
@@ -39,39 +45,71 @@ pub(crate) enum Keeper {
 
 impl Keeper {
     /// Sends a request and returns the answer.
-    pub(crate) async fn ask<T: DeserializeOwned>(&self, ask: &Ask, patience: Duration) -> Result<T, AskError> {
+    pub(crate) async fn ask<T: Reply>(&self, ask: &Ask, patience: Duration) -> Result<T, AskError> {
         match self {
             Self::Here(host) => host.ask(ask).await,
             // Every request has room for the way to this machine, not for that to another one.
-            Self::There(remote) => Box::pin(Self::ask_there(remote, ask, patience)).await,
+            Self::There(remote) => {
+                let reply: T = Box::pin(Self::ask_there(remote, ask, patience)).await?;
+                reply.checked().map_err(|what| remote.implausible(what))
+            }
         }
     }
 
-    async fn ask_there<T: DeserializeOwned>(remote: &RemoteHost, ask: &Ask, patience: Duration) -> Result<T, AskError> {
+    /// Returns that the host has sent what no terminal host sends.
+    pub(crate) fn implausible(&self, what: &'static str) -> AskError {
+        match self {
+            Self::Here(_) => AskError::Garbled(what.to_owned()),
+            Self::There(remote) => remote.implausible(what),
+        }
+    }
+
+    async fn ask_there<T: Reply>(remote: &RemoteHost, ask: &Ask, patience: Duration) -> Result<T, AskError> {
         let mut repeated;
         let mut ask = ask;
+        let mut repeats = None;
         loop {
             let began = Instant::now();
             // A wait lasts as long as it was meant to, whatever becomes of the connection meanwhile.
-            let patience = patience.max(ask.lasts());
-            let host = remote.reached(patience).await?;
+            let patience = patience.max(ask.waits());
+            let host = match remote.reached(patience).await {
+                // It was sent before, and may have been carried out.
+                Err(AskError::NotConnected { .. }) if repeats.is_some() && ask.acts() => {
+                    return Err(remote.unanswered());
+                }
+                reached => reached?,
+            };
             // What may have changed something is waited for until the session ends: only then its outcome is unknown.
             let limit = if ask.is_repeatable() { patience } else { UNLIMITED };
             let answer = tokio::select! {
                 answer = host.ask(ask) => answer,
-                trouble = remote.stalled(limit) => Err(trouble),
+                trouble = remote.stalled(limit) => Err(trouble.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
+                () = silent(ask) => return Err(remote.silent()),
             };
             match answer {
                 Err(AskError::HostLost { .. }) if ask.is_repeatable() => {
+                    let quick = if began.elapsed() < GIVE_UP { repeats.unwrap_or(0) + 1 } else { 0 };
+                    if quick > MAX_REPEATS {
+                        return Err(remote.unanswered());
+                    }
+                    repeats = Some(quick);
                     repeated = ask.after(began.elapsed());
                     ask = &repeated;
                 }
-                Err(AskError::HostLost { .. } | AskError::NotConnected { .. }) if !ask.is_repeatable() => {
+                Err(AskError::HostLost { .. } | AskError::NotConnected { .. }) if ask.acts() => {
                     return Err(remote.unanswered());
                 }
                 answer => return answer,
             }
         }
+    }
+}
+
+/// Waits for as long as an answer to a request may take; without end where the request waits for what may never happen.
+async fn silent(ask: &Ask) {
+    match ask.lasts() {
+        Some(lasts) => tokio::time::sleep(lasts.saturating_add(MAX_ANSWER_TIME)).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -141,12 +179,12 @@ impl HostedTerminal {
         }
     }
 
-    async fn ask<T: DeserializeOwned>(&self, ask: TerminalAsk) -> Result<T, AskError> {
+    async fn ask<T: Reply>(&self, ask: TerminalAsk) -> Result<T, AskError> {
         self.keeper.ask(&Ask::Terminal(self.id.clone(), ask), self.patience).await
     }
 
     /// Sends a request that the terminal itself may refuse.
-    async fn ask_to<T: DeserializeOwned, E: DeserializeOwned>(&self, ask: TerminalAsk) -> Result<T, TerminalError<E>> {
+    async fn ask_to<T: Reply, E: Reply>(&self, ask: TerminalAsk) -> Result<T, TerminalError<E>> {
         let answer: Result<T, E> = self.ask(ask).await?;
         answer.map_err(TerminalError::Refused)
     }
@@ -165,7 +203,14 @@ impl HostedTerminal {
     /// # Errors
     /// When a pattern is invalid, or there is no such terminal.
     pub async fn wait(&self, wait: WaitRequest) -> Result<(Waited, View), TerminalError<InvalidPattern>> {
-        self.ask_to(TerminalAsk::Wait(wait)).await
+        let patterns = wait.patterns.len();
+        let waited: (Waited, View) = self.ask_to(TerminalAsk::Wait(wait)).await?;
+        match &waited.0.found {
+            Some(found) if found.pattern >= patterns => {
+                Err(self.keeper.implausible("a match of a pattern that was not given").into())
+            }
+            _ => Ok(waited),
+        }
     }
 
     /// Runs a command in its shell, see [`steplatch_terminal::Terminal::run`].
@@ -184,7 +229,9 @@ impl HostedTerminal {
         &self,
         names: Vec<String>,
     ) -> Result<Vec<(String, Option<Variable>)>, TerminalError<VariablesError>> {
-        self.ask_to(TerminalAsk::Variables(names)).await
+        let mut variables: Vec<(String, Option<Variable>)> = self.ask_to(TerminalAsk::Variables(names.clone())).await?;
+        variables.retain(|(name, _)| names.contains(name));
+        Ok(variables)
     }
 
     /// Sets variables of its shell, see [`steplatch_terminal::Terminal::set_variables`].
@@ -212,7 +259,10 @@ impl HostedTerminal {
     /// # Errors
     /// When there is no such terminal.
     pub async fn view(&self, colours: bool) -> Result<View, AskError> {
-        self.ask(TerminalAsk::View(colours)).await
+        match colours {
+            true => Ok(self.ask::<ColouredView>(TerminalAsk::View(true)).await?.0),
+            false => self.ask(TerminalAsk::View(false)).await,
+        }
     }
 
     /// Returns the cells of the screen as of now, with their colours. A screen of a million cells in as many colours
@@ -245,7 +295,12 @@ impl HostedTerminal {
     /// # Errors
     /// When the terminal is closed, or its host is of an older version.
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, AskError> {
-        self.ask(TerminalAsk::Pieces(ranges, most)).await
+        let wanted = ranges.len();
+        let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, most)).await?;
+        match pieces.len() == wanted {
+            true => Ok(pieces),
+            false => Err(self.keeper.implausible("more or fewer texts than were requested")),
+        }
     }
 
     /// Returns the screen once it is another one than the version that is known; at once if none is. A host of an older
@@ -309,8 +364,22 @@ impl HostedTerminal {
             Keeper::Here(host) => host.clone(),
             Keeper::There(remote) => remote.reached(self.patience).await?,
         };
-        let (AttachReply { snapshot, size }, events) = host.subscribe(&ask).await?;
-        Ok(Attached { snapshot, size, events, terminal: self.clone() })
+        let (reply, events) = match &self.keeper {
+            Keeper::Here(_) => host.subscribe::<AttachReply, _>(&ask).await?,
+            Keeper::There(remote) => {
+                let subscribed = tokio::select! {
+                    subscribed = host.subscribe::<AttachReply, _>(&ask) => subscribed?,
+                    () = tokio::time::sleep(MAX_ANSWER_TIME) => return Err(remote.silent()),
+                };
+                (subscribed.0.checked().map_err(|what| remote.implausible(what))?, subscribed.1)
+            }
+        };
+        let filter = matches!(self.keeper, Keeper::There(_)).then(QueryFilter::default);
+        let mut attached =
+            Attached { snapshot: reply.snapshot, size: reply.size, events, terminal: self.clone(), filter };
+        let snapshot = std::mem::take(&mut attached.snapshot);
+        attached.snapshot = attached.filtered_screen(snapshot);
+        Ok(attached)
     }
 
     /// Takes the writer's seat, see [`steplatch_terminal::Terminal::hold`].
@@ -387,21 +456,44 @@ pub struct Attached {
     pub size: Size,
     events: Events<AttachEvent>,
     terminal: HostedTerminal,
+    /// Removes queries, titles and the like from what another machine sends: its terminal host may not do it.
+    filter: Option<QueryFilter>,
 }
 
 impl Attached {
     /// Returns the next event; none when the host has ended. A slow viewer receives the whole screen anew.
     pub async fn next(&mut self) -> Option<AttachEvent> {
-        if let Some(event) = self.events.next().await {
-            return Some(event);
+        while let Some(event) = self.events.next().await {
+            match (event, &mut self.filter) {
+                (AttachEvent::Bytes(bytes), Some(filter)) => match filter.pass(&bytes) {
+                    passed if passed.is_empty() => {}
+                    passed => return Some(AttachEvent::Bytes(passed)),
+                },
+                (AttachEvent::Redrawn(screen), Some(_)) => {
+                    return Some(AttachEvent::Redrawn(self.filtered_screen(screen)));
+                }
+                (AttachEvent::Resized(size), Some(_)) if size.checked().is_none() => {
+                    tracing::warn!(terminal = %self.terminal.id, ?size, "another machine reports a size that no terminal has");
+                }
+                (event, _) => return Some(event),
+            }
         }
         match self.terminal.attach().await {
             Ok(anew) => {
-                self.events = anew.events;
+                (self.events, self.filter) = (anew.events, anew.filter);
                 Some(AttachEvent::Redrawn(anew.snapshot))
             }
             Err(AskError::Refused(_)) => Some(AttachEvent::Closed),
             Err(_) => None,
         }
+    }
+
+    /// Returns a whole screen without what is not passed on. The output behind it begins anew.
+    fn filtered_screen(&mut self, screen: String) -> String {
+        let Some(filter) = &mut self.filter else { return screen };
+        filter.reset();
+        let passed = filter.pass(screen.as_bytes());
+        filter.reset();
+        String::from_utf8_lossy(&passed).into_owned()
     }
 }

@@ -115,11 +115,43 @@ impl Ask {
         matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
 
+    /// Whether it does something that can be noticed.
+    pub(crate) fn acts(&self) -> bool {
+        match self {
+            Self::Open(_) | Self::Terminal(_, TerminalAsk::Send(_) | TerminalAsk::Run(_)) => true,
+            ask => ask.effect().is_some() || !ask.is_repeatable(),
+        }
+    }
+
     /// Returns how long it waits by itself.
-    pub(crate) fn lasts(&self) -> Duration {
+    pub(crate) fn waits(&self) -> Duration {
         match self {
             Self::Terminal(_, TerminalAsk::Wait(wait)) => wait.timeout,
             _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns how long it takes by itself; none if it has no end of its own.
+    pub(crate) fn lasts(&self) -> Option<Duration> {
+        match self {
+            Self::Terminal(_, ask) => ask.lasts(),
+            // It waits for an opening that is under way.
+            Self::OpenedBy(_) | Self::WatchActivity(_) | Self::Link | Self::Cancel(_) => None,
+            // A disk takes some minutes for a large file.
+            Self::File(FileAsk::Digest { length, .. } | FileAsk::Finish { length, .. }) => {
+                Some(Duration::from_secs(length / MIN_DIGEST_RATE))
+            }
+            // It waits for a place.
+            Self::Open(request) => Some(request.single_command.unwrap_or_default()),
+            Self::Hello { .. }
+            | Self::List
+            | Self::Find(_)
+            | Self::Remember(_)
+            | Self::Retire
+            | Self::Shutdown
+            | Self::Settle(_)
+            | Self::Unsettled
+            | Self::File(_) => Some(Duration::ZERO),
         }
     }
 
@@ -133,7 +165,39 @@ impl Ask {
     }
 }
 
+/// The slowest disk on which a file is read for its digest, in bytes per second.
+const MIN_DIGEST_RATE: u64 = 1 << 20;
+
 impl TerminalAsk {
+    fn lasts(&self) -> Option<Duration> {
+        match self {
+            Self::Wait(wait) => Some(wait.timeout),
+            Self::Run(request) => Some(request.timeout),
+            Self::Ready(_, at_most) => Some(*at_most),
+            Self::Send(input) => Some(input.settle.map_or(Duration::ZERO, |settle| settle.at_most)),
+            Self::WatchScreen(_) | Self::WatchRows(_) => None,
+            Self::View(_)
+            | Self::Picture
+            | Self::Scrollback(_)
+            | Self::Inputs(_)
+            | Self::Pieces(..)
+            | Self::Read(..)
+            | Self::Describe
+            | Self::Resize(_)
+            | Self::Signal(_)
+            | Self::Attach
+            | Self::Hold(..)
+            | Self::GiveBack(_)
+            | Self::HandBack(..)
+            | Self::HandedBack
+            | Self::Stage(_)
+            | Self::Variables(_)
+            | Self::SetVariables(..)
+            | Self::Close(_)
+            | Self::CloseOnce(..) => Some(Duration::ZERO),
+        }
+    }
+
     fn is_repeatable(&self) -> bool {
         match self {
             Self::Send(input) => input.step.is_some(),

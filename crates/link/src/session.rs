@@ -43,6 +43,8 @@ pub struct Session {
     consumed_there: u64,
     /// How much of `outgoing` the current connection has taken.
     sent: usize,
+    /// The position behind the last byte that any connection has taken.
+    offered: u64,
     /// What was received and not delivered.
     incoming: BytesMut,
     /// The position behind the last delivered byte.
@@ -71,7 +73,8 @@ impl Session {
     pub fn resume(&mut self, received_there: u64) -> Result<(), Violation> {
         let sent = received_there.checked_sub(self.consumed_there).and_then(|sent| usize::try_from(sent).ok());
         match sent {
-            Some(sent) if sent <= self.outgoing.len() => {
+            // What no connection has taken, the other side cannot have received.
+            Some(sent) if received_there <= self.offered => {
                 self.sent = sent;
                 // Reports may have been lost with the last connection, and with them the room for what comes next.
                 self.reported = 0;
@@ -102,6 +105,7 @@ impl Session {
         let begin = self.sent;
         let end = self.outgoing.len().min(begin + LONGEST_DATA);
         self.sent = end;
+        self.offered = self.offered.max(self.consumed_there + end as u64);
         (begin < end).then(|| &self.outgoing[begin..end])
     }
 
@@ -307,6 +311,7 @@ mod tests {
         let mut session = Session::new();
         session.push(b"abc");
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing was sent yet");
+        assert_eq!(session.resume(1), Err(Violation::Position(1)), "not over another connection either");
         assert_eq!(session.next_data(), Some(&b"abc"[..]));
         assert_eq!(session.take(Record::Consumed(2)), Ok(Received::More));
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)));

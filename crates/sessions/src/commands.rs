@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use steplatch_access::Caller;
 use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
+use steplatch_ids::TerminalId;
 use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
     SetVariablesReply, VariableInfo,
@@ -238,9 +239,10 @@ impl Sessions {
     /// Reads variables of the shell in a terminal.
     pub async fn variables(&self, verb: GetVariables) -> GetVariablesReply {
         match self.query_variables(&verb).await {
-            Ok(variables) => {
+            Ok((terminal, variables)) => {
+                let secrets = self.secrets.within(&terminal);
                 let info = |variable: Variable| VariableInfo {
-                    value: self.secrets.masked(variable.value),
+                    value: secrets.masked(variable.value),
                     exported: variable.exported,
                 };
                 let variables = variables.into_iter().map(|(name, variable)| (name, variable.map(info))).collect();
@@ -257,17 +259,17 @@ impl Sessions {
         &self,
         verb: &GetVariables,
     ) -> Result<BTreeMap<String, Option<String>>, ShellQueryError> {
-        let asked = self.query_variables(verb).await?;
+        let (_, asked) = self.query_variables(verb).await?;
         Ok(asked.into_iter().map(|(name, variable)| (name, variable.map(|variable| variable.value))).collect())
     }
 
     async fn query_variables(
         &self,
         verb: &GetVariables,
-    ) -> Result<BTreeMap<String, Option<Variable>>, ShellQueryError> {
+    ) -> Result<(TerminalId, BTreeMap<String, Option<Variable>>), ShellQueryError> {
         let trouble = match self.find(&verb.session_id).await {
             Ok(terminal) => match terminal.variables(verb.names.clone()).await {
-                Ok(variables) => return Ok(variables.into_iter().collect()),
+                Ok(variables) => return Ok((terminal.id().clone(), variables.into_iter().collect())),
                 Err(TerminalError::Refused(busy @ VariablesError::Busy { .. })) => {
                     return Err(ShellQueryError::Busy(busy.to_string()));
                 }

@@ -307,7 +307,7 @@ impl Sessions {
     }
 
     /// Refuses a path in the directories of this installation: its sockets, its journal, the proofs of people.
-    fn check_private(&self, path: &Path) -> Result<(), FileTrouble> {
+    pub(crate) fn check_private(&self, path: &Path) -> Result<(), FileTrouble> {
         // Links on the way to what does not exist yet are followed as far as there is something.
         let existing = path
             .ancestors()

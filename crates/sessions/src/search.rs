@@ -70,10 +70,15 @@ pub(crate) async fn search(
             return Ok(found);
         }
         // The last line of a window may go on behind it.
-        from = match window.left {
+        let next = match window.left {
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,
         };
+        // A host on another machine may report any position: one that goes back would be searched from again and again.
+        if next <= from {
+            return Ok(found);
+        }
+        from = next;
     }
 }
 

@@ -49,10 +49,12 @@ pub use mouse::{MouseAction, MouseInput, MouseReports};
 pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
 pub use replay::Replay;
 pub use rustix::process::Signal;
-pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
+pub use screen::{
+    Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline, is_link_address,
+};
 pub use terminal::{
     Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, Limit, LockHolder, Output,
-    Part, ScreenDelta, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,
+    Part, QueryFilter, ScreenDelta, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,
 };
 pub use terminals::{OpenError, Opened, Options, Place, Spec, Terminals};
 pub use wait::{InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

@@ -16,6 +16,7 @@ use std::time::Instant;
 use crate::mouse::MouseReports;
 use control::Control;
 pub(crate) use emulator::Emulator;
+pub use page::is_link_address;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
 
 /// How large a screen is, in cells.

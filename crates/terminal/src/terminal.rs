@@ -25,6 +25,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 pub(crate) use floods::OutputScheduler;
 pub use seat::{Handover, HoldKey, LockHolder};
 pub(crate) use task::{TerminalParts, run};
+pub use viewers::QueryFilter;
 use watchers::{ScreenReply, ScreenWatcher};
 
 use crate::command::{CommandRequest, CommandResult, RunError};

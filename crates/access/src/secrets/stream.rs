@@ -8,7 +8,7 @@
 //! The end of a portion is held back only while it may be the beginning of a secret. The next portion decides, or the
 //! reader, who requests the held text once no more output arrives.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use unicode_width::UnicodeWidthChar as _;
@@ -63,6 +63,26 @@ enum State {
     ControlString,
     /// An `ESC` in one of them.
     Terminator,
+}
+
+/// Secrets by their first characters: a stream is compared with few of them at each place.
+struct SecretIndex<'a> {
+    by_first: HashMap<char, Vec<&'a str>>,
+    longest: usize,
+}
+
+impl<'a> SecretIndex<'a> {
+    fn new(secrets: &'a [String]) -> Self {
+        let mut by_first: HashMap<char, Vec<&'a str>> = HashMap::new();
+        for secret in secrets {
+            by_first.entry(secret.chars().next().unwrap_or_default()).or_default().push(secret);
+        }
+        Self { by_first, longest: secrets.iter().map(String::len).max().unwrap_or(0) }
+    }
+
+    fn that_begin_with(&self, first: char) -> &[&'a str] {
+        self.by_first.get(&first).map_or(&[], Vec::as_slice)
+    }
 }
 
 impl RedactedStream {
@@ -174,11 +194,18 @@ impl RedactedStream {
     /// still to come, unless this is the `end`.
     fn look(&mut self, end: bool) -> usize {
         let secrets = self.secrets.clone();
+        if secrets.hides_all() {
+            for item in &mut self.held {
+                item.hidden = item.kind != Kind::Between;
+            }
+            return self.held.len();
+        }
         secrets.with(|secrets| {
             let mut decided = self.held.len();
             if secrets.is_empty() {
                 return decided;
             }
+            let secrets = &SecretIndex::new(secrets);
             let shown: Vec<usize> = (0..self.held.len()).filter(|at| self.held[*at].kind == Kind::Shown).collect();
             decided = decided.min(self.look_in(&shown, secrets));
             let mut told: Vec<usize> = Vec::new();
@@ -192,17 +219,16 @@ impl RedactedStream {
                 }
             }
             decided = decided.min(self.look_in(&told, secrets));
-            let longest = secrets.iter().map(String::len).max().unwrap_or(0);
-            if end { self.held.len() } else { decided.max(self.held.len().saturating_sub(MOST_HELD + longest)) }
+            if end { self.held.len() } else { decided.max(self.held.len().saturating_sub(MOST_HELD + secrets.longest)) }
         })
     }
 
     /// Looks in the items at `places`, which are read one after the other. Returns the first place at which
     /// something begins that is not complete.
-    fn look_in(&mut self, places: &[usize], secrets: &[String]) -> usize {
+    fn look_in(&mut self, places: &[usize], secrets: &SecretIndex<'_>) -> usize {
         let mut decided = self.held.len();
         for first in 0..places.len() {
-            for secret in secrets {
+            for secret in secrets.that_begin_with(self.held[places[first]].character) {
                 let mut read = places[first..].iter();
                 let mut complete = true;
                 let matches = secret.chars().all(|wanted| match read.next() {

@@ -19,6 +19,9 @@ pub struct CopyOptions {
     pub limit: u64,
 }
 
+/// Maximum length of a file that reports none, such as those of `/proc`, in bytes. Its end shows only when it is read.
+const MAX_UNSIZED_BYTES: u64 = 256 << 20;
+
 /// A file that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
@@ -104,8 +107,9 @@ impl MachineFiles {
             FileKind::Directory => return Err(FileError::IsDirectory(source.path.clone()).into()),
             FileKind::Other => return Err(FileError::NotRegular(source.path.clone()).into()),
         }
-        let too_long = |size: u64| too_long(&source.path, size, options.limit);
-        if source.size > options.limit {
+        let limit = if source.size == 0 { options.limit.min(MAX_UNSIZED_BYTES) } else { options.limit };
+        let too_long = |size: u64| too_long(&source.path, size, limit);
+        if source.size > limit {
             return Err(too_long(source.size));
         }
         let mode = match (options.mode, other.describe(path.to_owned()).await) {
@@ -120,13 +124,13 @@ impl MachineFiles {
             let began = Instant::now();
             // A file without a length, such as those of /proc, ends where nothing more is read.
             let rest = if source.size == 0 { u64::MAX } else { source.size - writing.length };
-            let limit = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
-            let piece = self.read(from.to_owned(), source.identity, writing.length, limit).await?;
+            let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
+            let piece = self.read(from.to_owned(), source.identity, writing.length, wanted).await?;
             let is_last = piece.bytes.is_empty() || piece.bytes.len() as u64 == rest;
             if piece.bytes.is_empty() && source.size != 0 {
                 return Err(FileError::Changed(source.path.clone()).into());
             }
-            if writing.length + piece.bytes.len() as u64 > options.limit {
+            if writing.length + piece.bytes.len() as u64 > limit {
                 return Err(too_long(writing.length + piece.bytes.len() as u64));
             }
             if !piece.bytes.is_empty() || writing.length == 0 {

@@ -16,10 +16,11 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::failure::{ConnectFailure, explain};
+use super::failure::{ConnectFailure, explain, printable};
 use super::transport::{Channel, Transport};
 use super::{QuestionWatch, RemoteHostConfig};
-use crate::client::{AskError, Host, OnSecret};
+use crate::client::{AskError, Host, OnSecret, version_label};
+use crate::hosts::is_socket;
 use crate::relay::{LONGEST_LINE, MARK, RelayHello, RelayReply, RelayRequest};
 use crate::wire::WIRE_VERSION;
 
@@ -45,13 +46,15 @@ pub(crate) struct Interruption {
     /// When it began.
     pub(crate) since: SystemTime,
     pub(crate) began: Instant,
+    /// How many attempts to connect have failed since, the last one included.
+    pub(crate) failures: u64,
     /// Why the connection was lost, or why it is not there again.
     pub(crate) why: ConnectFailure,
 }
 
 impl Interruption {
     fn now(why: ConnectFailure) -> Self {
-        Self { since: SystemTime::now(), began: Instant::now(), why }
+        Self { since: SystemTime::now(), began: Instant::now(), failures: 1, why }
     }
 }
 
@@ -76,6 +79,16 @@ pub(crate) enum Connection {
     },
 }
 
+impl Connection {
+    /// Returns the loss of the connection, if it is lost.
+    pub(crate) fn interruption(&self) -> Option<&Interruption> {
+        match self {
+            Self::Down(interruption) | Self::Up { interrupted: Some(interruption), .. } => Some(interruption),
+            Self::Connecting | Self::Up { interrupted: None, .. } | Self::Over { .. } => None,
+        }
+    }
+}
+
 /// What all connections to one machine share.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -94,7 +107,6 @@ pub(crate) struct Reached {
     pub(crate) version: String,
     pub(crate) socket: String,
     pub(crate) is_current: bool,
-    pub(crate) others: Vec<String>,
 }
 
 /// The outcome of a request for a host.
@@ -130,12 +142,20 @@ impl Route {
             () = late => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the machine does not answer")),
         };
         match reply {
-            Ok((hello, RelayReply::Open { socket, is_current, others })) => {
-                let reached = Reached { channel, rest, version: hello.version, socket, is_current, others };
-                Ok(Dialed::Reached(Box::new(reached)))
+            // Other hosts there are of no use: their terminals are not those of this installation, or are noted.
+            Ok((hello, RelayReply::Open { socket, is_current, others: _ })) => {
+                let is_wanted = match request {
+                    RelayRequest::Open(wanted) => *wanted == socket,
+                    RelayRequest::OpenCurrent | RelayRequest::OpenExisting => is_socket(&socket),
+                };
+                if !is_wanted {
+                    return Err(ConnectFailure::Host("it names another host than was requested, or none".to_owned()));
+                }
+                let version = version_label(&hello.version);
+                Ok(Dialed::Reached(Box::new(Reached { channel, rest, version, socket, is_current })))
             }
             Ok((_, RelayReply::Gone)) => Ok(Dialed::Gone),
-            Ok((_, RelayReply::Failed(why))) => Err(ConnectFailure::Host(why)),
+            Ok((_, RelayReply::Failed(why))) => Err(ConnectFailure::Host(printable(&why))),
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection(error)),
             Err(_) => {
                 let Channel { errors, guard, .. } = channel;
@@ -252,22 +272,28 @@ impl RemoteHost {
     /// Returns the session once it has a connection.
     ///
     /// # Errors
-    /// When it has none for so long, or the host has ended.
+    /// When it has none for so long, the host has ended, or an attempt fails for a reason that only a person can remove.
     pub(crate) async fn reached(&self, patience: Duration) -> Result<Host, AskError> {
         if let Some(host) = self.up() {
             return Ok(host);
         }
-        self.retry();
         let mut follow = self.follow();
+        // What an earlier attempt has met may be settled by now: this one counts.
+        let before = follow.borrow_and_update().interruption().map_or(0, |interruption| interruption.failures);
+        self.retry();
         let up = async {
             loop {
                 match &*follow.borrow_and_update() {
                     Connection::Up { host, interrupted: None } if !host.is_lost() => return Ok(host.clone()),
                     Connection::Over { pid } => return Err(self.ended(*pid)),
-                    Connection::Down(interruption) if !interruption.why.is_passing() => {
-                        return Err(self.not_connected(interruption));
+                    other => {
+                        if let Some(interruption) = other.interruption()
+                            && interruption.failures > before
+                            && !interruption.why.is_passing()
+                        {
+                            return Err(self.not_connected(interruption));
+                        }
                     }
-                    _ => {}
                 }
                 if follow.changed().await.is_err() {
                     return Err(self.ended(0));
@@ -280,14 +306,18 @@ impl RemoteHost {
         }
     }
 
-    /// Waits until the session has had no connection for so long, or is over. Returns what is wrong.
-    pub(crate) async fn stalled(&self, limit: Duration) -> AskError {
+    /// Waits until the session has had no connection for so long, or a person has to do something for the next one. Returns what is
+    /// wrong; none if the session is over.
+    pub(crate) async fn stalled(&self, limit: Duration) -> Option<AskError> {
         let mut follow = self.follow();
         loop {
             let began = match &*follow.borrow_and_update() {
                 Connection::Up { interrupted: None, .. } => None,
+                Connection::Up { interrupted: Some(interruption), .. } if !interruption.why.is_passing() => {
+                    return Some(self.not_connected(interruption));
+                }
                 Connection::Up { interrupted: Some(interruption), .. } => Some(interruption.began),
-                Connection::Connecting | Connection::Down(_) | Connection::Over { .. } => return self.trouble(),
+                Connection::Connecting | Connection::Down(_) | Connection::Over { .. } => return None,
             };
             let over = async {
                 match began {
@@ -296,8 +326,8 @@ impl RemoteHost {
                 }
             };
             tokio::select! {
-                () = over => return self.trouble(),
-                changed = follow.changed() => if changed.is_err() { return self.ended(0) },
+                () = over => return Some(self.trouble()),
+                changed = follow.changed() => if changed.is_err() { return None },
             }
         }
     }
@@ -323,6 +353,17 @@ impl RemoteHost {
             Connection::Over { pid } => self.ended(*pid),
             _ => AskError::ConnectionLost { host: self.shared.route.config.name.clone() },
         }
+    }
+
+    /// Returns that the host does not answer, although its machine is connected.
+    pub(crate) fn silent(&self) -> AskError {
+        AskError::RemoteHostSilent { host: self.shared.route.config.name.clone() }
+    }
+
+    /// Returns that the host has sent what no terminal host sends.
+    pub(crate) fn implausible(&self, what: &'static str) -> AskError {
+        tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an answer that can not be");
+        AskError::Implausible { host: self.shared.route.config.name.clone(), what }
     }
 
     fn not_connected(&self, interruption: &Interruption) -> AskError {
@@ -509,7 +550,10 @@ impl Supervisor {
                 met = met => match met {
                     Ok(()) => {
                         is_met = true;
-                        Ok(pumping.await)
+                        tokio::select! {
+                            ended = pumping => Ok(ended),
+                            () = self.broken() => Err(connection(&"the terminal host there sent what is no message")),
+                        }
                     }
                     Err(failure) => Err(failure),
                 },
@@ -565,6 +609,18 @@ impl Supervisor {
         }
     }
 
+    /// Waits until the host has broken the protocol of the session, whose connection stays.
+    async fn broken(&self) {
+        let host = self.shared.upgrade().and_then(|shared| match &*shared.connection.borrow() {
+            Connection::Up { host, .. } => Some(host.clone()),
+            _ => None,
+        });
+        match host {
+            Some(host) => host.lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn end(&self) {
         if let Some(shared) = self.shared.upgrade() {
             let pid = match &*shared.connection.borrow() {
@@ -578,23 +634,14 @@ impl Supervisor {
 
 /// Returns why there is no connection.
 fn last_failure(connection: &watch::Sender<Connection>) -> Option<ConnectFailure> {
-    match &*connection.borrow() {
-        Connection::Up { interrupted: Some(interruption), .. } | Connection::Down(interruption) => {
-            Some(interruption.why.clone())
-        }
-        _ => None,
-    }
+    connection.borrow().interruption().map(|interruption| interruption.why.clone())
 }
 
 /// Notes that there is no connection, with the newest reason. The time at which the loss began stays.
 fn interrupt(connection: &watch::Sender<Connection>, why: ConnectFailure, has_session: bool) {
     connection.send_modify(|connection| {
-        let before = match connection {
-            Connection::Up { interrupted: Some(before), .. } | Connection::Down(before) => Some(before.clone()),
-            _ => None,
-        };
-        let interruption = match before {
-            Some(before) => Interruption { why, ..before },
+        let interruption = match connection.interruption().cloned() {
+            Some(before) => Interruption { why, failures: before.failures + 1, ..before },
             None => Interruption::now(why),
         };
         match connection {

@@ -102,7 +102,7 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool) -> Conne
 }
 
 /// Returns a foreign line without control characters, and not longer than is read.
-fn printable(line: &str) -> String {
+pub(super) fn printable(line: &str) -> String {
     line.chars().filter(|sign| !sign.is_control()).take(200).collect()
 }
 

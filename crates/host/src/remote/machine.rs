@@ -1,21 +1,28 @@
 //! One machine: its terminal hosts, usually one, and what is noted of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
-use steplatch_terminal::Description;
+use steplatch_terminal::{Description, SecretText, Spec};
 use tokio::sync::watch;
 
 use super::connection::{Connection, Dialed, Reached, RemoteHost, Route};
 use super::failure::ConnectFailure;
-use super::notes::MachineNotes;
-use super::{RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup};
+use super::notes::{MachineNotes, Opening};
+use super::reply::Reply as _;
+use super::{
+    MachineSecretSink, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup,
+};
 use crate::client::{AskError, Host, OnSecret};
+use crate::hosts::answer;
 use crate::relay::RelayRequest;
+use crate::terminal::HostedTerminal;
+use crate::wire::{Ask, OpenedTerminal};
 
 /// How much longer than its patience a request waits for the reason why there is no connection.
 const SURPLUS: Duration = Duration::from_millis(500);
@@ -23,18 +30,27 @@ const SURPLUS: Duration = Duration::from_millis(500);
 /// Lost terminals that are remembered.
 const MOST_LOST: usize = 1000;
 
+/// Maximum number of terminal hosts of a machine: the current one, and those of versions before it that keep terminals. Each has a
+/// connection of its own.
+const MAX_HOSTS: usize = 8;
+
+/// Maximum number of openings without an answer that are looked up at once.
+const MAX_LOOKED_UP: usize = 16;
+
 /// A machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
     route: Arc<Route>,
     notes: Mutex<MachineNotes>,
     folder: PathBuf,
-    on_secret: SecretSink,
+    secrets: Arc<dyn MachineSecretSink>,
     hosts: Mutex<Vec<RemoteHost>>,
     /// Held while a host is asked for, so that only one connection is begun at a time.
     connecting: tokio::sync::Mutex<()>,
     /// The version that is installed over there, and the last failure to reach the machine at all.
     contact: Mutex<ContactState>,
+    /// Steps whose terminals are being opened.
+    opening: Mutex<HashSet<String>>,
     /// Terminals that ended with their host, oldest first, and its process id.
     lost: Mutex<VecDeque<(TerminalId, u32)>>,
     /// Held while notes are written, so that older ones do not follow newer ones.
@@ -43,12 +59,16 @@ pub(crate) struct Machine {
     this: Weak<Self>,
 }
 
-/// A callback without a form for people.
-struct SecretSink(OnSecret);
+/// A terminal that is being opened.
+#[derive(Debug)]
+pub(crate) struct OpeningGuard {
+    machine: Arc<Machine>,
+    step: String,
+}
 
-impl std::fmt::Debug for SecretSink {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("SecretSink")
+impl Drop for OpeningGuard {
+    fn drop(&mut self) {
+        self.machine.opening.lock().remove(&self.step);
     }
 }
 
@@ -62,17 +82,13 @@ struct ContactState {
 
 impl Machine {
     /// Takes over a machine. One that has terminals is connected to at once.
-    pub(crate) fn new(
-        config: RemoteHostConfig,
-        setup: &RemoteSetup,
-        on_secret: OnSecret,
-        changed: Arc<watch::Sender<u64>>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(config: RemoteHostConfig, setup: &RemoteSetup, changed: Arc<watch::Sender<u64>>) -> Arc<Self> {
         let folder = setup.notes.clone();
         let mut notes = MachineNotes::read(&folder, &config.name);
         if notes.ssh != config.ssh {
             // Another machine has the name now.
             notes.terminals.clear();
+            notes.openings.clear();
             notes.ssh.clone_from(&config.ssh);
         }
         let route = Arc::new(Route {
@@ -82,20 +98,22 @@ impl Machine {
             transport: setup.transport.clone(),
             questions: setup.questions.clone(),
         });
-        let sockets: Vec<String> = notes
-            .terminals
-            .iter()
-            .filter(|(_, terminals)| !terminals.is_empty())
-            .map(|(socket, _)| socket.clone())
-            .collect();
+        let with_terminals = notes.terminals.iter().filter(|(_, terminals)| !terminals.is_empty());
+        let sockets =
+            with_terminals.map(|(socket, _)| socket).chain(notes.openings.values().map(|opening| &opening.socket));
+        let sockets: BTreeSet<String> = sockets.cloned().collect();
+        for terminal in notes.terminals.values().flatten() {
+            setup.secrets.place(&terminal.id, &route.config.name);
+        }
         let machine = Arc::new_cyclic(|this| Self {
             route,
             notes: Mutex::new(notes),
             folder,
-            on_secret: SecretSink(on_secret),
+            secrets: setup.secrets.clone(),
             hosts: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             contact: Mutex::default(),
+            opening: Mutex::default(),
             lost: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             changed,
@@ -117,7 +135,9 @@ impl Machine {
 
     /// Takes a host into the table and follows its connection.
     fn adopt(&self, socket: String, reached: Option<Reached>) -> RemoteHost {
-        let host = RemoteHost::new(self.route.clone(), socket, reached, self.on_secret.0.clone());
+        let (secrets, name) = (self.secrets.clone(), self.config().name.clone());
+        let on_secret: OnSecret = Arc::new(move |secret: SecretText| secrets.hide_on(&name, secret));
+        let host = RemoteHost::new(self.route.clone(), socket, reached, on_secret);
         self.hosts.lock().push(host.clone());
         let (mut follow, machine) = (host.follow(), self.this.clone());
         let socket = host.socket().to_owned();
@@ -144,10 +164,11 @@ impl Machine {
     /// Forgets a host that has ended, and remembers what ended with it.
     async fn host_ended(&self, socket: &str, pid: u32) {
         self.hosts.lock().retain(|known| known.socket() != socket);
-        let ended = self.notes.lock().terminals.remove(socket).unwrap_or_default();
+        let ended = self.notes.lock().forget_host(socket);
+        ended.iter().for_each(|terminal| self.secrets.forget(terminal));
         {
             let mut lost = self.lost.lock();
-            lost.extend(ended.into_iter().map(|terminal| (terminal.id, pid)));
+            lost.extend(ended.into_iter().map(|terminal| (terminal, pid)));
             let surplus = lost.len().saturating_sub(MOST_LOST);
             lost.drain(..surplus);
         }
@@ -223,20 +244,29 @@ impl Machine {
             Err(why) => return Err(failed(why)),
         };
         self.contact.lock().version = Some(reached.version.clone());
-        for other in &reached.others {
-            if !self.hosts().iter().any(|host| host.socket() == other) {
-                self.adopt(other.clone(), None);
-            }
-        }
         let known = self.hosts().into_iter().find(|host| host.socket() == reached.socket);
         // A known one has a connection of its own.
         if let Some(known) = known {
             return Ok(known);
         }
+        self.make_room().map_err(failed)?;
         let host = self.adopt(reached.socket.clone(), Some(*reached));
         // The next daemon is the same client, and finds this host, also before there is a terminal.
         self.write_notes().await;
         Ok(host)
+    }
+
+    /// Disconnects from hosts without terminals, if there are too many.
+    fn make_room(&self) -> Result<(), ConnectFailure> {
+        let mut hosts = self.hosts.lock();
+        if hosts.len() >= MAX_HOSTS {
+            let notes = self.notes.lock();
+            hosts.retain(|host| notes.terminals.get(host.socket()).is_some_and(|terminals| !terminals.is_empty()));
+        }
+        match hosts.len() < MAX_HOSTS {
+            true => Ok(()),
+            false => Err(ConnectFailure::Host(format!("it has {MAX_HOSTS} terminal hosts with terminals already"))),
+        }
     }
 
     pub(crate) fn status(&self) -> RemoteHostStatus {
@@ -274,67 +304,194 @@ impl Machine {
         Some((self.hosts().into_iter().find(|host| host.socket() == socket)?, id))
     }
 
-    /// Describes the terminals: of a host that is connected as they are, else as they were last seen.
-    pub(crate) async fn list(
-        &self,
-        ask: &impl AsyncFn(&Host) -> Option<Vec<Description>>,
-    ) -> Vec<(Description, RemotePlace)> {
-        let name = self.config().name.clone();
-        let mut all = Vec::new();
-        for host in self.hosts() {
-            let listed = match host.up() {
-                Some(up) => ask(&up).await,
-                None => None,
-            };
-            let lost_since = match host.connection() {
-                Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. } => {
-                    Some(interruption.since)
-                }
-                // It is not connected since the daemon has started.
-                Connection::Connecting => Some(SystemTime::now()),
-                _ => None,
-            };
-            let (terminals, lost_since) = match listed {
-                Some(listed) => {
-                    self.note(host.socket(), |terminals| terminals.clone_from(&listed)).await;
-                    (listed, None)
-                }
-                None => (self.notes.lock().terminals.get(host.socket()).cloned().unwrap_or_default(), lost_since),
-            };
-            let place = RemotePlace { host: name.clone(), lost_since };
-            all.extend(terminals.into_iter().map(|terminal| (terminal, place.clone())));
-        }
-        all
+    /// Whether a terminal was opened here.
+    pub(crate) fn has_terminal(&self, id: &TerminalId) -> bool {
+        self.notes.lock().has(id)
     }
 
-    /// Changes what is noted of the terminals of a host. It is written if it has other terminals then.
-    pub(crate) async fn note(&self, socket: &str, change: impl FnOnce(&mut Vec<Description>)) {
-        let ids = |terminals: &[Description]| -> Vec<TerminalId> {
-            terminals.iter().map(|terminal| terminal.id.clone()).collect()
+    /// Whether a step has requested a terminal here.
+    pub(crate) fn has_opening(&self, step: &str) -> bool {
+        self.notes.lock().openings.contains_key(step)
+    }
+
+    /// Notes that a terminal is about to be requested of a host: from then on the next daemon finds it.
+    pub(crate) async fn begin_opening(self: &Arc<Self>, step: &str, host: &RemoteHost, spec: &Spec) -> OpeningGuard {
+        self.opening.lock().insert(step.to_owned());
+        let guard = OpeningGuard { machine: self.clone(), step: step.to_owned() };
+        let opening = Opening {
+            socket: host.socket().to_owned(),
+            since: SystemTime::now(),
+            terminal: None,
+            name: spec.name.clone(),
+            command: spec.command.clone(),
+            opened_by: spec.opened_by.clone(),
+            size: spec.size,
         };
+        self.notes.lock().begin(step, opening);
+        self.write_notes().await;
+        guard
+    }
+
+    /// Notes the terminal that a step has opened. `is_taken` recognises terminals of other machines, and of this one.
+    ///
+    /// # Errors
+    /// When it cannot be a new terminal of the machine.
+    pub(crate) async fn opened(
+        &self,
+        step: &str,
+        opened: &OpenedTerminal,
+        is_taken: impl Fn(&TerminalId) -> bool,
+    ) -> Result<(), &'static str> {
+        if is_taken(&opened.id) {
+            return Err("the id of a terminal of another machine");
+        }
+        self.notes.lock().opened(step, &opened.id, opened.pid)?;
+        self.secrets.place(&opened.id, &self.config().name);
+        self.write_notes().await;
+        Ok(())
+    }
+
+    /// Notes that a step has opened no terminal.
+    pub(crate) async fn abandon_opening(&self, step: &str) {
         let is_changed = {
             let mut notes = self.notes.lock();
-            let terminals = notes.terminals.entry(socket.to_owned()).or_default();
-            let before = ids(terminals);
-            change(terminals);
-            ids(terminals) != before
+            let is_open = notes.openings.get(step).is_some_and(|opening| opening.terminal.is_some());
+            !is_open && notes.openings.remove(step).is_some()
         };
         if is_changed {
             self.write_notes().await;
         }
     }
 
+    /// Returns the terminal that a step has opened here.
+    ///
+    /// # Errors
+    /// When the machine has not reported it, and does not answer.
+    pub(crate) async fn opened_by(
+        &self,
+        step: &str,
+        is_taken: impl Fn(&TerminalId) -> bool,
+    ) -> Result<Option<HostedTerminal>, AskError> {
+        let opening = self.notes.lock().openings.get(step).cloned();
+        let Some(Opening { socket, terminal, .. }) = opening else { return Ok(None) };
+        let Some(host) = self.hosts().into_iter().find(|host| host.socket() == socket) else { return Ok(None) };
+        if let Some(id) = terminal {
+            return Ok(Some(HostedTerminal::on(host, id)));
+        }
+        let up = host.up().ok_or_else(|| host.trouble())?;
+        let found = self.look_up(&host, &up, step, &is_taken).await?;
+        Ok(found.map(|id| HostedTerminal::on(host, id)))
+    }
+
+    /// Requests the terminal of a step whose opening has no answer.
+    async fn look_up(
+        &self,
+        host: &RemoteHost,
+        up: &Host,
+        step: &str,
+        is_taken: &impl Fn(&TerminalId) -> bool,
+    ) -> Result<Option<TerminalId>, AskError> {
+        let Some(id) = answer::<Option<TerminalId>>(up, &Ask::OpenedBy(step.to_owned())).await? else {
+            self.abandon_opening(step).await;
+            return Ok(None);
+        };
+        let opened = OpenedTerminal { id, pid: 0, integrated: false };
+        self.opened(step, &opened, is_taken).await.map_err(|what| host.implausible(what))?;
+        Ok(Some(opened.id))
+    }
+
+    /// Describes the terminals: of a host that is connected as they are, else as they were last seen. Only those are listed that this
+    /// installation has opened: a machine can name no other ones.
+    pub(crate) async fn list(&self, is_taken: impl Fn(&TerminalId) -> bool) -> Vec<(Description, RemotePlace)> {
+        let hosts = self.hosts();
+        let listing = hosts.iter().map(|host| self.list_host(host, &is_taken));
+        join_all(listing).await.into_iter().flatten().collect()
+    }
+
+    async fn list_host(
+        &self,
+        host: &RemoteHost,
+        is_taken: &impl Fn(&TerminalId) -> bool,
+    ) -> Vec<(Description, RemotePlace)> {
+        let ids = |terminals: Option<&Vec<Description>>| -> Vec<TerminalId> {
+            terminals.into_iter().flatten().map(|terminal| terminal.id.clone()).collect()
+        };
+        let before = ids(self.notes.lock().terminals.get(host.socket()));
+        let up = host.up();
+        let listed = match &up {
+            Some(up) => answer::<Vec<Description>>(up, &Ask::List).await.ok(),
+            None => None,
+        };
+        let listed = listed.and_then(|listed| match listed.checked() {
+            Ok(listed) => Some(listed.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect()),
+            Err(what) => {
+                tracing::warn!(host = self.config().name, what, "a machine sent a list of terminals that can not be");
+                None
+            }
+        });
+        let lost_since = match (&listed, host.connection()) {
+            (Some(_), _) => None,
+            (None, Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. }) => {
+                Some(interruption.since)
+            }
+            // It is not connected since the daemon has started, or does not answer.
+            (None, _) => Some(SystemTime::now()),
+        };
+        if let (Some(listed), Some(up)) = (listed, &up) {
+            self.look_up_missing(host, up, &listed, is_taken).await;
+            self.update(host.socket(), &before, listed).await;
+        }
+        let place = RemotePlace { host: self.config().name.clone(), lost_since };
+        let terminals = self.notes.lock().terminals.get(host.socket()).cloned().unwrap_or_default();
+        terminals.into_iter().map(|terminal| (terminal, place.clone())).collect()
+    }
+
+    /// Finds the terminals whose openings have no answer, if the host lists some that are not noted.
+    async fn look_up_missing(
+        &self,
+        host: &RemoteHost,
+        up: &Host,
+        listed: &HashMap<TerminalId, Description>,
+        is_taken: &impl Fn(&TerminalId) -> bool,
+    ) {
+        let unanswered: Vec<String> = {
+            let (notes, opening) = (self.notes.lock(), self.opening.lock());
+            if listed.keys().all(|id| notes.has(id)) {
+                return;
+            }
+            let of_host = notes.openings.iter().filter(|(step, known)| {
+                known.socket == host.socket() && known.terminal.is_none() && !opening.contains(*step)
+            });
+            of_host.map(|(step, _)| step.clone()).take(MAX_LOOKED_UP).collect()
+        };
+        for step in unanswered {
+            if let Err(error) = self.look_up(host, up, &step, is_taken).await {
+                tracing::warn!(%error, step, "the terminal that a step has opened is not known");
+            }
+        }
+    }
+
+    /// Updates what is noted of a host's terminals by its list.
+    async fn update(&self, socket: &str, before: &[TerminalId], listed: HashMap<TerminalId, Description>) {
+        let closed = self.notes.lock().update(socket, before, listed);
+        if !closed.is_empty() {
+            closed.iter().for_each(|terminal| self.secrets.forget(terminal));
+            self.write_notes().await;
+        }
+    }
+
     /// Notes that a terminal was closed.
     pub(crate) async fn forget(&self, id: &TerminalId) {
-        let noted = self.notes.lock().find(id.as_str());
-        if let Some((socket, id)) = noted {
-            self.note(&socket, |terminals| terminals.retain(|terminal| terminal.id != id)).await;
+        let is_known = self.notes.lock().forget(id);
+        if is_known {
+            self.secrets.forget(id);
+            self.write_notes().await;
         }
     }
 
     /// Forgets the machine, unless it has terminals, which would not be found again.
     pub(crate) fn retire(&self) {
-        if self.notes.lock().terminals.values().all(Vec::is_empty) {
+        if is_unused(&self.notes.lock()) {
             MachineNotes::remove(&self.folder, &self.config().name);
         }
     }
@@ -352,4 +509,9 @@ impl Machine {
             tracing::warn!(%error, "what is known of another machine can not be noted");
         }
     }
+}
+
+/// Whether nothing is noted of a machine that would have to be found again.
+fn is_unused(notes: &MachineNotes) -> bool {
+    notes.openings.is_empty() && notes.terminals.values().all(Vec::is_empty)
 }

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod hosts;
+mod lies;
 mod remote;
 mod transfers;

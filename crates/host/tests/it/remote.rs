@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use steplatch_host::{
-    AskError, Channel, ErrorText, HostedTerminal, Hosts, HostsError, NoQuestions, Relay, RemoteHostConfig,
-    RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
+    AskError, Channel, ErrorText, HostedTerminal, Hosts, HostsError, MachineSecretSink, NoQuestions, Relay,
+    RemoteHostConfig, RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
 };
+use steplatch_ids::TerminalId;
 use steplatch_patience::eventually;
-use steplatch_terminal::{Input, Limit, Part, Settle, Spec};
+use steplatch_terminal::{Input, Limit, Part, SecretText, Settle, Spec};
 use tempfile::TempDir;
 
 use super::hosts::wait;
@@ -104,11 +105,28 @@ pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
     (Arc::new(machine), host, folder)
 }
 
+/// For machines whose secrets are of no interest.
+#[derive(Debug)]
+struct Unheard;
+
+impl MachineSecretSink for Unheard {
+    fn place(&self, _: &TerminalId, _: &str) {}
+
+    fn hide_on(&self, _: &str, _: SecretText) {}
+
+    fn forget(&self, _: &TerminalId) {}
+}
+
 /// A daemon's hosts, with the far machine as `box`.
 pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
     let hosts = Hosts::find(folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
     let transport = Arc::new(ToFarMachine(far.clone()));
-    hosts.reach(RemoteSetup { notes: folder.join("machines"), transport, questions: Arc::new(NoQuestions) });
+    hosts.reach(RemoteSetup {
+        notes: folder.join("machines"),
+        transport,
+        questions: Arc::new(NoQuestions),
+        secrets: Arc::new(Unheard),
+    });
     hosts.configure_remotes(&[RemoteHostConfig { name: "box".to_owned(), ssh: "ana@box".to_owned() }]);
     hosts
 }

@@ -18,6 +18,10 @@ use crate::sessions::Sessions;
 /// The most files of one copy.
 const MOST_FILES: usize = 100_000;
 
+/// Maximum length of a path, in bytes (`PATH_MAX`), and of all paths of a copy: another machine may list directories without end.
+const MAX_PATH_BYTES: usize = 4096;
+const MAX_PLAN_BYTES: usize = 64 << 20;
+
 /// The time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -60,8 +64,7 @@ impl Sessions {
         let there = target.describe_if_there().await?;
         let is_directory = there.as_ref().is_some_and(|there| there.kind == FileKind::Directory);
         if is_directory {
-            let name = Path::new(&facts.path).file_name().map(ToOwned::to_owned).unwrap_or_default();
-            target = target.join(name);
+            target = target.join(own_name(&source, &verb.from, &facts)?);
         } else if verb.to.ends_with('/') {
             return Err(target.failed(FileError::NoDirectory(verb.to).into()));
         }
@@ -70,7 +73,7 @@ impl Sessions {
                 let words = format!("'{}' is a directory; a directory is copied with -r", facts.path);
                 Err(FileTrouble::Invalid(words))
             }
-            (FileKind::Directory, true) => walk(source, target, facts.identity).await,
+            (FileKind::Directory, true) => self.walk(source, target, facts.identity).await,
             (FileKind::File | FileKind::Other, _) => {
                 let size = facts.size;
                 Ok((vec![CopyStep::File { source, target, facts: Some(facts) }], 1, size))
@@ -79,47 +82,78 @@ impl Sessions {
     }
 }
 
-/// Plans the copy of a directory: each directory before what is in it.
-async fn walk(
-    source: FilePlace,
-    target: FilePlace,
-    identity: FileIdentity,
-) -> Result<(Vec<CopyStep>, u64, u64), FileTrouble> {
-    // A directory that is copied into itself would grow without an end.
-    let mut above = Some(target.path.as_path());
-    while let Some(folder) = above.filter(|_| source.host == target.host) {
-        let outer = FilePlace { path: folder.to_owned(), ..target.clone() };
-        if outer.describe_if_there().await?.is_some_and(|facts| facts.identity == identity) {
-            return Err(FileTrouble::Invalid("a directory is not copied into itself".to_owned()));
+/// Returns the name of a copy in a directory: the name that was requested, never one that another machine reports.
+fn own_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<String, FileTrouble> {
+    let path = match (&source.host, requested) {
+        (Some(_), "~") => "",
+        (Some(_), requested) => requested,
+        (None, _) => &facts.path,
+    };
+    let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+    name.ok_or_else(|| {
+        FileTrouble::Invalid(format!("'{requested}' has no name that the copy could have; name the copy as the target"))
+    })
+}
+
+impl Sessions {
+    /// Plans the copy of a directory: each directory before what is in it.
+    async fn walk(
+        &self,
+        source: FilePlace,
+        target: FilePlace,
+        identity: FileIdentity,
+    ) -> Result<(Vec<CopyStep>, u64, u64), FileTrouble> {
+        // A directory that is copied into itself would grow without an end.
+        let mut above = Some(target.path.as_path());
+        while let Some(folder) = above.filter(|_| source.host == target.host) {
+            let outer = FilePlace { path: folder.to_owned(), ..target.clone() };
+            if outer.describe_if_there().await?.is_some_and(|facts| facts.identity == identity) {
+                return Err(FileTrouble::Invalid("a directory is not copied into itself".to_owned()));
+            }
+            above = folder.parent();
         }
-        above = folder.parent();
-    }
-    let (mut steps, mut files, mut size) = (Vec::new(), 0, 0);
-    let mut open = vec![(source, target)];
-    while let Some((source, target)) = open.pop() {
-        let entries = source.files.list(source.path.clone()).await.map_err(|error| source.failed(error))?;
-        steps.push(CopyStep::Directory(target.clone()));
-        for entry in entries {
-            match entry.kind {
-                Some(FileKind::Directory) => open.push((source.join(&entry.name), target.join(&entry.name))),
-                Some(FileKind::File) => {
-                    files += 1;
-                    size += entry.size;
-                    let (source, target) = (source.join(&entry.name), target.join(&entry.name));
-                    steps.push(CopyStep::File { source, target, facts: None });
+        let is_foreign = source.host.is_some() && target.host.is_none();
+        let (mut steps, mut files, mut size, mut bytes) = (Vec::new(), 0, 0_u64, 0);
+        let mut open = vec![(source, target)];
+        while let Some((source, target)) = open.pop() {
+            if target.host.is_none() {
+                self.check_private(&target.path)?;
+            }
+            if source.host.is_none() && self.check_private(&source.path).is_err() {
+                steps.push(CopyStep::Skip(source.path.display().to_string()));
+                continue;
+            }
+            let entries = source.files.list(source.path.clone()).await.map_err(|error| source.failed(error))?;
+            steps.push(CopyStep::Directory(target.clone()));
+            for entry in entries {
+                let (from, to) = (source.join(&entry.name), target.join(&entry.name));
+                let length = from.path.as_os_str().len().max(to.path.as_os_str().len());
+                bytes += 2 * length;
+                if length > MAX_PATH_BYTES || bytes > MAX_PLAN_BYTES {
+                    return Err(FileTrouble::Invalid("the directory has longer paths than are copied".to_owned()));
                 }
-                Some(FileKind::Other) | None => {
-                    steps.push(CopyStep::Skip(source.path.join(&entry.name).display().to_string()));
+                if is_foreign && entry.kind.is_some() && to.path.is_symlink() {
+                    // The other machine chose the name, and the link leads to where it could not write otherwise.
+                    return Err(FileTrouble::Invalid(format!("'{}' is a link: it is not followed", to.path.display())));
+                }
+                match entry.kind {
+                    Some(FileKind::Directory) => open.push((from, to)),
+                    Some(FileKind::File) => {
+                        files += 1;
+                        size = size.saturating_add(entry.size);
+                        steps.push(CopyStep::File { source: from, target: to, facts: None });
+                    }
+                    Some(FileKind::Other) | None => steps.push(CopyStep::Skip(from.path.display().to_string())),
                 }
             }
+            if steps.len() + open.len() > MOST_FILES {
+                return Err(FileTrouble::Invalid(format!(
+                    "the directory has more than {MOST_FILES} files; pack it first, as with tar"
+                )));
+            }
         }
-        if steps.len() + open.len() > MOST_FILES {
-            return Err(FileTrouble::Invalid(format!(
-                "the directory has more than {MOST_FILES} files; pack it first, as with tar"
-            )));
-        }
+        Ok((steps, files, size))
     }
-    Ok((steps, files, size))
 }
 
 impl CopyEvents {

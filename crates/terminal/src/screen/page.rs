@@ -38,6 +38,7 @@ use super::emulator::Outbox;
 use allowance::DrawBudget;
 pub(super) use colours::{Palette, at_first};
 pub(super) use links::Links;
+pub use links::is_link_address;
 use modes::ExtraModes;
 use scroll::Shift;
 use titles::Titles;

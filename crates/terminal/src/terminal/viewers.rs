@@ -7,12 +7,18 @@
 //! not control these.
 //!
 //! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. All else is passed on
-//! byte for byte, and only an unfinished sequence is held back.
+//! byte for byte, and only an unfinished sequence is held back. What stands before and behind a
+//! sequence that is taken out must not become another one: a sequence that another one cuts off is
+//! not passed on, and a string that it ends is ended.
 
 /// The longest unfinished sequence that is held back.
 const LONGEST: usize = 4096;
 
 const ESC: u8 = 0x1b;
+/// Ends a string.
+const ST: &[u8] = b"\x1b\\";
+/// Has no effect within a sequence.
+const DEL: u8 = 0x7f;
 const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
@@ -23,12 +29,14 @@ const C1: u8 = 0xc2;
 
 /// Removes queries from a stream, however it is cut.
 #[derive(Debug, Default)]
-pub(super) struct QueryFilter {
+pub struct QueryFilter {
     state: State,
     /// The sequence that has begun.
     held: Vec<u8>,
     /// Where its parameters begin in what is held.
     body: usize,
+    /// The beginning of a string was passed on, and not its end, as far as is known.
+    in_string: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +67,12 @@ enum State {
 
 impl QueryFilter {
     /// Begins anew: the next bytes do not continue the previous ones.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         *self = Self::default();
     }
 
     /// Returns what of `bytes`, and of what was held back, is passed on now.
-    pub(super) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.held.len() + bytes.len());
         let mut at = 0;
         while at < bytes.len() {
@@ -97,6 +105,8 @@ impl QueryFilter {
                 0x9b => self.enter(State::Csi, byte),
                 0x9d => self.enter(State::Command { escaped: false }, byte),
                 0x9f => self.enter(State::Application, byte),
+                0x80..=0xbf => self.finish(byte, out),
+                // The first half of a character without the second one.
                 _ => return self.give_up(out),
             },
             State::Escape => match byte {
@@ -105,10 +115,11 @@ impl QueryFilter {
                 b'P' => self.enter(State::Device, byte),
                 b'_' => self.enter(State::Application, byte),
                 // The title in screen and tmux.
-                b'k' => self.drop_string(false),
+                b'k' => self.drop_string(false, out),
                 // DECID, the oldest form of the DA query.
                 b'Z' => self.drop_held(out),
-                ESC | 0x7f.. => return self.give_up(out),
+                DEL => {}
+                ESC | 0x80.. => return self.give_up(out),
                 0x00..=0x2f if !matches!(byte, CAN | SUB) => self.hold(byte, out),
                 _ => self.finish(byte, out),
             },
@@ -117,6 +128,7 @@ impl QueryFilter {
                 CAN | SUB => self.finish(byte, out),
                 0x40..=0x7e if expects_answer(&self.held[self.body..], byte) => self.drop_held(out),
                 0x40..=0x7e => self.finish(byte, out),
+                DEL.. => {}
                 _ => self.hold(byte, out),
             },
             State::DroppingCsi => match byte {
@@ -128,16 +140,17 @@ impl QueryFilter {
                 ESC => return self.give_up(out),
                 // DECRQSS and XTGETTCAP.
                 b'q' if self.held[self.body..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
-                    self.drop_string(false);
+                    self.drop_string(false, out);
                 }
                 0x40..=0x7e | CAN | SUB => self.finish(byte, out),
+                DEL.. => {}
                 _ => self.hold(byte, out),
             },
             State::Command { escaped } => return self.take_command(byte, escaped, out),
             State::Application => match byte {
                 ESC => return self.give_up(out),
                 // Pictures of kitty's protocol, each of which is answered. This terminal shows none.
-                b'G' => self.drop_string(false),
+                b'G' => self.drop_string(false, out),
                 _ => self.finish(byte, out),
             },
             State::Dropping { escaped: true, .. } if byte == b'\\' => self.state = State::Text,
@@ -160,25 +173,30 @@ impl QueryFilter {
         match byte {
             b'\\' if escaped => {
                 if is_question() {
-                    self.held.clear();
+                    self.drop_held(&mut Vec::new());
                 } else {
                     out.append(&mut self.held);
-                    out.extend_from_slice(b"\x1b\\");
+                    out.extend_from_slice(ST);
                 }
                 self.state = State::Text;
             }
             _ if escaped => {
+                // The other sequence, which may be taken out, ends the command.
                 if !is_question() {
                     out.append(&mut self.held);
+                    out.extend_from_slice(ST);
                 }
                 self.held.clear();
                 self.begin(State::Escape, ESC);
                 return false;
             }
             ESC => self.state = State::Command { escaped: true },
-            BEL if is_question() => self.drop_held(&mut Vec::new()),
+            DEL => {}
+            BEL | CAN | SUB if is_question() => self.drop_held(&mut Vec::new()),
             BEL | CAN | SUB => self.finish(byte, out),
-            b';' if number(&self.held[self.body..]).is_some_and(is_of_window) => self.drop_string(true),
+            b';' if number(&self.held[self.body..]).is_some_and(is_of_window) => {
+                self.drop_string(true, out);
+            }
             b';' if matches!(number(&self.held[self.body..]), Some(7 | 8 | 133)) => {
                 // Directories, links and marks are no queries, however long they are.
                 self.finish(byte, out);
@@ -202,24 +220,26 @@ impl QueryFilter {
 
     /// Holds a byte back, unless there are too many of them.
     fn hold(&mut self, byte: u8, out: &mut Vec<u8>) {
+        // Also within a sequence it would be answered.
+        if byte == ENQ {
+            return;
+        }
         self.held.push(byte);
         if self.held.len() < LONGEST {
             return;
         }
+        // No program prints a sequence like this, and passed on it might still turn out to be a query.
         match self.state {
-            // No program prints a sequence like this, and passed on it might still turn out to be a query.
-            State::Csi => {
+            State::Escape if self.held.iter().skip(1).all(|byte| *byte < 0x20) => {
+                self.drop_held(out);
+                self.begin(State::Escape, ESC);
+            }
+            State::Escape | State::Csi => {
                 self.drop_held(out);
                 self.state = State::DroppingCsi;
             }
-            // Colours are short, too.
-            State::Command { .. } if number(&self.held[self.body..]).is_some_and(is_of_colours) => {
-                self.drop_string(true);
-            }
-            _ => {
-                out.append(&mut self.held);
-                self.state = State::Text;
-            }
+            State::Device => self.drop_string(false, out),
+            _ => self.drop_string(true, out),
         }
     }
 
@@ -227,26 +247,40 @@ impl QueryFilter {
     fn finish(&mut self, byte: u8, out: &mut Vec<u8>) {
         out.append(&mut self.held);
         out.push(byte);
+        self.in_string = match self.state {
+            State::C1 => self.in_string,
+            State::Escape => matches!(byte, b'X' | b'^'),
+            State::Device | State::Application | State::Command { .. } => !matches!(byte, BEL | CAN | SUB),
+            State::Text | State::Csi | State::DroppingCsi | State::Dropping { .. } => false,
+        };
         self.state = State::Text;
     }
 
-    /// Passes on what was held; the byte behind it begins something else.
+    /// Drops what was held: the byte behind it is no part of it, and begins something else.
     fn give_up(&mut self, out: &mut Vec<u8>) -> bool {
-        out.append(&mut self.held);
-        self.state = State::Text;
+        self.drop_held(out);
         false
     }
 
     /// Drops a sequence, but for the control characters in it: those are performed as if they came before it.
     fn drop_held(&mut self, out: &mut Vec<u8>) {
+        self.end_string(out);
         out.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
         self.held.clear();
         self.state = State::Text;
     }
 
-    fn drop_string(&mut self, bell: bool) {
+    fn drop_string(&mut self, bell: bool, out: &mut Vec<u8>) {
+        self.end_string(out);
         self.held.clear();
         self.state = State::Dropping { bell, escaped: false };
+    }
+
+    /// Ends the string that a sequence has ended which is not passed on.
+    fn end_string(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.in_string) && self.held.first() == Some(&ESC) {
+            out.extend_from_slice(ST);
+        }
     }
 }
 
@@ -270,10 +304,6 @@ fn expects_answer(body: &[u8], last: u8) -> bool {
 /// clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves files and sets variables.
 fn is_of_window(number: u32) -> bool {
     matches!(number, 0..=2 | 9 | 52 | 99 | 777 | 1337 | 5522)
-}
-
-fn is_of_colours(number: u32) -> bool {
-    matches!(number, 4 | 5 | 10..=19 | 21 | 110..=119)
 }
 
 /// Returns the number that `bytes` begin with.
@@ -407,6 +437,50 @@ mod tests {
         assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "ended by another sequence");
     }
 
+    /// A query that is taken out must not join what is around it to another one.
+    #[test]
+    fn no_query_is_made_of_what_is_left_of_others() {
+        let long = "0".repeat(2 * LONGEST);
+        let nothing = "\0".repeat(2 * LONGEST);
+        let cases = [
+            ("\x1b\x1b[6n[6n".to_owned(), "[6n"),
+            ("\x1b[\x1b[6n6n".to_owned(), "6n"),
+            ("\x1b[6\x1b[6nn".to_owned(), "n"),
+            ("\x1b[6\r\x1b[6nn".to_owned(), "\rn"),
+            ("\x1bP\x1b[6n$qm\x1b\\".to_owned(), "$qm\x1b\\"),
+            ("\x1b_\x1b[6nGi=1,a=q;AAAA\x1b\\".to_owned(), "Gi=1,a=q;AAAA\x1b\\"),
+            // A command that another sequence ends is carried out, and has its own end then.
+            ("\x1b]11;\x1b[6n?\x07".to_owned(), "\x1b]11;\x1b\\?\x07"),
+            ("\x1b]\x1b[6n11;?\x07".to_owned(), "\x1b]\x1b\\11;?\x07"),
+            // A link and a picture end where the query is.
+            ("\x1b]8;;x\x1b[6n text".to_owned(), "\x1b]8;;x\x1b\\ text"),
+            ("\x1bPq#0\x1b[6n text".to_owned(), "\x1bPq#0\x1b\\ text"),
+            // Terminals overlook a DEL, and bytes that are no part of a sequence.
+            ("\x1b\x7f[6n".to_owned(), ""),
+            ("\x1b[1\x7f4t".to_owned(), ""),
+            ("\x1bP\x7f$qm\x1b\\".to_owned(), ""),
+            ("\x1b]5\x7f2;c;?\x07".to_owned(), ""),
+            ("\x1bé[6n".to_owned(), "é[6n"),
+            ("\x1b\x05[\x051m".to_owned(), "\x1b[1m"),
+            ("\x1b]11;?\x18".to_owned(), ""),
+            // However long it is.
+            (format!("\x1b{nothing}[6n"), &nothing),
+            (format!("\x1b]{long}52;c;aGk=\x07"), ""),
+            (format!("\x1b]3;{long};?\x07"), ""),
+            (format!("\x1bP{long}$qm\x1b\\"), ""),
+        ];
+        for (bytes, expected) in &cases {
+            let shown: String = bytes.escape_debug().take(60).collect();
+            let left = String::from_utf8_lossy(&passed(&[bytes.as_bytes()])).into_owned();
+            assert_eq!(left, *expected, "{shown}");
+            let at_once: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
+            assert_eq!(String::from_utf8_lossy(&passed(&at_once)), *expected, "{shown}, byte by byte");
+        }
+        // The first half of a C1 control, and the second one behind a query.
+        assert_eq!(passed(&[b"\xc2\x1b[6n\x9b6n"]), b"\x9b6n");
+        assert_eq!(passed(&[b"\xc2\xc2\x9b6n"]), b"");
+    }
+
     #[test]
     fn text_is_never_held_back_and_unfinished_sequences_not_without_end() {
         let mut viewers = QueryFilter::default();
@@ -454,6 +528,26 @@ mod tests {
             let (replies, shown) = answered(&passed(&[&bytes]));
             prop_assert_eq!(String::from_utf8_lossy(&replies), "");
             prop_assert_eq!(shown, answered(&bytes).1);
+        }
+
+        #[test]
+        fn a_terminal_answers_nothing_to_what_is_left_of_noise(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "\x1b", "\x1b[", "\x1b]", "\x1bP", "\x1b_", "[", "]", "P", "\\", "\x1b\\", "\x07", "\x18", "\x7f", "\x05", "\0",
+                "\u{9b}", "\u{9d}", "\u{90}", "\u{9c}", "é", " ", "$", "+", ">", "?", "=", "!", ";", ":", "0", "1", "4", "6", "11",
+                "52", "c", "n", "p", "q", "t", "x", "y", "u", "m", "G", "Z", "k", "X", "\x1b[6n", "\x1b[c", "\x1b]11;?\x07", "\x1b]8;;",
+            ]), 0..30),
+            cut in prop::num::u8::ANY,
+        ) {
+            let mut bytes = pieces.concat().into_bytes();
+            let left = passed(&[&bytes]);
+            prop_assert_eq!(answered(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+            // Also if a character is cut in two.
+            if !bytes.is_empty() {
+                bytes.remove(usize::from(cut) % bytes.len());
+                let left = passed(&[&bytes]);
+                prop_assert_eq!(answered(&left).0.escape_ascii().to_string(), "", "{}", left.escape_ascii());
+            }
         }
 
         #[test]

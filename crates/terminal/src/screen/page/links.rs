@@ -33,7 +33,7 @@ pub(in crate::screen) struct Links {
 impl Links {
     /// Returns the link to an address, for cells; none if the address is not one of those that are known.
     pub(super) fn to(&mut self, address: &str) -> Option<Hyperlink> {
-        if !is_known(address) {
+        if !is_link_address(address) {
             return None;
         }
         if let Some((_, link)) = self.by_address.get(address) {
@@ -61,7 +61,8 @@ impl Links {
 
 /// Whether an address is short, has a known scheme, and only the characters that one may have: none that is invisible or changes
 /// the direction of text.
-fn is_known(address: &str) -> bool {
+#[must_use]
+pub fn is_link_address(address: &str) -> bool {
     let begins = |scheme: &&str| address.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
     address.len() <= LONGEST && address.bytes().all(|byte| byte.is_ascii_graphic()) && SCHEMES.iter().any(begins)
 }
@@ -88,8 +89,8 @@ mod tests {
         ] {
             assert_eq!(Links::default().to(address).is_some(), is, "{address}");
         }
-        assert!(is_known(&format!("https:{}", "x".repeat(LONGEST - 6))));
-        assert!(!is_known(&format!("https:{}", "x".repeat(LONGEST - 5))));
+        assert!(is_link_address(&format!("https:{}", "x".repeat(LONGEST - 6))));
+        assert!(!is_link_address(&format!("https:{}", "x".repeat(LONGEST - 5))));
     }
 
     #[test]

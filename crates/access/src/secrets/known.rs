@@ -1,0 +1,329 @@
+//! The known secrets, each with the text that it is hidden in.
+//!
+//! A text is searched for the secrets of its scope alone, so that those of another machine, which may be many and false, change
+//! nothing for the text of this one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use steplatch_ids::TerminalId;
+use steplatch_terminal::SecretText;
+
+use super::encodings::encodings;
+use super::hideable;
+
+/// Maximum number of secrets whose encodings are hidden as well. Each has up to nine, and every text is searched for all of them.
+const MAX_ENCODED: usize = 1000;
+
+/// The same for the secrets of another machine.
+const MAX_MACHINE_ENCODED: usize = 100;
+
+/// Maximum number of secrets that another machine may have in its open terminals, and maximum length of each and of all of them, in
+/// bytes. Its terminal host keeps no more than that number.
+const MAX_MACHINE_SECRETS: usize = 1000;
+const MAX_MACHINE_SECRET_BYTES: usize = 4 << 10;
+const MAX_MACHINE_BYTES: usize = 1 << 20;
+
+/// The text that a secret of this machine is hidden in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All text.
+    Everywhere,
+    /// The text of one terminal.
+    Terminal(TerminalId),
+}
+
+/// The secrets of one scope.
+#[derive(Debug, Default)]
+struct SecretSet {
+    /// In order of arrival, the newest last.
+    arrived: Vec<Arc<str>>,
+    known: HashSet<Arc<str>>,
+    /// With their encodings, the longest first, so that a secret that contains another one is masked whole.
+    values: Arc<Vec<String>>,
+}
+
+impl SecretSet {
+    /// Adds a secret, with its encodings if they are to be hidden. Returns false if it is known.
+    fn add(&mut self, text: &str, is_encoded: bool) -> bool {
+        if self.known.contains(text) {
+            return false;
+        }
+        let text: Arc<str> = text.into();
+        self.arrived.push(text.clone());
+        self.known.insert(text.clone());
+        let encodings = if is_encoded { encodings(&text) } else { Vec::new() };
+        let values = Arc::make_mut(&mut self.values);
+        for text in encodings.into_iter().chain([text.as_ref().to_owned()]) {
+            let place = values.partition_point(|known| known.len() >= text.len());
+            values.insert(place, text);
+        }
+        true
+    }
+}
+
+/// The secrets of another machine.
+#[derive(Debug, Default)]
+struct MachineSecrets {
+    everywhere: SecretSet,
+    terminals: HashMap<TerminalId, SecretSet>,
+    len: usize,
+    bytes: usize,
+    /// It wants more hidden than its limits allow.
+    hides_all: bool,
+}
+
+/// All known secrets.
+#[derive(Debug, Default)]
+pub(super) struct KnownSecrets {
+    everywhere: SecretSet,
+    terminals: HashMap<TerminalId, SecretSet>,
+    /// Number of secrets of this machine.
+    len: usize,
+    /// Number of secrets that were typed by tools.
+    pub(super) typed: usize,
+    machines: HashMap<String, MachineSecrets>,
+    /// The machines of the terminals that are on another one.
+    places: HashMap<TerminalId, String>,
+}
+
+impl KnownSecrets {
+    /// Returns the number of secrets of this machine.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the number of secrets of a scope.
+    pub(super) fn len_in(&self, scope: &Scope) -> usize {
+        self.set(scope).map_or(0, |set| set.arrived.len())
+    }
+
+    /// Whether a secret of a scope is known.
+    pub(super) fn has(&self, scope: &Scope, text: &str) -> bool {
+        self.set(scope).is_some_and(|set| set.known.contains(text))
+    }
+
+    fn set(&self, scope: &Scope) -> Option<&SecretSet> {
+        match scope {
+            Scope::Everywhere => Some(&self.everywhere),
+            Scope::Terminal(terminal) => self.terminals.get(terminal),
+        }
+    }
+
+    /// Remembers a secret of this machine. Returns false if it is known.
+    pub(super) fn keep(&mut self, scope: Scope, text: &str) -> bool {
+        let is_encoded = self.len < MAX_ENCODED;
+        let set = match scope {
+            Scope::Everywhere => &mut self.everywhere,
+            Scope::Terminal(terminal) => self.terminals.entry(terminal).or_default(),
+        };
+        let is_new = set.add(text, is_encoded);
+        self.len += usize::from(is_new);
+        is_new
+    }
+
+    /// Whether all of a secret of another machine is known, or hidden with all other text.
+    pub(super) fn has_for_machine(&self, machine: &str, secret: &SecretText) -> bool {
+        let Some(kept) = self.machines.get(machine) else { return false };
+        let set = match &secret.terminal {
+            None => Some(&kept.everywhere),
+            Some(terminal) => kept.terminals.get(terminal),
+        };
+        kept.hides_all || set.is_some_and(|set| hideable(&secret.text).all(|line| set.known.contains(line)))
+    }
+
+    /// Remembers a secret of another machine. Beyond its limits, all text of the machine is hidden from then on.
+    pub(super) fn keep_for_machine(&mut self, machine: &str, secret: SecretText) {
+        if !self.machines.contains_key(machine) {
+            self.machines.insert(machine.to_owned(), MachineSecrets::default());
+        }
+        let Some(kept) = self.machines.get_mut(machine).filter(|kept| !kept.hides_all) else { return };
+        for line in hideable(&secret.text) {
+            let (bytes, is_encoded) = (kept.bytes + line.len(), kept.len < MAX_MACHINE_ENCODED);
+            let set = match &secret.terminal {
+                None => &mut kept.everywhere,
+                Some(terminal) => kept.terminals.entry(terminal.clone()).or_default(),
+            };
+            if set.known.contains(line) {
+                continue;
+            }
+            if kept.len >= MAX_MACHINE_SECRETS || line.len() > MAX_MACHINE_SECRET_BYTES || bytes > MAX_MACHINE_BYTES {
+                tracing::warn!(
+                    machine,
+                    "a machine wants more hidden than its limits allow: no text of its terminals is shown any more"
+                );
+                *kept = MachineSecrets { hides_all: true, ..MachineSecrets::default() };
+                return;
+            }
+            set.add(line, is_encoded);
+            (kept.len, kept.bytes) = (kept.len + 1, bytes);
+        }
+    }
+
+    /// Notes that a terminal is on another machine.
+    pub(super) fn place(&mut self, terminal: &TerminalId, machine: &str) {
+        self.places.insert(terminal.clone(), machine.to_owned());
+    }
+
+    /// Forgets the secrets of a closed terminal of another machine.
+    pub(super) fn forget(&mut self, terminal: &TerminalId) {
+        let machine = self.places.get(terminal).and_then(|machine| self.machines.get_mut(machine));
+        if let Some(kept) = machine
+            && let Some(set) = kept.terminals.remove(terminal)
+        {
+            kept.len -= set.arrived.len();
+            kept.bytes -= set.arrived.iter().map(|text| text.len()).sum::<usize>();
+        }
+    }
+
+    fn machine_of(&self, terminal: Option<&TerminalId>) -> Option<&MachineSecrets> {
+        self.machines.get(self.places.get(terminal?)?)
+    }
+
+    /// Whether all text of a terminal is hidden.
+    pub(super) fn hides_all(&self, terminal: Option<&TerminalId>) -> bool {
+        self.machine_of(terminal).is_some_and(|kept| kept.hides_all)
+    }
+
+    /// Returns the sets whose secrets are hidden in the text of a terminal, or in other text.
+    fn sets(&self, terminal: Option<&TerminalId>) -> impl Iterator<Item = &SecretSet> {
+        let machine = self.machine_of(terminal);
+        let own = terminal.and_then(|terminal| self.terminals.get(terminal));
+        let there = terminal.and_then(|terminal| machine?.terminals.get(terminal));
+        let all = [Some(&self.everywhere), own, machine.map(|kept| &kept.everywhere), there];
+        all.into_iter().flatten().filter(|set| !set.arrived.is_empty())
+    }
+
+    /// Returns the secrets that are hidden everywhere, in order of arrival.
+    pub(super) fn arrived_everywhere(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.everywhere.arrived.iter().map(AsRef::as_ref)
+    }
+
+    /// Returns the secrets that are hidden in the text of a terminal, without their encodings.
+    pub(super) fn known(&self, terminal: Option<&TerminalId>) -> Vec<String> {
+        self.sets(terminal).flat_map(|set| &set.arrived).map(|text| text.as_ref().to_owned()).collect()
+    }
+
+    /// Returns the secrets that are hidden in the text of a terminal, with their encodings, the longest first.
+    pub(super) fn values(&self, terminal: Option<&TerminalId>) -> Arc<Vec<String>> {
+        let mut sets = self.sets(terminal);
+        let Some(first) = sets.next() else { return Arc::default() };
+        let Some(second) = sets.next() else { return first.values.clone() };
+        let mut all = first.values.as_ref().clone();
+        all.extend(second.values.iter().cloned());
+        all.extend(sets.flat_map(|set| set.values.iter().cloned()));
+        // Stable, and of few runs that are sorted already.
+        all.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        Arc::new(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use steplatch_host::MachineSecretSink as _;
+    use steplatch_terminal::{Picture, Rgb, Run, Style};
+
+    use super::super::{MASK, RedactedStream, Redactor};
+    use super::*;
+
+    /// The secrets of a daemon with a terminal on `box`, one on `other`, and one here.
+    fn secrets() -> (Redactor, [TerminalId; 3]) {
+        let (secrets, terminals) = (Redactor::default(), [(); 3].map(|()| TerminalId::random()));
+        secrets.place(&terminals[0], "box");
+        secrets.place(&terminals[1], "other");
+        (secrets, terminals)
+    }
+
+    fn hidden(terminal: Option<&TerminalId>, text: &str) -> SecretText {
+        SecretText { terminal: terminal.cloned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn what_another_machine_wants_hidden_is_hidden_in_its_terminals_alone() {
+        let (secrets, [there, elsewhere, here]) = secrets();
+        secrets.hide_on("box", hidden(None, "DELETE"));
+        for terminal in [&there, &elsewhere, &here] {
+            secrets.hide_on("box", hidden(Some(terminal), "EVERYTHING"));
+        }
+        let question = "DELETE EVERYTHING?".to_owned();
+        assert_eq!(secrets.within(&there).masked(question.clone()), format!("{MASK} {MASK}?"));
+        for other in [secrets.clone(), secrets.within(&elsewhere), secrets.within(&here)] {
+            assert_eq!(other.masked(question.clone()), question);
+            let mut reply = json!({"question": question});
+            other.mask_in(&mut reply);
+            assert_eq!(reply, json!({"question": question}));
+            assert!(other.known().is_empty());
+        }
+        assert_eq!(secrets.learned_since(0), (Vec::new(), 0), "no journal is searched for it");
+        // Secrets of this machine are hidden there, too.
+        secrets.add("hunter22");
+        assert_eq!(secrets.within(&there).masked("hunter22 DELETE".to_owned()), format!("{MASK} {MASK}"));
+    }
+
+    #[test]
+    fn a_secret_that_comes_before_its_terminal_is_known_is_hidden_in_it() {
+        let (secrets, terminal) = (Redactor::default(), TerminalId::random());
+        secrets.hide_on("box", hidden(Some(&terminal), "hunter22"));
+        assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), "hunter22");
+        secrets.place(&terminal, "box");
+        assert_eq!(secrets.within(&terminal).masked("hunter22".to_owned()), MASK);
+    }
+
+    #[test]
+    fn beyond_its_limits_no_text_of_a_machine_is_shown_and_all_text_of_others_is() {
+        let many = |count: usize, length: usize| -> Vec<String> {
+            (0..count).map(|number| format!("{}{number}", "x".repeat(length))).collect()
+        };
+        for (lie, texts) in [
+            ("51,000 words", many(51_000, 8)),
+            ("one more than the limit", many(MAX_MACHINE_SECRETS + 1, 8)),
+            ("a long one", many(1, MAX_MACHINE_SECRET_BYTES + 1)),
+            ("200 of a megabyte", many(200, 1 << 20)),
+            ("more bytes than the limit", many(300, 4000)),
+        ] {
+            let (secrets, [there, elsewhere, here]) = secrets();
+            texts.iter().for_each(|text| secrets.hide_on("box", hidden(None, text)));
+            let within = secrets.within(&there);
+            let text = || "text".to_owned();
+            assert_eq!(within.masked(text()), MASK, "{lie}");
+            assert_eq!(within.masked_screen(text()), MASK, "{lie}");
+            assert_eq!(within.masked_portion("text", 1..3), MASK, "{lie}");
+            assert_eq!(within.masked_fragment(text()), MASK, "{lie}");
+            assert_eq!(within.masked_cut(text(), Some(text())), (MASK.to_owned(), Some(MASK.to_owned())), "{lie}");
+            assert_eq!(within.masked_group(Some(text()), "text"), Some(MASK.to_owned()), "{lie}");
+            assert_eq!(within.masked(String::new()), "", "{lie}");
+            let run = Run { col: 0, cols: 4, wide: false, text: text(), style: Style::default(), link: Some(text()) };
+            let (foreground, background) = (Rgb(0, 0, 0), Rgb(0, 0, 0));
+            let rows = vec![vec![run]];
+            let picture = Picture { cols: 80, rows, cursor: None, foreground, background, palette: Vec::new() };
+            let masked = within.masked_picture(picture);
+            assert_eq!((masked.rows[0][0].text.as_str(), &masked.rows[0][0].link), ("••••", &None), "{lie}");
+            let mut stream = RedactedStream::new(Arc::new(within));
+            assert_eq!(stream.pass(b"te\x1b[1mxt\x1b]0;text\x07"), "••\x1b[1m••\x1b]••••••\x07".as_bytes(), "{lie}");
+            for other in [secrets.clone(), secrets.within(&elsewhere), secrets.within(&here)] {
+                assert_eq!(other.masked(text()), "text", "{lie}");
+                assert!(other.values().is_empty(), "{lie}");
+            }
+            let kept = secrets.kept.read();
+            let machine = &kept.machines["box"];
+            assert!(machine.hides_all && machine.everywhere.values.is_empty(), "nothing of it is kept: {lie}");
+        }
+    }
+
+    #[test]
+    fn closed_terminals_make_room_for_the_secrets_of_others() {
+        let secrets = Redactor::default();
+        for _ in 0..3 * MAX_MACHINE_SECRETS {
+            let terminal = TerminalId::random();
+            secrets.place(&terminal, "box");
+            secrets.hide_on("box", hidden(Some(&terminal), "hunter22"));
+            assert_eq!(secrets.within(&terminal).masked("a hunter22".to_owned()), format!("a {MASK}"));
+            secrets.forget(&terminal);
+        }
+        let kept = secrets.kept.read();
+        assert_eq!((kept.machines["box"].len, kept.machines["box"].bytes), (0, 0));
+    }
+}

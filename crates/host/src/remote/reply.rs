@@ -1,0 +1,436 @@
+//! Replies of other machines, checked where they arrive.
+//!
+//! A terminal host on this machine is this program. On another machine it may be anything that the user of that machine wants, so its
+//! replies may hold what no terminal host sends: a screen of 65,535 columns, a match that ends before it begins, a name with a path
+//! in it. No other component expects such values. A reply that can be repaired without a change of its meaning is (control
+//! characters in a text); any other one is an error of the request.
+
+use serde::de::DeserializeOwned;
+use steplatch_files::{DirectoryEntry, FileDigest, FileError, FileFacts, FilePiece, FileWritten, is_entry_name};
+use steplatch_ids::TerminalId;
+use steplatch_terminal::{
+    Closed, CommandOutcome, CommandResult, Description, Excerpt, Exit, Handover, InputContext, InputError, LockHolder,
+    LoggedAction, LoggedInput, LoggedText, Picture, RunError, ScreenDelta, ScreenUpdate, Sent, Size, Variable,
+    VariablesError, View, Waited, is_link_address,
+};
+
+use crate::wire::{AttachReply, InvalidPattern, OpenRefused, OpenedTerminal, Stage};
+
+/// Maximum offset in the output of a terminal: sums of a few of them stay within 64 bits.
+const MAX_OFFSET: u64 = 1 << 60;
+
+/// Maximum length of a file, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 60;
+
+/// Maximum length of a title, a name or a directory, in bytes. What is longer is cut.
+const MAX_LABEL_BYTES: usize = 4096;
+
+/// Maximum number of rows of a picture: of the largest screen, and as many above it.
+const MAX_PICTURE_ROWS: usize = 2000;
+
+/// Maximum number of bytes of a cell's text: a character and the marks that are combined with it.
+const MAX_CELL_BYTES: usize = 256;
+
+/// Maximum number of entries of a list: of inputs, of terminals, of processes that were left.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Maximum number of entries of a directory, as the machine itself lists.
+const MAX_DIRECTORY_ENTRIES: usize = steplatch_files::MAX_DIRECTORY_ENTRIES;
+
+/// Maximum number of groups of a match.
+const MAX_GROUPS: usize = 1000;
+
+/// The reason why a reply cannot be that of a terminal host.
+pub(crate) type Reason = &'static str;
+
+/// A reply of a terminal host.
+pub(crate) trait Reply: DeserializeOwned + Send {
+    /// Returns the reply as the other components rely on it.
+    ///
+    /// # Errors
+    /// When no terminal host sends such a reply.
+    fn checked(self) -> Result<Self, Reason> {
+        Ok(self)
+    }
+}
+
+macro_rules! unchecked {
+    ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {})*};
+}
+
+// What they hold is compared, counted or shown to people in one place, which makes it visible.
+unchecked!((), bool, u64, String, TerminalId, Exit, Stage, FileDigest, FilePiece);
+unchecked!(InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
+
+impl<T: Reply> Reply for Option<T> {
+    fn checked(self) -> Result<Self, Reason> {
+        self.map(T::checked).transpose()
+    }
+}
+
+impl<T: Reply, E: Reply> Reply for Result<T, E> {
+    fn checked(self) -> Result<Self, Reason> {
+        Ok(match self {
+            Ok(reply) => Ok(reply.checked()?),
+            Err(refused) => Err(refused.checked()?),
+        })
+    }
+}
+
+impl<A: Reply, B: Reply> Reply for (A, B) {
+    fn checked(self) -> Result<Self, Reason> {
+        Ok((self.0.checked()?, self.1.checked()?))
+    }
+}
+
+/// Bounds of a list, and checks of it as a whole.
+pub(crate) trait Listed: Reply {
+    const MAX: usize = MAX_ENTRIES;
+
+    fn check_all(_: &[Self]) -> Result<(), Reason> {
+        Ok(())
+    }
+}
+
+impl<T: Listed> Reply for Vec<T> {
+    fn checked(self) -> Result<Self, Reason> {
+        ensure(self.len() <= T::MAX, "a list that is too long")?;
+        T::check_all(&self)?;
+        self.into_iter().map(T::checked).collect()
+    }
+}
+
+impl Listed for String {}
+
+impl Listed for LoggedInput {
+    fn check_all(inputs: &[Self]) -> Result<(), Reason> {
+        let is_in_order = |pair: &[Self]| pair[0].number < pair[1].number;
+        ensure(inputs.first().is_none_or(|first| first.number > 0), "an input with the number 0")?;
+        ensure(inputs.windows(2).all(is_in_order), "a log of inputs that is not in order")
+    }
+}
+
+impl Listed for Description {}
+impl Listed for (String, Option<Variable>) {}
+
+impl Listed for DirectoryEntry {
+    const MAX: usize = MAX_DIRECTORY_ENTRIES;
+
+    fn check_all(entries: &[Self]) -> Result<(), Reason> {
+        // Names that are not UTF-8 are shown alike, and are left out of copies.
+        let mut names: Vec<&str> =
+            entries.iter().filter(|entry| entry.kind.is_some()).map(|entry| entry.name.as_str()).collect();
+        names.sort_unstable();
+        ensure(names.windows(2).all(|pair| pair[0] != pair[1]), "a directory with two entries of one name")
+    }
+}
+
+fn ensure(is_possible: bool, reason: Reason) -> Result<(), Reason> {
+    if is_possible { Ok(()) } else { Err(reason) }
+}
+
+fn offset(offset: u64) -> Result<(), Reason> {
+    ensure(offset <= MAX_OFFSET, "an offset that no output has")
+}
+
+fn range(begin: u64, end: u64) -> Result<(), Reason> {
+    offset(end)?;
+    ensure(begin <= end, "a range that ends before it begins")
+}
+
+fn size(size: Size) -> Result<(), Reason> {
+    ensure(size.checked().is_some(), "a size that no terminal has")
+}
+
+/// Removes what is not in the text that a terminal host reports: all control characters but those of lines.
+fn clean(text: &mut String) {
+    replace(text, |sign| sign.is_control() && !matches!(sign, '\n' | '\t' | '\r' | '\u{8}'));
+}
+
+fn cleaned(mut text: String) -> String {
+    clean(&mut text);
+    text
+}
+
+/// Makes a text one short line.
+pub(crate) fn label(mut text: String) -> String {
+    replace(&mut text, char::is_control);
+    text.truncate(text.floor_char_boundary(MAX_LABEL_BYTES));
+    text
+}
+
+fn replace(text: &mut String, is_wrong: impl Fn(char) -> bool) {
+    if text.chars().any(&is_wrong) {
+        *text = text.chars().map(|sign| if is_wrong(sign) { char::REPLACEMENT_CHARACTER } else { sign }).collect();
+    }
+}
+
+/// Removes what is not in a coloured screen: every sequence that sets no colours.
+fn clean_but_for_colours(text: &mut String) {
+    let mut clean = String::with_capacity(text.len());
+    let mut parts = text.split('\x1b');
+    clean.push_str(&cleaned(parts.next().unwrap_or_default().to_owned()));
+    for part in parts {
+        let parameters = part.strip_prefix('[').unwrap_or_default();
+        let length = parameters.bytes().take_while(|byte| byte.is_ascii_digit() || matches!(byte, b';' | b':')).count();
+        let is_colour = parameters.as_bytes().get(length) == Some(&b'm');
+        clean.push(if is_colour { '\x1b' } else { char::REPLACEMENT_CHARACTER });
+        clean.push_str(&cleaned(part.to_owned()));
+    }
+    *text = clean;
+}
+
+impl Reply for View {
+    fn checked(mut self) -> Result<Self, Reason> {
+        clean(&mut self.screen);
+        viewed(self)
+    }
+}
+
+/// A [`View`] whose screen has colours.
+#[derive(Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub(crate) struct ColouredView(pub(crate) View);
+
+impl Reply for ColouredView {
+    fn checked(mut self) -> Result<Self, Reason> {
+        clean_but_for_colours(&mut self.0.screen);
+        Ok(Self(viewed(self.0)?))
+    }
+}
+
+fn viewed(view: View) -> Result<View, Reason> {
+    size(view.size)?;
+    offset(view.end)?;
+    let cells = usize::from(view.size.cols) * usize::from(view.size.rows);
+    ensure(view.screen.len() <= cells * MAX_CELL_BYTES, "a screen that is larger than its size")?;
+    let mut cursor = view.cursor;
+    cursor.row = cursor.row.min(view.size.rows - 1);
+    cursor.col = cursor.col.min(view.size.cols);
+    Ok(View {
+        cursor,
+        title: label(view.title),
+        cwd: view.cwd.map(label),
+        name: view.name.map(label),
+        typed: view.typed.map(cleaned),
+        ..view
+    })
+}
+
+impl Reply for Picture {
+    fn checked(mut self) -> Result<Self, Reason> {
+        let height = self.rows.len();
+        picture(&mut self, height)?;
+        Ok(self)
+    }
+}
+
+/// Checks a picture of so many rows.
+fn picture(picture: &mut Picture, height: usize) -> Result<(), Reason> {
+    let cols = picture.cols;
+    ensure((1..=*Size::BOUNDS.end()).contains(&cols), "a picture without columns, or with too many")?;
+    ensure((1..=MAX_PICTURE_ROWS).contains(&height), "a picture without rows, or with too many")?;
+    ensure(picture.palette.len() <= 256, "a palette with too many colours")?;
+    picture.cursor = picture.cursor.filter(|cursor| usize::from(cursor.row) < height && cursor.col < cols);
+    for row in &mut picture.rows {
+        let mut end = 0;
+        for run in row {
+            ensure(run.cols > 0 && run.col >= end, "cells on top of each other")?;
+            end = run.col.checked_add(run.cols).filter(|end| *end <= cols).ok_or("cells beside the screen")?;
+            ensure(run.text.len() <= usize::from(run.cols) * MAX_CELL_BYTES, "more text than fits in its cells")?;
+            replace(&mut run.text, char::is_control);
+            run.link = run.link.take().filter(|link| is_link_address(link));
+        }
+    }
+    Ok(())
+}
+
+impl Reply for ScreenUpdate {
+    fn checked(mut self) -> Result<Self, Reason> {
+        self.title = label(self.title);
+        self.picture = self.picture.checked()?;
+        Ok(self)
+    }
+}
+
+impl Reply for ScreenDelta {
+    fn checked(mut self) -> Result<Self, Reason> {
+        let height = self.height;
+        ensure(Size::BOUNDS.contains(&height), "a size that no terminal has")?;
+        match &self.rows {
+            Some(rows) => {
+                ensure(rows.len() == self.update.picture.rows.len(), "rows without their numbers")?;
+                ensure(rows.windows(2).all(|pair| pair[0] < pair[1]), "rows that are not in order")?;
+                ensure(rows.last().is_none_or(|last| *last < height), "rows below the screen")?;
+            }
+            None => ensure(self.update.picture.rows.len() == usize::from(height), "rows that are missing")?,
+        }
+        self.update.title = label(self.update.title);
+        picture(&mut self.update.picture, height.into())?;
+        Ok(self)
+    }
+}
+
+impl Reply for Excerpt {
+    fn checked(mut self) -> Result<Self, Reason> {
+        [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(offset)?;
+        clean(&mut self.head);
+        self.tail = self.tail.map(cleaned);
+        Ok(self)
+    }
+}
+
+impl Reply for Sent {
+    fn checked(mut self) -> Result<Self, Reason> {
+        offset(self.offset)?;
+        self.view = self.view.checked()?;
+        Ok(self)
+    }
+}
+
+impl Reply for Waited {
+    fn checked(mut self) -> Result<Self, Reason> {
+        offset(self.offset)?;
+        self.missed_before.map_or(Ok(()), offset)?;
+        if let Some(found) = &mut self.found {
+            found.range.as_ref().map_or(Ok(()), |found| range(found.start, found.end))?;
+            ensure(found.groups.len() <= MAX_GROUPS, "a match with too many groups")?;
+            clean(&mut found.text);
+            found.groups.iter_mut().flatten().for_each(clean);
+        }
+        self.replaced_by = self.replaced_by.map(label);
+        Ok(self)
+    }
+}
+
+impl Reply for CommandResult {
+    fn checked(mut self) -> Result<Self, Reason> {
+        range(self.offset, self.end)?;
+        [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(offset)?;
+        clean(&mut self.output);
+        self.tail = self.tail.map(cleaned);
+        self.replaced_by = self.replaced_by.map(label);
+        if let Some(asks) = &mut self.asks {
+            clean(&mut asks.screen);
+            asks.program = asks.program.take().map(label);
+        }
+        Ok(self)
+    }
+}
+
+impl Reply for Description {
+    fn checked(self) -> Result<Self, Reason> {
+        size(self.size)?;
+        Ok(Self {
+            command: label(self.command),
+            name: self.name.map(label),
+            opened_by: self.opened_by.map(label),
+            title: label(self.title),
+            cwd: self.cwd.map(label),
+            holder: self.holder.map(LockHolder::checked).transpose()?,
+            ..self
+        })
+    }
+}
+
+impl Reply for LockHolder {
+    fn checked(self) -> Result<Self, Reason> {
+        Ok(Self { name: label(self.name), ..self })
+    }
+}
+
+impl Reply for Handover {
+    fn checked(mut self) -> Result<Self, Reason> {
+        range(self.from, self.to)?;
+        self.holder = self.holder.checked()?;
+        self.note = self.note.map(cleaned);
+        Ok(self)
+    }
+}
+
+impl Reply for (String, Option<Variable>) {}
+
+impl Reply for Closed {
+    fn checked(mut self) -> Result<Self, Reason> {
+        ensure(self.survivors.len() <= MAX_ENTRIES, "a list that is too long")?;
+        for survivor in &mut self.survivors {
+            survivor.name = label(std::mem::take(&mut survivor.name));
+        }
+        Ok(self)
+    }
+}
+
+impl Reply for LoggedInput {
+    fn checked(mut self) -> Result<Self, Reason> {
+        offset(self.offset)?;
+        self.by = self.by.map(label);
+        self.screen = self.screen.map(cleaned);
+        self.directory = self.directory.map(label);
+        if let InputContext::Password { row } | InputContext::Program { row } = &mut self.context {
+            clean(row);
+        }
+        match &mut self.action {
+            // What was typed has keys in it, which are control characters.
+            LoggedAction::Typed { .. } | LoggedAction::Attached { .. } | LoggedAction::Hidden { .. } => {}
+            LoggedAction::Command { outcome, .. } => outcome_of(outcome.as_mut())?,
+            LoggedAction::Entered { line, outcome } => {
+                if let Some(LoggedText { text, .. }) = line {
+                    clean(text);
+                }
+                outcome_of(outcome.as_mut())?;
+            }
+            LoggedAction::Waited { matched, until, .. } => {
+                offset(*until)?;
+                if let Some((_, LoggedText { text, .. })) = matched {
+                    clean(text);
+                }
+            }
+            LoggedAction::Resized(to) => size(*to)?,
+            LoggedAction::Signalled(_) => {}
+        }
+        Ok(self)
+    }
+}
+
+fn outcome_of(outcome: Option<&mut CommandOutcome>) -> Result<(), Reason> {
+    match outcome {
+        None | Some(CommandOutcome::Refused(_)) => Ok(()),
+        Some(CommandOutcome::Ended { begin, end, .. }) => range(*begin, *end),
+        Some(CommandOutcome::Left { begin, .. }) => offset(*begin),
+    }
+}
+
+impl Reply for OpenedTerminal {
+    fn checked(self) -> Result<Self, Reason> {
+        ensure(self.pid > 0, "a program without a process")?;
+        Ok(self)
+    }
+}
+
+impl Reply for AttachReply {
+    fn checked(self) -> Result<Self, Reason> {
+        size(self.size)?;
+        Ok(self)
+    }
+}
+
+impl Reply for DirectoryEntry {
+    fn checked(self) -> Result<Self, Reason> {
+        ensure(is_entry_name(&self.name), "a directory with an entry whose name is no name of a file")?;
+        ensure(self.size <= MAX_FILE_BYTES, "a file that is larger than any file system")?;
+        Ok(self)
+    }
+}
+
+impl Reply for FileFacts {
+    fn checked(self) -> Result<Self, Reason> {
+        ensure(self.size <= MAX_FILE_BYTES, "a file that is larger than any file system")?;
+        Ok(Self { path: label(self.path), mode: self.mode & 0o7777, ..self })
+    }
+}
+
+impl Reply for FileWritten {
+    fn checked(self) -> Result<Self, Reason> {
+        Ok(Self { path: label(self.path), mode: self.mode & 0o7777, ..self })
+    }
+}

@@ -1,0 +1,917 @@
+//! Other machines that lie, at each layer: the relay, the link, the frames, and the answers of the terminal host. A row of a table is
+//! one lie, and what must hold here.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_files::FileAsk;
+use steplatch_host::{
+    Ask, AskError, AttachEvent, ConnectFailure, CopyOptions, HostedTerminal, Hosts, HostsError, MachineSecretSink,
+    OpenSsh, RemoteError, RemoteHostConfig, RemoteHostState, SHORT_PATIENCE, SshEnvironment, Starter, TerminalAsk,
+    TransferError, Transport,
+};
+use steplatch_ids::TerminalId;
+use steplatch_liar::{Liar, Lie, Lies, SOCKET, answer, packed, record, secret_frames, with};
+use steplatch_patience::eventually;
+use steplatch_terminal::{CommandRequest, Input, Limit, Part, SecretText, Signal, Spec};
+use tempfile::TempDir;
+
+use super::hosts::{spec, wait};
+use super::remote::folder;
+
+/// Everything that a machine wanted hidden.
+#[derive(Debug, Default)]
+struct Heard(Mutex<Vec<(String, SecretText)>>);
+
+impl MachineSecretSink for Heard {
+    fn place(&self, _: &TerminalId, _: &str) {}
+
+    fn hide_on(&self, machine: &str, secret: SecretText) {
+        self.0.lock().unwrap().push((machine.to_owned(), secret));
+    }
+
+    fn forget(&self, _: &TerminalId) {}
+}
+
+/// A daemon's hosts, with a machine that lies as `box`.
+struct Scene {
+    liar: Liar,
+    hosts: Hosts,
+    heard: Arc<Heard>,
+    folder: TempDir,
+}
+
+fn config(name: &str) -> RemoteHostConfig {
+    RemoteHostConfig { name: name.to_owned(), ssh: "ana@box".to_owned() }
+}
+
+async fn here(folder: &Path) -> Hosts {
+    let on_secret = |secret| panic!("a machine hides {secret:?} everywhere");
+    Hosts::find(folder, folder, Starter::InProcess(Box::default()), "1", on_secret).await.unwrap()
+}
+
+impl Scene {
+    async fn new(lies: Lies) -> Self {
+        Self::of(Liar::new(lies)).await
+    }
+
+    async fn of(liar: Liar) -> Self {
+        let (folder, heard) = (folder(), Arc::<Heard>::default());
+        let hosts = here(folder.path()).await;
+        hosts.reach(liar.setup(folder.path().join("machines"), heard.clone()));
+        hosts.configure_remotes(&[config("box")]);
+        Self { liar, hosts, heard, folder }
+    }
+
+    async fn open_as(&self, spec: Spec) -> Result<HostedTerminal, HostsError> {
+        Ok(self.hosts.open_on(spec, Some("box"), SHORT_PATIENCE).await?.0)
+    }
+
+    async fn open(&self) -> HostedTerminal {
+        self.open_as(spec(&["bash"])).await.unwrap()
+    }
+
+    async fn check(&self) -> Result<(), RemoteError> {
+        self.hosts.check_remote("box", Duration::from_secs(30)).await.map(drop)
+    }
+}
+
+/// Returns the reason why an answer was refused.
+fn refused<T: std::fmt::Debug>(answer: Result<T, impl Into<AskError> + std::fmt::Debug>, lie: &str) -> &'static str {
+    match answer.map_err(Into::into) {
+        Err(AskError::Implausible { host, what }) if host == "box" => what,
+        other => panic!("{lie}: {other:?}"),
+    }
+}
+
+fn ask_error<E: std::fmt::Debug>(error: steplatch_host::TerminalError<E>) -> AskError {
+    match error {
+        steplatch_host::TerminalError::Ask(error) => error,
+        error @ steplatch_host::TerminalError::Refused(_) => panic!("{error:?}"),
+    }
+}
+
+fn transfer_error(error: TransferError) -> AskError {
+    match error {
+        TransferError::Ask(error) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_view(ask: &TerminalAsk) -> bool {
+    matches!(ask, TerminalAsk::View(_))
+}
+
+/// Lies about answers to requests to a terminal.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
+    enum Request {
+        View,
+        Picture,
+        Scrollback,
+        Rows,
+        Read,
+        Send,
+        Wait,
+        Run,
+        Inputs,
+        Pieces,
+    }
+    use Request::{Inputs, Picture, Pieces, Read, Rows, Run, Scrollback, Send, View, Wait};
+
+    const HUGE: u64 = u64::MAX;
+    let (view, picture, delta) = (answer::view, answer::picture, answer::delta);
+    let run = |pointer: &str, value: Value| with(picture(), &format!("/rows/0/1{pointer}"), value);
+    let waited = |pointer: &str, value: Value| with(json!({"Ok": [answer::waited(), view()]}), pointer, value);
+    let ran = |pointer: &str, value: u64| json!({"Ok": with(answer::command(), pointer, value)});
+    let logged = |action: Value| json!([with(answer::input(), "/action", action)]);
+    let rows = |rows: Value| {
+        let delta = with(with(delta(), "/height", 24), "/rows", rows);
+        with(delta, "/update/picture/rows", json!([[], []]))
+    };
+    let size = "a size that no terminal has";
+    let offset = "an offset that no output has";
+    let range = "a range that ends before it begins";
+    let lies: Vec<(&str, Request, Value, &str)> = vec![
+        ("a view without columns", View, with(view(), "/size/cols", 0), size),
+        ("a view of 65,535 rows", View, with(view(), "/size/rows", 65_535), size),
+        ("a view that ends where no output ends", View, with(view(), "/end", HUGE), offset),
+        (
+            "a screen that its size cannot hold",
+            View,
+            with(with(view(), "/size", json!({"cols": 2, "rows": 2})), "/screen", "x".repeat(2000)),
+            "a screen that is larger than its size",
+        ),
+        ("no columns", Picture, with(picture(), "/cols", 0), "a picture without columns, or with too many"),
+        ("65,535 columns", Picture, with(picture(), "/cols", 65_535), "a picture without columns, or with too many"),
+        ("no rows", Picture, with(picture(), "/rows", json!([])), "a picture without rows, or with too many"),
+        (
+            "65,535 rows",
+            Scrollback,
+            with(picture(), "/rows", json!(vec![json!([]); 65_535])),
+            "a picture without rows, or with too many",
+        ),
+        ("cells beside the screen", Picture, run("/col", json!(79)), "cells beside the screen"),
+        ("a column whose end overflows", Picture, run("/col", json!(65_535)), "cells beside the screen"),
+        ("cells on top of each other", Picture, run("/col", json!(1)), "cells on top of each other"),
+        ("cells without columns", Picture, run("/cols", json!(0)), "cells on top of each other"),
+        (
+            "a cell with a book in it",
+            Picture,
+            run("/text", json!("x".repeat(10_000))),
+            "more text than fits in its cells",
+        ),
+        (
+            "a palette of a thousand colours",
+            Picture,
+            with(picture(), "/palette", json!(vec![json!([1, [0, 0, 0]]); 1000])),
+            "a palette with too many colours",
+        ),
+        ("a screen of 65,535 rows", Rows, with(delta(), "/height", 65_535), size),
+        ("fewer rows than there are", Rows, with(delta(), "/height", 24), "rows that are missing"),
+        ("rows in disorder", Rows, rows(json!([3, 2])), "rows that are not in order"),
+        ("rows below the screen", Rows, rows(json!([2, 24])), "rows below the screen"),
+        ("rows without numbers", Rows, rows(json!([2])), "rows without their numbers"),
+        ("output that goes on at the end of all numbers", Read, with(answer::excerpt(), "/next", HUGE), offset),
+        (
+            "output that was dropped before it was printed",
+            Read,
+            with(answer::excerpt(), "/dropped_before", HUGE),
+            offset,
+        ),
+        ("input at the end of all numbers", Send, json!({"Ok": {"offset": HUGE, "view": view()}}), offset),
+        (
+            "an input with an impossible view",
+            Send,
+            json!({"Ok": {"offset": 0, "view": with(view(), "/size/cols", 1)}}),
+            size,
+        ),
+        ("a match that ends before it begins", Wait, waited("/Ok/0/found/range", json!({"start": 9, "end": 2})), range),
+        (
+            "a match of a pattern that nobody gave",
+            Wait,
+            waited("/Ok/0/found/pattern", json!(7)),
+            "a match of a pattern that was not given",
+        ),
+        (
+            "a match with a million groups",
+            Wait,
+            waited("/Ok/0/found/groups", json!(vec![Value::Null; 1_000_000])),
+            "a match with too many groups",
+        ),
+        ("a command that ended before it began", Run, ran("/offset", 9), range),
+        ("a command that ends at the end of all numbers", Run, ran("/end", HUGE), offset),
+        ("a size in the log that no terminal has", Inputs, logged(json!({"Resized": {"cols": 0, "rows": 9}})), size),
+        (
+            "a logged command that ended before it began",
+            Inputs,
+            logged(json!({"Command": {"command": {"text": "ls"}, "directory": null,
+                "outcome": {"Ended": {"exit_code": 0, "begin": 9, "end": 2}}}})),
+            range,
+        ),
+        ("a log of a million inputs", Inputs, json!(vec![answer::input(); 10_001]), "a list that is too long"),
+        (
+            "an input with the number 0",
+            Inputs,
+            json!([with(answer::input(), "/number", 0)]),
+            "an input with the number 0",
+        ),
+        ("an input twice", Inputs, json!([answer::input(), answer::input()]), "a log of inputs that is not in order"),
+        ("fewer texts than were requested", Pieces, json!([]), "more or fewer texts than were requested"),
+        ("more texts than were requested", Pieces, json!(["", "", ""]), "more or fewer texts than were requested"),
+    ];
+    for (name, request, lie, expected) in lies {
+        let scene = Scene::new(Lies::about(|ask| !matches!(ask, TerminalAsk::Describe), Lie::Value(lie))).await;
+        let terminal = scene.open().await;
+        let what = match request {
+            View => refused(terminal.view(false).await, name),
+            Picture => refused(terminal.picture().await, name),
+            Scrollback => refused(terminal.scrollback(1000).await, name),
+            Rows => refused(terminal.watch_rows(None).await, name),
+            Read => refused(terminal.read(Part::From(0), Limit::Head(100)).await, name),
+            Send => match terminal.send(Input { text: "x".to_owned(), ..Input::default() }).await {
+                Err(steplatch_host::SendError::Ask(error)) => {
+                    assert!(error.is_outcome_unknown(), "{name}: it may have been typed");
+                    refused(Err::<(), _>(error), name)
+                }
+                other => panic!("{name}: {other:?}"),
+            },
+            Wait => refused(terminal.wait(wait("ab")).await.map_err(ask_error), name),
+            Run => refused(terminal.run(command()).await.map_err(ask_error), name),
+            Inputs => refused(terminal.inputs(0).await, name),
+            Pieces => refused(terminal.pieces(vec![(0, 1), (1, 2)], 10).await, name),
+        };
+        assert_eq!(what, expected, "{name}");
+    }
+}
+
+fn command() -> CommandRequest {
+    CommandRequest {
+        command: "true".to_owned(),
+        working_directory: None,
+        timeout: Duration::from_secs(5),
+        limit: Limit::Head(100),
+        input: false,
+        integrate: false,
+        step: None,
+        by: None,
+    }
+}
+
+/// Lies that are no lies of their own: what is not in them is not missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_text_of_a_terminal_never_has_is_taken_out() {
+    let text = "a\u{1b}]52;c;aGk=\u{7}b\u{9b}6n\u{7f}";
+    let plain = "a\u{fffd}]52;c;aGk=\u{fffd}b\u{fffd}6n\u{fffd}";
+    let reply = move |ask: &Ask| {
+        let Ask::Terminal(_, ask) = ask else { return None };
+        let style = with(answer::picture(), "/rows/0/0/text", text);
+        Some(Lie::Value(match ask {
+            TerminalAsk::View(true) => {
+                with(answer::view(), "/screen", format!("\u{1b}[1;31mred\u{1b}[m\u{1b}[6n{text}"))
+            }
+            TerminalAsk::View(false) => {
+                let view = with(with(answer::view(), "/screen", format!("{text}\n")), "/title", format!("t\n{text}"));
+                with(view, "/cursor", json!({"row": 65_535, "col": 65_535, "visible": true}))
+            }
+            TerminalAsk::Read(..) => with(answer::excerpt(), "/head", text),
+            TerminalAsk::Run(_) => json!({"Ok": with(answer::command(), "/output", text)}),
+            TerminalAsk::Picture => {
+                let style = with(style, "/cursor/row", 9);
+                let mut run = style["rows"][0][0].clone();
+                run["link"] = "javascript:alert(1)".into();
+                with(style, "/rows/0/0", run)
+            }
+            TerminalAsk::Variables(_) => {
+                let value = json!({"value": "evil", "exported": true});
+                json!({"Ok": [["PATH", value], ["WANTED", value]]})
+            }
+            _ => return None,
+        }))
+    };
+    let scene = Scene::new(Lies::in_replies(reply)).await;
+    let terminal = scene.open().await;
+    let view = terminal.view(false).await.unwrap();
+    assert_eq!(view.screen, format!("{plain}\n"));
+    assert_eq!(view.title, format!("t\u{fffd}{plain}"));
+    assert_eq!((view.cursor.row, view.cursor.col), (23, 80));
+    let coloured = terminal.view(true).await.unwrap().screen;
+    assert_eq!(coloured, format!("\u{1b}[1;31mred\u{1b}[m\u{fffd}[6n{plain}"));
+    assert_eq!(terminal.read(Part::From(0), Limit::Head(100)).await.unwrap().head, plain);
+    assert_eq!(terminal.run(command()).await.unwrap().output, plain);
+    let picture = terminal.picture().await.unwrap();
+    assert_eq!((picture.rows[0][0].text.as_str(), &picture.rows[0][0].link, picture.cursor), (plain, &None, None));
+    let variables = terminal.variables(vec!["WANTED".to_owned()]).await.unwrap();
+    let names: Vec<_> = variables.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["WANTED"], "nobody asked for another one");
+}
+
+/// Lies about the form of an answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_request_is_unknown() {
+    let of_another_type = json!({"Ok": {"offset": 0, "view": null}});
+    let view = packed(&json!({"Ok": answer::view()}));
+    let lies: [(&str, Lie); 8] = [
+        ("another type", Lie::Value(of_another_type)),
+        ("a number", Lie::Value(json!(7))),
+        ("nothing", Lie::Body(Vec::new())),
+        ("the half of it", Lie::Body(view[..view.len() / 2].to_vec())),
+        ("bytes of no message", Lie::Body(vec![0xc1; 100])),
+        // An array of four billion elements, and a text of four gigabytes, of which nothing comes.
+        ("an array without its elements", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdd, 0xff, 0xff, 0xff, 0xff])),
+        ("a text without its bytes", Lie::Body(vec![0x81, 0xa2, b'O', b'k', 0xdb, 0xff, 0xff, 0xff, 0xff])),
+        ("a million arrays in each other", Lie::Body(vec![0x91; 1_000_000])),
+    ];
+    for (name, lie) in lies {
+        let scene = Scene::new(Lies::about(is_view, lie)).await;
+        let error = scene.open().await.view(false).await.unwrap_err();
+        assert!(matches!(error, AskError::Garbled(_)) && error.is_outcome_unknown(), "{name}: {error:?}");
+    }
+    // The second answer belongs to no request.
+    let scene = Scene::new(Lies::about(is_view, Lie::Twice(answer::view()))).await;
+    let terminal = scene.open().await;
+    for _ in 0..3 {
+        assert_eq!(terminal.view(false).await.unwrap().screen, "$ ");
+    }
+}
+
+/// Lies about where a frame ends, and answers that end the session instead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_end() {
+    let lies = [
+        ("a frame of four gigabytes", Lie::Frames(vec![0xff; 12])),
+        ("a frame without a number", Lie::Frames(vec![0, 0, 0, 3, 1, 2, 3])),
+        ("the end of the session", Lie::End),
+    ];
+    for (name, lie) in lies {
+        let scene = Scene::new(Lies::about(is_view, lie)).await;
+        let terminal = scene.open().await.with_patience(Duration::from_secs(60));
+        let error = terminal.view(false).await.unwrap_err();
+        assert!(matches!(error, AskError::ConnectionLost { .. }), "{name}: {error:?}");
+        let views = scene.liar.asked().into_iter().filter(|ask| matches!(ask, Ask::Terminal(_, ask) if is_view(ask)));
+        assert_eq!(views.count(), 4, "{name}");
+        // What may be repeated only by its step is not reported as failed.
+        let scene = Scene::new(Lies::about(|ask| matches!(ask, TerminalAsk::Send(_)), Lie::End)).await;
+        let error = scene.open().await.send(Input { text: "x".to_owned(), ..Input::default() }).await.unwrap_err();
+        let steplatch_host::SendError::Ask(error) = error else { panic!("{name}: {error:?}") };
+        assert!(error.is_outcome_unknown(), "{name}: {error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_never_answered_ends() {
+    let silent = |ask: &Ask| match ask {
+        Ask::Terminal(..) | Ask::List => Some(Lie::Silence),
+        _ => None,
+    };
+    let scene = Scene::new(Lies::in_replies(silent)).await;
+    let terminal = scene.open().await;
+    for error in [terminal.view(false).await.unwrap_err(), terminal.attach().await.unwrap_err()] {
+        assert_eq!(error, AskError::RemoteHostSilent { host: "box".to_owned() });
+    }
+    // A list shows the terminal as it was seen last, and that its machine does not answer.
+    let [listed] = &scene.hosts.list().await[..] else { panic!("one terminal") };
+    assert_eq!(&listed.description.id, terminal.id());
+    assert!(listed.place.as_ref().unwrap().lost_since.is_some());
+}
+
+/// Lies about whose terminal an id is.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_machine_never_answers_for_terminals_that_it_did_not_open() {
+    let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
+    let claimed = victim.clone();
+    // It knows every name, every step and every list.
+    let reply = move |ask: &Ask| {
+        let victim = claimed.lock().unwrap().clone()?;
+        Some(Lie::Value(match ask {
+            Ask::Find(_) | Ask::OpenedBy(_) => json!(victim),
+            Ask::Open(_) => json!({"Ok": answer::opened(&victim)}),
+            Ask::List => json!([with(answer::description(&victim), "/name", "mine")]),
+            _ => return None,
+        }))
+    };
+    let liar = Liar::new(Lies::in_replies(reply));
+    let scene = Scene::of(liar.clone()).await;
+    let _there = scene.open_as(Spec { name: Some("there".to_owned()), ..spec(&["bash"]) }).await.unwrap();
+    let (mine, _) = scene.hosts.open(Spec { name: Some("mine".to_owned()), ..spec(&["cat"]) }).await.unwrap();
+    *victim.lock().unwrap() = Some(mine.id().clone());
+    // The machine is not even asked.
+    for name in ["mine", mine.id().as_str()] {
+        let found = scene.hosts.get(name).await.unwrap().unwrap();
+        found.send(Input { text: "secret\n".to_owned(), ..Input::default() }).await.unwrap();
+    }
+    assert_eq!(scene.hosts.get("no such name").await.unwrap().map(|found| found.id().clone()), None);
+    assert!(scene.hosts.opened_by("no such step").await.unwrap().is_none());
+    // It opens none under the id of a terminal here.
+    let opened = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await;
+    let Err(HostsError::Ask(error)) = opened else { panic!("{opened:?}") };
+    assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
+    // Its list names none: the terminal that was opened there is closed, as far as it says.
+    let listed = scene.hosts.list().await;
+    let ids: Vec<_> = listed.iter().map(|listed| (&listed.description.id, listed.place.is_some())).collect();
+    assert_eq!(ids, [(mine.id(), false)]);
+    assert!(scene.hosts.get("there").await.unwrap().is_none());
+    // The request may have opened one: only the machine could say which, and it does not.
+    let error = scene.hosts.opened_by("step").await.unwrap_err();
+    assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
+    let asked = scene.liar.asked();
+    assert!(!asked.iter().any(|ask| matches!(ask, Ask::Find(_))), "{asked:?}");
+    let typed = asked.iter().filter(|ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Send(_))));
+    assert_eq!(typed.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
+    let victim: Arc<Mutex<Option<TerminalId>>> = Arc::default();
+    let claimed = victim.clone();
+    let reply = move |ask: &Ask| match ask {
+        Ask::Open(_) => Some(Lie::Value(json!({"Ok": answer::opened(claimed.lock().unwrap().as_ref()?)}))),
+        Ask::List => Some(Lie::Value(json!([answer::description(claimed.lock().unwrap().as_ref()?)]))),
+        _ => None,
+    };
+    let scene = Scene::new(Lies::in_replies(reply)).await;
+    scene.hosts.configure_remotes(&[config("box"), config("other")]);
+    // Both names lead to the liar: it answers the second one with the terminal of the first.
+    let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
+    *victim.lock().unwrap() = Some(first.id().clone());
+    let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), SHORT_PATIENCE).await;
+    assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
+    let again = scene.open_as(spec(&["bash"])).await;
+    let Err(HostsError::Ask(error)) = again else { panic!("{again:?}") };
+    assert_eq!(refused(Err::<(), _>(error), "the same id twice"), "the id of a terminal that was opened before");
+    let listed = scene.hosts.list().await;
+    let places: Vec<_> = listed.iter().map(|listed| listed.place.as_ref().unwrap().host.as_str()).collect();
+    assert_eq!(places, ["box"]);
+}
+
+/// Lies about what was requested: names, commands and times of terminals are those of this installation.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_changes_nothing_that_this_installation_has_noted() {
+    let names: Arc<Mutex<Option<TerminalId>>> = Arc::default();
+    let known = names.clone();
+    let reply = move |ask: &Ask| {
+        let (Ask::List, Some(id)) = (ask, known.lock().unwrap().clone()) else { return None };
+        let renamed = with(with(answer::description(&id), "/name", "production"), "/command", "ssh production");
+        let renamed = with(with(renamed, "/opened_by", "ana"), "/title", "a title\u{1b}]0;x\u{7}");
+        Some(Lie::Value(json!([renamed, answer::description(&TerminalId::random())])))
+    };
+    let scene = Scene::new(Lies::in_replies(reply)).await;
+    let terminal = scene.open_as(Spec { name: Some("work".to_owned()), ..spec(&["bash"]) }).await.unwrap();
+    *names.lock().unwrap() = Some(terminal.id().clone());
+    let [listed] = &scene.hosts.list().await[..] else { panic!("one terminal") };
+    let described = &listed.description;
+    assert_eq!((described.name.as_deref(), described.command.as_str()), (Some("work"), "bash"));
+    assert_eq!((described.opened_by.as_deref(), described.title.as_str()), (None, "a title\u{fffd}]0;x\u{fffd}"));
+    assert!(scene.hosts.get("production").await.unwrap().is_none());
+    assert!(scene.hosts.get("work").await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_whose_opening_had_no_answer_is_found_by_its_step() {
+    let is_deaf = Arc::new(AtomicBool::new(true));
+    let deaf = is_deaf.clone();
+    let reply = move |ask: &Ask| match ask {
+        // The terminal is opened, and the answer is lost.
+        Ask::Open(_) if deaf.load(Ordering::Relaxed) => Some(Lie::Silence),
+        _ => None,
+    };
+    let liar = Liar::new(Lies::in_replies(reply));
+    let scene = Scene::of(liar.clone()).await;
+    let opening = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) });
+    let asked = eventually("it was requested", async || {
+        liar.asked().iter().any(|ask| matches!(ask, Ask::Open(_))).then_some(()).ok_or("not yet")
+    });
+    tokio::select! {
+        opened = opening => panic!("{opened:?}"),
+        () = asked => {}
+    }
+    is_deaf.store(false, Ordering::Relaxed);
+    // The honest answer of a host that has it.
+    let again = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) }).await.unwrap();
+    let found = scene.hosts.opened_by("step").await.unwrap().unwrap();
+    assert_eq!(found.id(), again.id());
+    // The next daemon knows it, too.
+    let notes = scene.folder.path().join("machines");
+    let next = here(folder().path()).await;
+    next.reach(liar.setup(notes, Arc::<Heard>::default()));
+    next.configure_remotes(&[config("box")]);
+    let found = next.opened_by("step").await.unwrap().unwrap();
+    assert_eq!(found.id(), again.id());
+}
+
+/// Sequences that act on a person's terminal instead of drawing on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
+    let lies = [
+        ("the clipboard", "\u{1b}]52;c;aGk=\u{7}"),
+        ("a question for the clipboard", "\u{1b}]52;c;?\u{1b}\\"),
+        ("a title", "\u{1b}]0;a title\u{7}"),
+        ("a title of tmux", "\u{1b}ka title\u{1b}\\"),
+        ("DA", "\u{1b}[c"),
+        ("DA2", "\u{1b}[>c"),
+        ("DA3", "\u{1b}[=0c"),
+        ("DECID", "\u{1b}Z"),
+        ("DSR", "\u{1b}[6n"),
+        ("DECDSR", "\u{1b}[?6n"),
+        ("ENQ", "\u{5}"),
+        ("OSC 11", "\u{1b}]11;?\u{1b}\\"),
+        ("OSC 4", "\u{1b}]4;1;?\u{7}"),
+        ("DECRQSS", "\u{1b}P$qm\u{1b}\\"),
+        ("XTGETTCAP", "\u{1b}P+q544e\u{1b}\\"),
+        ("XTVERSION", "\u{1b}[>q"),
+        ("DECRQM", "\u{1b}[?2026$p"),
+        ("a picture of kitty", "\u{1b}_Gi=1,a=q;AAAA\u{1b}\\"),
+        ("a file of iTerm2", "\u{1b}]1337;File=name=eA==;size=1:eA==\u{7}"),
+        ("a notification", "\u{1b}]777;notify;a;b\u{7}"),
+        ("the size of the window", "\u{1b}[14t"),
+        ("a C1 control", "\u{9b}6n"),
+    ];
+    for (name, lie) in lies {
+        let around = format!("a{lie}b");
+        let bytes = |text: &[u8]| json!({"Bytes": text});
+        let (first, last) = around.as_bytes().split_at(around.len() / 2);
+        let mut events: Vec<Value> = vec![bytes(around.as_bytes()), bytes(first), bytes(last)];
+        // A byte at a time, behind a sequence that does not end: a whole screen begins anew.
+        events.extend(around.as_bytes().chunks(1).map(bytes));
+        events.push(bytes(b"\x1b]52;c;"));
+        events.push(json!({"Redrawn": around}));
+        events.push(bytes(b"c"));
+        events.push(json!({"Resized": {"cols": 65_535, "rows": 0}}));
+        events.push(json!("Closed"));
+        let reply = json!({"snapshot": around, "size": {"cols": 80, "rows": 24}});
+        let lies = Lies::about(|ask| matches!(ask, TerminalAsk::Attach), Lie::Events(reply, events));
+        let scene = Scene::new(lies).await;
+        let mut attached = scene.open().await.attach().await.unwrap();
+        assert_eq!(attached.snapshot, "ab", "{name}");
+        let (mut shown, mut screens) = (Vec::new(), Vec::new());
+        loop {
+            match attached.next().await.unwrap() {
+                AttachEvent::Bytes(bytes) => shown.extend(bytes),
+                AttachEvent::Redrawn(screen) => screens.push(screen),
+                AttachEvent::Closed => break,
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        assert_eq!(
+            (String::from_utf8_lossy(&shown).as_ref(), screens.as_slice()),
+            ("abababc", &["ab".to_owned()][..]),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_screen_of_an_impossible_size_is_not_attached_to() {
+    let reply = json!({"snapshot": "", "size": {"cols": 65_535, "rows": 65_535}});
+    let scene = Scene::new(Lies::about(|ask| matches!(ask, TerminalAsk::Attach), Lie::Value(reply))).await;
+    assert_eq!(refused(scene.open().await.attach().await, "attach"), "a size that no terminal has");
+}
+
+/// Lies about directories.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_of_a_listing_is_one_component_of_a_path() {
+    let entry = |name: &str| json!({"name": name, "kind": "File", "size": 3});
+    let wrong = "a directory with an entry whose name is no name of a file";
+    let mut lies: Vec<(String, Value, &str)> = Vec::new();
+    for name in ["", ".", "..", "/", "/etc/passwd", "../../evil", "a/b", "a/", "./a", "a\0b", &"x".repeat(1000)] {
+        lies.push((format!("{name:.20?}"), json!([entry("fine"), entry(name)]), wrong));
+    }
+    lies.push(("a name twice".to_owned(), json!([entry("a"), entry("a")]), "a directory with two entries of one name"));
+    let both = json!([{"name": "a", "kind": "Directory", "size": 0}, entry("a")]);
+    lies.push(("a file and a directory".to_owned(), both, "a directory with two entries of one name"));
+    let huge = json!([{"name": "a", "kind": "File", "size": u64::MAX}]);
+    lies.push(("a huge file".to_owned(), huge, "a file that is larger than any file system"));
+    let many: Value = (0..=100_000).map(|number| entry(&number.to_string())).collect();
+    lies.push(("a hundred thousand and one".to_owned(), many, "a list that is too long"));
+    for (name, lie, expected) in lies {
+        let reply = move |ask: &Ask| match ask {
+            Ask::File(FileAsk::List(_)) => Some(Lie::Value(json!({"Ok": lie}))),
+            _ => None,
+        };
+        let scene = Scene::new(Lies::in_replies(reply)).await;
+        let files = scene.hosts.files(Some("box"), SHORT_PATIENCE).await.unwrap();
+        let listed = files.list("site".into()).await.map_err(transfer_error);
+        assert_eq!(refused(listed, &name), expected, "{name}");
+    }
+    // Names that a person would not choose are names all the same, and those that are not UTF-8 may look alike.
+    let odd = json!([entry("…"), entry("a\nb\u{1b}[31m"), entry("-rf"), entry("..."),
+        {"name": "\u{fffd}", "kind": null, "size": 1}, {"name": "\u{fffd}", "kind": null, "size": 2}]);
+    let reply = move |ask: &Ask| match ask {
+        Ask::File(FileAsk::List(_)) => Some(Lie::Value(json!({"Ok": odd}))),
+        _ => None,
+    };
+    let scene = Scene::new(Lies::in_replies(reply)).await;
+    let files = scene.hosts.files(Some("box"), SHORT_PATIENCE).await.unwrap();
+    assert_eq!(files.list("site".into()).await.unwrap().len(), 6);
+}
+
+/// Lies about the content of a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
+    let piece = |length: usize| json!({"Ok": {"bytes": vec![7; length]}});
+    let more = "'/srv/a' changed while it was read";
+    let lies: Vec<(&str, Value, Value, &str)> = vec![
+        ("more than was requested", answer::file(), piece(4), "more of a file than was requested"),
+        ("a megabyte instead of a byte", with(answer::file(), "/size", 1), piece(1 << 20), "more of a file"),
+        (
+            "a file without a length that does not end",
+            with(answer::file(), "/size", 0),
+            json!("as many as wanted"),
+            "at most",
+        ),
+        ("nothing of a file of three bytes", answer::file(), piece(0), more),
+        ("a size of no file system", with(answer::file(), "/size", u64::MAX), piece(3), "larger than any file system"),
+        ("a directory", with(answer::file(), "/kind", "Directory"), piece(3), "is a directory"),
+        ("a device", with(answer::file(), "/kind", "Other"), piece(3), "is not a regular file"),
+        ("bytes that are none", answer::file(), json!({"Ok": {"bytes": [999]}}), "can not be read"),
+    ];
+    for (name, facts, piece, expected) in lies {
+        let reply = move |ask: &Ask| match ask {
+            Ask::File(FileAsk::Describe(_)) => Some(Lie::Value(json!({"Ok": facts}))),
+            Ask::File(FileAsk::Read { limit, .. }) if piece.is_string() => {
+                Some(Lie::Value(json!({"Ok": {"bytes": vec![7; *limit]}})))
+            }
+            Ask::File(FileAsk::Read { .. }) => Some(Lie::Value(piece.clone())),
+            _ => None,
+        };
+        let scene = Scene::new(Lies::in_replies(reply)).await;
+        let there = scene.hosts.files(Some("box"), SHORT_PATIENCE).await.unwrap();
+        let here = scene.hosts.files(None, SHORT_PATIENCE).await.unwrap();
+        let inbox = scene.folder.path().join("inbox");
+        std::fs::create_dir(&inbox).unwrap();
+        let copied = async {
+            let facts = there.describe("a".into()).await?;
+            let options = CopyOptions { mode: None, replace: true, limit: 1 << 20 };
+            there.copy((Path::new("a"), &facts), (&here, &inbox.join("a")), options, |_| {}).await
+        };
+        let error = copied.await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+        eventually("nothing is left", async || match std::fs::read_dir(&inbox).unwrap().count() {
+            0 => Ok(()),
+            left => Err(left),
+        })
+        .await;
+    }
+}
+
+/// Lies of the relay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_lies_is_not_connected_to() {
+    let open = |socket: &str| format!("{}\n", json!({"open": {"socket": socket, "is_current": true}}));
+    let other = "it names another host than was requested, or none";
+    let none = "the connection ended without a word";
+    let lies: Vec<(&str, String, &str)> = vec![
+        ("a path", open("../../etc/host-1.sock"), other),
+        ("an absolute path", open("/etc/passwd"), other),
+        ("an empty name", open(""), other),
+        ("a name with an escape", open("host-\u{1b}[31m.sock"), other),
+        ("a name without end", open(&format!("host-{}.sock", "1".repeat(10_000))), other),
+        ("a failure in colours", format!("{}\n", json!({"failed": "\u{1b}[31mred\u{7}"})), "not started: [31mred"),
+        ("a failure without end", format!("{}\n", json!({"failed": "x".repeat(60_000)})), "xxx"),
+        ("no JSON", "{\"open\":\n".to_owned(), none),
+        ("another answer", "{\"hello\":1}\n".to_owned(), none),
+        ("a line without end", "x".repeat(100_000), none),
+        ("bytes", "\u{0}\u{0}\u{0}\n".to_owned(), none),
+        ("a host that has ended", "\"gone\"\n".to_owned(), "the relay found none"),
+    ];
+    for (name, line, expected) in lies {
+        let relay = Box::new(move |_, _: &str| Some(line.clone()));
+        let scene = Scene::new(Lies { relay: Some(relay), ..Lies::default() }).await;
+        let error = scene.check().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+        assert!(error.len() < 400 && !error.contains(char::is_control), "{name}: {error}");
+    }
+    for (name, greeting) in [
+        ("no greeting", String::from("Welcome to box!\n")),
+        ("a greeting without end", "x".repeat(200_000)),
+        ("a greeting that is none", String::from("steplatch-relay {\n")),
+    ] {
+        let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
+        // The first one goes on waiting for a greeting; nothing was asked of it.
+        let checked = tokio::time::timeout(Duration::from_secs(2), scene.check()).await;
+        assert!(!matches!(checked, Ok(Ok(()))), "{name}");
+        assert!(scene.liar.asked().is_empty(), "{name}");
+    }
+    let greeting = format!("steplatch-relay {}\n", json!({"version": format!("\u{1b}[31m{}", "9".repeat(1000))}));
+    let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
+    scene.check().await.unwrap();
+    let version = scene.hosts.remote_status()[0].version.clone().unwrap();
+    assert_eq!(version, "9.9.9");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_still_waits() {
+    let is_settled = Arc::new(AtomicBool::new(true));
+    let settled = is_settled.clone();
+    let failed = format!("{}\n", json!({"failed": "the key is another one"}));
+    let relay = move |_, _: &str| (!settled.load(Ordering::Relaxed)).then(|| failed.clone());
+    let waiting = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Wait(_));
+    let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::about(waiting, Lie::Silence) }).await;
+    let terminal = scene.open().await.with_patience(Duration::from_secs(600));
+    let wait = tokio::spawn({
+        let terminal = terminal.clone();
+        async move { terminal.wait(wait("never")).await }
+    });
+    eventually("the wait has begun", async || {
+        let is_wait = |ask: &Ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Wait(_)));
+        scene.liar.asked().iter().any(is_wait).then_some(()).ok_or("not yet")
+    })
+    .await;
+    is_settled.store(false, Ordering::Relaxed);
+    scene.liar.cut();
+    eventually("the loss is noticed", async || match &scene.hosts.remote_status()[0].state {
+        RemoteHostState::Lost { .. } => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    // A session waits two minutes for its next connection.
+    let before_it_ends = Duration::from_secs(60);
+    let checked = tokio::time::timeout(before_it_ends, scene.hosts.check_remote("box", Duration::from_secs(600))).await;
+    let Err(RemoteError::Failed { why: ConnectFailure::Host(why), .. }) = checked.unwrap() else { panic!("a failure") };
+    assert_eq!(why, "the key is another one");
+    let waited = tokio::time::timeout(before_it_ends, wait).await.unwrap().unwrap().map_err(ask_error);
+    assert!(matches!(waited, Err(AskError::NotConnected { .. })), "{waited:?}");
+    // What was wrong before does not count once it is settled: the first check finds that out.
+    is_settled.store(true, Ordering::Relaxed);
+    scene.check().await.unwrap();
+    terminal.view(false).await.unwrap();
+}
+
+/// Lies about how many hosts there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_with_thousands_of_hosts_has_few_connections() {
+    let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
+    let relay = move |_, _: &str| {
+        Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
+    };
+    let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() }).await;
+    scene.check().await.unwrap();
+    scene.open().await;
+    assert_eq!((scene.liar.dialed(), scene.liar.connections()), (1, 1));
+
+    // Another host at each connection, none of which opens terminals.
+    let relay = |number: usize, request: &str| {
+        let wanted = request.trim().strip_prefix("{\"open\":\"").and_then(|rest| rest.strip_suffix("\"}"));
+        let socket = wanted.map_or_else(|| format!("host-{number:08x}.sock"), str::to_owned);
+        Some(format!("{}\n", json!({"open": {"socket": socket, "is_current": false}})))
+    };
+    let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() }).await;
+    for _ in 0..30 {
+        scene.check().await.unwrap();
+    }
+    assert!(scene.liar.dialed() >= 30);
+    eventually("few connections are left", async || match scene.liar.connections() {
+        0..=9 => Ok(()),
+        many => Err(many),
+    })
+    .await;
+}
+
+#[derive(Debug)]
+struct NoVariables;
+
+impl SshEnvironment for NoVariables {
+    fn variables(&self, _: &RemoteHostConfig) -> Vec<(OsString, OsString)> {
+        vec![("PATH".into(), std::env::var_os("PATH").unwrap())]
+    }
+}
+
+/// An `ssh` that does not end by itself, and neither does what it has started.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ssh_that_is_given_up_is_ended_and_collected_with_what_it_has_started() {
+    let folder = folder();
+    let program = folder.path().join("ssh");
+    let text =
+        format!("#!/bin/sh\ntrap '' HUP TERM\nsleep 600 &\necho $$ $! >> {}/pids\nwait\n", folder.path().display());
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ssh = OpenSsh { program: program.into(), version: "1".to_owned(), environment: Arc::new(NoVariables) };
+    let pids = || -> Vec<String> {
+        let text = std::fs::read_to_string(folder.path().join("pids")).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect()
+    };
+    for round in 1..=5 {
+        let connection = ssh.dial(&config("box"), "client").await.unwrap();
+        eventually("ssh has started", async || if pids().len() == 2 * round { Ok(()) } else { Err(pids()) }).await;
+        drop(connection);
+    }
+    eventually("no process is left, not even as a zombie", async || {
+        let left: Vec<_> = pids().into_iter().filter(|pid| Path::new("/proc").join(pid).exists()).collect();
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    })
+    .await;
+}
+
+/// Lies of the link.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed() {
+    let number = |number: u64| number.to_be_bytes();
+    let welcome = record(b'W', &number(0));
+    let after = |record: Vec<u8>| [welcome.clone(), record].concat();
+    let flood: Vec<u8> = (0..17).flat_map(|_| record(b'D', &vec![0; 64 << 10])).collect();
+    let lies: Vec<(&str, Vec<u8>)> = vec![
+        ("another program", b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()),
+        ("a record of an unknown kind", record(b'Z', b"")),
+        ("a record of four gigabytes", vec![b'D', 0xff, 0xff, 0xff, 0xff]),
+        ("a welcome without a number", record(b'W', b"")),
+        ("a welcome to bytes that were never sent", record(b'W', &number(5))),
+        ("a welcome at the end of all numbers", record(b'W', &number(u64::MAX))),
+        ("the greeting of a client", record(b'H', &[0; 49])),
+        ("a refusal", record(b'R', &[1])),
+        ("a refusal of an unknown kind", record(b'R', &[200])),
+        ("the end instead of a welcome", record(b'X', b"")),
+        ("data instead of a welcome", record(b'D', b"x")),
+        ("a second welcome", after(welcome.clone())),
+        ("a refusal behind the welcome", after(record(b'R', &[0]))),
+        ("the end at once", after(record(b'X', b""))),
+        ("bytes that were consumed and never sent", after(record(b'C', &number(1 << 40)))),
+        ("all numbers consumed", after(record(b'C', &number(u64::MAX)))),
+        ("data without bytes", after(record(b'D', b""))),
+        ("more than the window", after(flood)),
+        ("a frame of four gigabytes", after(record(b'D', &[0xff; 12]))),
+        ("a frame without a number", after(record(b'D', &[0, 0, 0, 1, 7]))),
+    ];
+    for (name, bytes) in lies {
+        let scene = Scene::new(Lies { link: Some(bytes), ..Lies::default() }).await;
+        let opened = scene.hosts.open_on(spec(&["cat"]), Some("box"), Duration::from_millis(300)).await;
+        assert!(matches!(opened, Err(HostsError::Remote(RemoteError::Failed { .. }))), "{name}: {opened:?}");
+        let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
+        assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");
+        assert!(scene.liar.connections() <= 1, "{name}");
+        // Not at once again: no more than a few connections in this time.
+        assert!(scene.liar.dialed() < 10, "{name}: {}", scene.liar.dialed());
+    }
+}
+
+/// Lies of a host's greeting.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_greets_as_another_one_is_named() {
+    let hello = |pointer: &'static str, value: Value| {
+        Lies::in_replies(move |ask| match ask {
+            Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), pointer, value.clone()))),
+            _ => None,
+        })
+    };
+    let scene = Scene::new(hello("/wire", json!(99))).await;
+    let Err(RemoteError::Failed { why: ConnectFailure::TooOld { said, .. }, .. }) = scene.check().await else {
+        panic!("a host of another protocol");
+    };
+    assert_eq!(said, "version 9.9.9, protocol 99 instead of 1");
+    let scene = Scene::new(hello("/version", json!(format!("\u{1b}]0;x\u{7}{}", "9".repeat(100_000))))).await;
+    scene.check().await.unwrap();
+    let version = scene.hosts.remote_status()[0].version.clone().unwrap();
+    assert!(version.starts_with("]0;x9") && version.len() == 64, "{version}");
+    let scene = Scene::new(hello("/pid", json!("a pid"))).await;
+    let error = scene.check().await.unwrap_err().to_string();
+    assert!(error.contains("can not be read"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_machine_wants_hidden_is_its_own_matter() {
+    let secrets = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
+    let in_hello = json!([{"terminal": null, "text": "DELETE"}]);
+    let lies = Lies {
+        frames: secret_frames(secrets),
+        ..Lies::in_replies(move |ask| match ask {
+            Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), "/secrets", in_hello.clone()))),
+            _ => None,
+        })
+    };
+    // The sink of this machine's secrets panics.
+    let scene = Scene::new(lies).await;
+    scene.open().await;
+    let heard = scene.heard.0.lock().unwrap();
+    assert_eq!(heard.len(), 51_001);
+    assert!(heard.iter().all(|(machine, _)| machine == "box"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_process_of_this_machine_is_touched_for_a_number_that_another_one_reports() {
+    let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = victim.id();
+    let reply = move |ask: &Ask| match ask {
+        Ask::Hello { .. } => Some(Lie::Value(with(answer::hello(), "/pid", pid))),
+        Ask::Open(_) => Some(Lie::Value(json!({"Ok": with(answer::opened(&TerminalId::random()), "/pid", pid)}))),
+        Ask::Terminal(_, TerminalAsk::Close(_)) => {
+            let survivor = json!({"pid": pid, "name": "sleep\u{1b}[31m", "doubtful": false});
+            Some(Lie::Value(json!({"exit": {"code": i32::MIN, "signal": 9999}, "survivors": [survivor]})))
+        }
+        _ => None,
+    };
+    let scene = Scene::new(Lies::in_replies(reply)).await;
+    let terminal = scene.open().await;
+    terminal.signal(Signal::KILL).await.unwrap();
+    let closed = terminal.close(steplatch_terminal::Closing { signal: Some(Signal::KILL) }).await.unwrap();
+    assert_eq!(closed.survivors[0].name, "sleep\u{fffd}[31m");
+    scene.hosts.closed(terminal.id()).await;
+    assert!(!scene.hosts.processes().contains(&pid), "a process of this machine would count as a terminal host");
+    scene.hosts.shut_down().await;
+    assert_eq!(victim.try_wait().unwrap(), None);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+}

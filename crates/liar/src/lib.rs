@@ -1,0 +1,328 @@
+//! A machine whose terminal host lies, for tests.
+//!
+//! It is reached like any other machine, over a [`Transport`] in this process, and speaks with its own implementation of the relay's
+//! lines, of the link and of the host's frames. What it does not lie about it answers as a host with terminals that do nothing.
+//! A lie is written as JSON, patched from an honest answer ([`answer`], [`with`]), or as bytes.
+#![allow(clippy::missing_panics_doc, reason = "in a test a panic is the message")]
+
+pub mod answer;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use steplatch_host::{
+    Ask, Channel, ErrorText, MachineSecretSink, NoQuestions, RemoteHostConfig, RemoteSetup, TerminalAsk, Transport,
+};
+use steplatch_ids::TerminalId;
+use steplatch_link::{Refusal, Session, pump, read_hello, refuse, welcome};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+pub use self::answer::with;
+
+/// The socket of the machine's terminal host.
+pub const SOCKET: &str = "host-11111111.sock";
+
+/// The mark of a relay's first line.
+const MARK: &str = "steplatch-relay ";
+
+/// The number of the frames with secrets.
+const SECRETS: u64 = 0;
+
+/// An answer to a request.
+#[derive(Debug, Clone)]
+pub enum Lie {
+    /// This value, as JSON.
+    Value(Value),
+    /// This refusal, as JSON.
+    Refusal(Value),
+    /// This value, and events after it.
+    Events(Value, Vec<Value>),
+    /// The body of the answer, as bytes.
+    Body(Vec<u8>),
+    /// These bytes in place of the answer's frame.
+    Frames(Vec<u8>),
+    /// The answer twice.
+    Twice(Value),
+    /// No answer.
+    Silence,
+    /// The end of the session.
+    End,
+}
+
+type Relay = dyn Fn(usize, &str) -> Option<String> + Send + Sync;
+type Reply = dyn Fn(&Ask) -> Option<Lie> + Send + Sync;
+
+/// The lies of a machine, from the outermost layer to the innermost.
+#[derive(Default)]
+pub struct Lies {
+    /// The first line of the relay.
+    pub greeting: Option<String>,
+    /// The line that the relay answers, by the number of the connection and the request. None for an honest one.
+    pub relay: Option<Box<Relay>>,
+    /// Bytes in place of the link, after the hello of the client. The connection stays open.
+    pub link: Option<Vec<u8>>,
+    /// Frames that are sent before the first answer.
+    pub frames: Vec<u8>,
+    /// Answers of the terminal host. None for an honest one.
+    pub reply: Option<Box<Reply>>,
+}
+
+impl fmt::Debug for Lies {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Lies").finish_non_exhaustive()
+    }
+}
+
+impl Lies {
+    /// Lies about answers of the terminal host.
+    #[must_use]
+    pub fn in_replies(reply: impl Fn(&Ask) -> Option<Lie> + Send + Sync + 'static) -> Self {
+        Self { reply: Some(Box::new(reply)), ..Self::default() }
+    }
+
+    /// Lies about requests to a terminal, with one answer for those that `is_it` recognises.
+    #[must_use]
+    pub fn about(is_it: impl Fn(&TerminalAsk) -> bool + Send + Sync + 'static, lie: Lie) -> Self {
+        Self::in_replies(move |ask| match ask {
+            Ask::Terminal(_, ask) if is_it(ask) => Some(lie.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// A machine whose terminal host lies. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Liar {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    lies: Lies,
+    dialed: AtomicUsize,
+    open: Arc<AtomicUsize>,
+    serving: Mutex<Vec<tokio::task::AbortHandle>>,
+    asked: Mutex<Vec<Ask>>,
+    /// The terminals, by the steps that opened them.
+    terminals: Mutex<HashMap<String, TerminalId>>,
+}
+
+impl Liar {
+    /// Makes a machine with these lies.
+    #[must_use]
+    pub fn new(lies: Lies) -> Self {
+        let shared = Shared {
+            lies,
+            dialed: AtomicUsize::default(),
+            open: Arc::default(),
+            serving: Mutex::default(),
+            asked: Mutex::default(),
+            terminals: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns how it is reached, with notes in this directory.
+    #[must_use]
+    pub fn setup(&self, notes: std::path::PathBuf, secrets: Arc<dyn MachineSecretSink>) -> RemoteSetup {
+        RemoteSetup { notes, transport: Arc::new(self.clone()), questions: Arc::new(NoQuestions), secrets }
+    }
+
+    /// Returns how often it was connected to.
+    #[must_use]
+    pub fn dialed(&self) -> usize {
+        self.shared.dialed.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many connections are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Cuts all connections.
+    pub fn cut(&self) {
+        lock(&self.shared.serving).drain(..).for_each(|serving| serving.abort());
+    }
+
+    /// Returns the requests to its terminal host so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Ask> {
+        lock(&self.shared.asked).clone()
+    }
+
+    /// Serves connections that an `ssh` of a test passes on, until this is dropped.
+    pub async fn listen(self, listener: UnixListener) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let serving = tokio::spawn(self.clone().serve(stream));
+            lock(&self.shared.serving).push(serving.abort_handle());
+        }
+    }
+
+    async fn serve(self, mut stream: UnixStream) -> io::Result<()> {
+        let number = self.shared.dialed.fetch_add(1, Ordering::Relaxed);
+        let lies = &self.shared.lies;
+        let greeting = lies.greeting.clone().unwrap_or_else(|| format!("{MARK}{{\"version\":\"9.9.9\"}}\n"));
+        stream.write_all(greeting.as_bytes()).await?;
+        let mut request = String::new();
+        let (mut reader, mut writer) = stream.split();
+        let mut reader = BufReader::new(&mut reader);
+        reader.read_line(&mut request).await?;
+        let honest = || format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": []}}));
+        let line = lies.relay.as_ref().and_then(|relay| relay(number, &request)).unwrap_or_else(honest);
+        writer.write_all(line.as_bytes()).await?;
+        let mut rest = BytesMut::new();
+        let hello = read_hello(&mut reader, &mut rest).await.map_err(io::Error::other)?;
+        if let Some(bytes) = &lies.link {
+            writer.write_all(bytes).await?;
+            // Until the client ends the connection.
+            return tokio::io::copy(&mut reader, &mut tokio::io::sink()).await.map(drop);
+        }
+        if !hello.is_new {
+            return refuse(Refusal::Unknown, &mut writer).await;
+        }
+        let (mut local, host) = UnixStream::pair()?;
+        let mut session = Session::new();
+        welcome(&mut session, &hello, &mut writer).await.map_err(io::Error::other)?;
+        let serving = tokio::spawn(self.clone().serve_host(host));
+        pump(&mut session, &mut local, &mut reader, &mut writer, &mut rest).await;
+        serving.abort();
+        Ok(())
+    }
+
+    /// Serves a connection to the terminal host.
+    async fn serve_host(self, mut stream: UnixStream) -> io::Result<()> {
+        stream.write_all(&self.shared.lies.frames).await?;
+        loop {
+            let length = stream.read_u32().await? as usize;
+            let number = stream.read_u64().await?;
+            let mut body = vec![0; length.saturating_sub(8)];
+            stream.read_exact(&mut body).await?;
+            let ask: Ask = rmp_serde::from_slice(&body).map_err(io::Error::other)?;
+            if matches!(ask, Ask::Cancel(_)) {
+                continue;
+            }
+            lock(&self.shared.asked).push(ask.clone());
+            let lie = self.shared.lies.reply.as_ref().and_then(|reply| reply(&ask));
+            let Some(lie) = lie.or_else(|| self.honest(&ask)) else { continue };
+            let bytes = match lie {
+                Lie::Value(value) => frame(number, &packed(&json!({"Ok": value}))),
+                Lie::Refusal(refusal) => frame(number, &packed(&json!({"Err": refusal}))),
+                Lie::Events(value, events) => {
+                    let mut bytes = frame(number, &packed(&json!({"Ok": value})));
+                    events.iter().for_each(|event| bytes.extend(frame(number, &packed(event))));
+                    bytes
+                }
+                Lie::Body(body) => frame(number, &body),
+                Lie::Frames(bytes) => bytes,
+                Lie::Twice(value) => frame(number, &packed(&json!({"Ok": value}))).repeat(2),
+                Lie::Silence => continue,
+                Lie::End => return Ok(()),
+            };
+            stream.write_all(&bytes).await?;
+        }
+    }
+
+    /// Returns what an honest host answers; none where it has nothing to answer for now.
+    fn honest(&self, ask: &Ask) -> Option<Lie> {
+        let terminals = || lock(&self.shared.terminals);
+        Some(Lie::Value(match ask {
+            Ask::Hello { .. } => answer::hello(),
+            Ask::Open(request) => {
+                let step = answer::step_of(request).unwrap_or_default();
+                let id = terminals().entry(step).or_insert_with(TerminalId::random).clone();
+                json!({"Ok": answer::opened(&id)})
+            }
+            Ask::List => terminals().values().map(answer::description).collect(),
+            Ask::OpenedBy(step) => json!(terminals().get(step)),
+            Ask::Find(_) => Value::Null,
+            Ask::WatchActivity(Some(_)) => return None,
+            Ask::WatchActivity(None) => json!(1),
+            Ask::Terminal(id, ask) => answer::of_terminal(id, ask)?,
+            Ask::File(ask) => answer::of_file(ask),
+            // A lie: steps of other machines and of this one, which the daemon must not settle for it.
+            Ask::Unsettled => json!(["run_p4vawdxx5897paed/build/1", "../../etc", ""]),
+            Ask::Remember(_) | Ask::Settle(_) | Ask::Retire | Ask::Shutdown | Ask::Cancel(_) | Ask::Link => Value::Null,
+        }))
+    }
+}
+
+impl Transport for Liar {
+    fn dial<'a>(
+        &'a self,
+        _: &'a RemoteHostConfig,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>> {
+        Box::pin(async move {
+            let (near, far) = UnixStream::pair()?;
+            // The connection may end at any moment.
+            let serving = tokio::spawn(self.clone().serve(far));
+            lock(&self.shared.serving).push(serving.abort_handle());
+            let (reader, writer) = tokio::io::split(near);
+            let guard = Connected::new(self.shared.open.clone(), serving.abort_handle());
+            Ok(Channel {
+                reader: Box::new(reader),
+                writer: Box::new(writer),
+                errors: ErrorText::default(),
+                guard: Box::new(guard),
+            })
+        })
+    }
+}
+
+/// A connection, which ends when this is dropped.
+struct Connected {
+    open: Arc<AtomicUsize>,
+    serving: tokio::task::AbortHandle,
+}
+
+impl Connected {
+    fn new(open: Arc<AtomicUsize>, serving: tokio::task::AbortHandle) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self { open, serving }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.serving.abort();
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns a frame of the host's protocol.
+#[must_use]
+pub fn frame(number: u64, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 8).expect("a frame of a test is short");
+    [&length.to_be_bytes()[..], &number.to_be_bytes(), body].concat()
+}
+
+/// Returns the frames that push texts to be hidden.
+#[must_use]
+pub fn secret_frames(secrets: impl IntoIterator<Item = Value>) -> Vec<u8> {
+    secrets.into_iter().flat_map(|secret| frame(SECRETS, &packed(&secret))).collect()
+}
+
+/// Returns a value in MessagePack.
+#[must_use]
+pub fn packed(value: &Value) -> Vec<u8> {
+    rmp_serde::to_vec_named(value).expect("JSON has a form in MessagePack")
+}
+
+/// Returns a record of the link: its kind, its length, its body.
+#[must_use]
+pub fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("a record of a test is short");
+    [&[kind][..], &length.to_be_bytes(), body].concat()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,229 @@
+//! Files of another machine that lies about their names.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use steplatch_access::{Caller, Redactor, Standing};
+use steplatch_files::FileAsk;
+use steplatch_host::{Ask, Hosts, RemoteHostConfig, Starter};
+use steplatch_liar::{Liar, Lie, Lies, answer, with};
+use steplatch_protocol::{CopyFile, GetFile};
+use steplatch_sessions::{CommandPolicy, EventSink, Sessions};
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt as _;
+
+#[derive(Debug)]
+struct Plain;
+
+impl CommandPolicy for Plain {
+    fn opens_pagers(&self) -> bool {
+        false
+    }
+
+    fn integrates(&self) -> bool {
+        false
+    }
+}
+
+/// A directory with an inbox, and a machine `box` that lies about its files.
+struct Scene {
+    sessions: Sessions,
+    caller: Arc<Caller>,
+    folder: TempDir,
+}
+
+impl Scene {
+    async fn new(reply: impl Fn(&FileAsk) -> Option<Value> + Send + Sync + 'static) -> Self {
+        let folder = tempfile::Builder::new().prefix("lies-").tempdir_in("/tmp").unwrap();
+        for name in ["inbox", "home", "home/state", "sockets"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let sockets = folder.path().join("sockets");
+        let hosts = Hosts::find(&sockets, &sockets, Starter::InProcess(Box::default()), "1", drop).await.unwrap();
+        let liar = Liar::new(Lies::in_replies(move |ask| match ask {
+            Ask::File(ask) => reply(ask).map(Lie::Value),
+            _ => None,
+        }));
+        let secrets = Arc::new(Redactor::default());
+        hosts.reach(liar.setup(sockets.join("machines"), secrets.clone()));
+        hosts.configure_remotes(&[RemoteHostConfig { name: "box".to_owned(), ssh: "ana@box".to_owned() }]);
+        let (_, ending) = tokio::sync::watch::channel(None);
+        let private = [folder.path().join("home/state")];
+        let sessions = Sessions::new(hosts, secrets, Arc::new(Plain), ending, private);
+        let caller = Arc::new(Caller {
+            name: None,
+            folder: folder.path().to_owned(),
+            environment: Arc::default(),
+            person: false,
+            surface: None,
+            standing: Standing::internal(),
+            peer: None,
+            connection: None,
+            run: None,
+            pins: None,
+        });
+        Self { sessions, caller, folder }
+    }
+
+    /// Copies from the machine. Returns what is reported, or the error.
+    async fn copies(&self, from: &str, to: &str) -> Result<String, String> {
+        let verb = CopyFile {
+            from_host: Some("box".to_owned()),
+            from: from.to_owned(),
+            to_host: None,
+            to: to.to_owned(),
+            overwrite: true,
+            recursive: true,
+        };
+        let (reply, events) = self.sessions.copy_file(&self.caller, verb).await;
+        let Some(events) = events else { return Err(reply.error.unwrap()) };
+        let (mut reading, writing) = tokio::io::duplex(1 << 20);
+        let sink = EventSink::new(writing);
+        events.forward(&json!(1), &sink).await.unwrap();
+        drop(sink);
+        let mut report = String::new();
+        reading.read_to_string(&mut report).await.unwrap();
+        Ok(report)
+    }
+
+    /// Returns all files of the scene by their paths, but for those of the hosts.
+    fn files(&self) -> BTreeMap<PathBuf, String> {
+        let mut open = vec![self.folder.path().to_owned()];
+        let mut files = BTreeMap::new();
+        while let Some(folder) = open.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()) {
+                let (path, kind) = (entry.path(), entry.file_type().unwrap());
+                if kind.is_dir() && entry.file_name() != "sockets" {
+                    open.push(path);
+                } else if kind.is_file() {
+                    let name = path.strip_prefix(self.folder.path()).unwrap().to_owned();
+                    files.insert(name, std::fs::read_to_string(path).unwrap());
+                }
+            }
+        }
+        files
+    }
+}
+
+/// Answers honestly about files of three bytes in the directory `site`, of which `entries` are the entries.
+fn site(entries: Value) -> impl Fn(&FileAsk) -> Option<Value> + Send + Sync + 'static {
+    let digest = json!({"Ok": steplatch_files::FileDigest::of(b"abc")});
+    move |ask| match ask {
+        FileAsk::Describe(path) if path == Path::new("site") => {
+            Some(json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/home/ana/site")}))
+        }
+        FileAsk::List(path) if path == Path::new("site") => Some(json!({"Ok": entries})),
+        FileAsk::Digest { .. } => Some(digest.clone()),
+        _ => None,
+    }
+}
+
+fn entry(name: &str, kind: &str) -> Value {
+    json!({"name": name, "kind": kind, "size": 3})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_of_another_machine_writes_nothing_outside_of_its_copy() {
+    for name in ["../../evil", "..", "/tmp/lies-evil", "a/../../evil", "", "."] {
+        for kind in ["File", "Directory"] {
+            let scene = Scene::new(site(json!([entry("a", "File"), entry(name, kind)]))).await;
+            let error = scene.copies("site", "inbox").await.unwrap_err();
+            assert!(error.contains("whose name is no name of a file"), "{name:?}: {error}");
+            assert!(scene.files().is_empty(), "{name:?}: {:?}", scene.files());
+        }
+    }
+    assert!(!Path::new("/tmp/lies-evil").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_has_the_name_that_was_requested() {
+    // It says that each file is /etc/passwd, and the directory /etc.
+    let digest = json!({"Ok": steplatch_files::FileDigest::of(b"abc")});
+    let reply = move |ask: &FileAsk| match ask {
+        FileAsk::Describe(path) if path.ends_with("site") => {
+            Some(json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/etc")}))
+        }
+        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/path", "/etc/passwd")})),
+        FileAsk::List(_) => Some(json!({"Ok": [entry("a", "File")]})),
+        FileAsk::Digest { .. } => Some(digest.clone()),
+        _ => None,
+    };
+    let scene = Scene::new(reply).await;
+    let report = scene.copies("reports/report.txt", "inbox").await.unwrap();
+    // The report has the place where the file went.
+    let place = std::fs::canonicalize(scene.folder.path()).unwrap().join("inbox/report.txt");
+    assert!(report.contains(&format!("{:?}", place.display().to_string())), "{report}");
+    scene.copies("site", "inbox").await.unwrap();
+    let files: Vec<_> = scene.files().into_keys().collect();
+    assert_eq!(files, [Path::new("inbox/report.txt"), Path::new("inbox/site/a")]);
+    // Where no name was requested, the machine does not choose one.
+    for from in ["~", "..", "/", "a/.."] {
+        let error = scene.copies(from, "inbox").await.unwrap_err();
+        assert!(error.contains("has no name that the copy could have"), "{from}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_of_another_machine_goes_through_no_link_and_into_nothing_of_steplatch() {
+    let scene = Scene::new(site(json!([entry("a", "File"), entry("link", "File")]))).await;
+    let outside = scene.folder.path().join("outside");
+    std::fs::write(&outside, "mine").unwrap();
+    std::fs::create_dir(scene.folder.path().join("inbox/site")).unwrap();
+    symlink(&outside, scene.folder.path().join("inbox/site/link")).unwrap();
+    let error = scene.copies("site", "inbox").await.unwrap_err();
+    assert!(error.contains("is a link"), "{error}");
+    assert_eq!(scene.files(), BTreeMap::from([(PathBuf::from("outside"), "mine".to_owned())]));
+
+    // The directory of steplatch is within the target.
+    let list = |entry: Value| Some(json!({"Ok": [entry]}));
+    let scene = Scene::new(move |ask| match ask {
+        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
+        FileAsk::List(path) if path == Path::new("home") => list(entry("state", "Directory")),
+        FileAsk::List(_) => list(entry("approver.json", "File")),
+        _ => None,
+    })
+    .await;
+    let error = scene.copies("home", "./").await.unwrap_err();
+    assert!(error.contains("belongs to steplatch itself"), "{error}");
+    assert!(scene.files().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_without_end_are_not_walked_without_end() {
+    let (deep, wide) = (json!([entry(&"d".repeat(255), "Directory")]), 3000);
+    let scene = Scene::new(move |ask| match ask {
+        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
+        FileAsk::List(_) => Some(json!({"Ok": deep})),
+        _ => None,
+    })
+    .await;
+    let error = scene.copies("site", "inbox").await.unwrap_err();
+    assert!(error.contains("longer paths than are copied"), "{error}");
+    let many: Value = (0..wide).map(|number| entry(&format!("{number}"), "Directory")).collect();
+    let scene = Scene::new(move |ask| match ask {
+        FileAsk::Describe(_) => Some(json!({"Ok": with(answer::file(), "/kind", "Directory")})),
+        FileAsk::List(_) => Some(json!({"Ok": many})),
+        _ => None,
+    })
+    .await;
+    let error = scene.copies("site", "inbox").await.unwrap_err();
+    assert!(error.contains("more than 100000 files"), "{error}");
+    assert!(scene.files().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
+    let scene = Scene::new(|ask| match ask {
+        FileAsk::Read { .. } => Some(json!({"Ok": {"bytes": vec![120; 100_000]}})),
+        _ => None,
+    })
+    .await;
+    let verb =
+        GetFile { path: "a".to_owned(), to: None, offset: 0, limit: 10, overwrite: true, host: Some("box".to_owned()) };
+    let reply = scene.sessions.get_file(&scene.caller, verb).await;
+    assert!(reply.error.unwrap().contains("more of a file than was requested"));
+}

@@ -1,0 +1,145 @@
+//! The real program and a machine that lies: the `ssh` of these homes leads to a machine in this process.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use steplatch_liar::{Liar, Lie, Lies, SOCKET, answer, secret_frames, with};
+use steplatch_testkit::{Agent, Home, eventually_blocking};
+use tokio::net::UnixListener;
+use tokio::runtime::Runtime;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Carries bytes between its standard streams and the socket that is its first argument.
+const SSH: &str = r#"import os, socket, sys, threading
+far = socket.socket(socket.AF_UNIX)
+far.connect(sys.argv[1])
+def send():
+    while data := os.read(0, 65536):
+        far.sendall(data)
+    far.shutdown(socket.SHUT_WR)
+threading.Thread(target=send, daemon=True).start()
+while data := far.recv(65536):
+    while data:
+        data = data[os.write(1, data):]
+"#;
+
+/// A home that knows the machine as `build`.
+struct Scene {
+    home: Home,
+    _runtime: Runtime,
+}
+
+impl Scene {
+    fn new(lies: Lies) -> Self {
+        let mut home = Home::new(STEPLATCH);
+        let bin = home.path().join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let (socket, script, ssh) = (home.path().join("far.sock"), bin.join("far.py"), bin.join("ssh"));
+        std::fs::write(&script, SSH).unwrap();
+        let text = format!("#!/bin/sh\nexec python3 {} {}\n", script.display(), socket.display());
+        std::fs::write(&ssh, text).unwrap();
+        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        home.sets("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+        let runtime = Runtime::new().unwrap();
+        let listener = {
+            let _context = runtime.enter();
+            UnixListener::bind(&socket).unwrap()
+        };
+        runtime.spawn(Liar::new(lies).listen(listener));
+        home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+        Self { home, _runtime: runtime }
+    }
+
+    /// Returns how many connections to the machine there are, ended ones that were not collected included.
+    fn connections(&self) -> usize {
+        let script = self.home.path().join("bin/far.py").display().to_string();
+        let daemon = self.home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let connections = processes.filter(|entry| {
+            let read = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+            let parent = read("stat").rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
+            read("cmdline").contains(&script) || (parent.as_ref() == Some(&daemon) && read("stat").contains(") Z "))
+        });
+        connections.count()
+    }
+}
+
+#[test]
+fn a_machine_with_thousands_of_hosts_starts_one_process_here_and_the_daemon_stops() {
+    let others: Vec<String> = (0..2000).map(|number| format!("host-{number:08x}.sock")).collect();
+    let relay = move |_, _: &str| {
+        Some(format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": others}})))
+    };
+    let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::default() });
+    let agent = Agent::new(&scene.home);
+    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    assert_eq!(opened["success"], true, "{opened}");
+    assert_eq!(scene.connections(), 1);
+    let stopped = scene.home.runs(&["daemon", "stop"]);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    eventually_blocking("the connection has ended", || {
+        let script = scene.home.path().join("bin/far.py").display().to_string();
+        let lines = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default());
+        if lines.into_iter().any(|line| line.contains(&script)) { Err("it goes on") } else { Ok(()) }
+    });
+}
+
+#[test]
+fn the_words_of_a_question_are_shown_whatever_another_machine_wants_hidden() {
+    let words = ["DELETE", "EVERYTHING", "completed"].map(|text| json!({"terminal": null, "text": text}));
+    let many = (0..51_000).map(|number| json!({"terminal": null, "text": format!("WORD-{number}")}));
+    let scene = Scene::new(Lies { frames: secret_frames(words.into_iter().chain(many)), ..Lies::default() });
+    let agent = Agent::new(&scene.home);
+    let there = agent.calls("open_terminal", json!({"host": "build"}));
+    assert_eq!(there["success"], true, "{there}");
+    let gate = json!({"prompt": "DELETE EVERYTHING in WORD-7?", "choices": ["yes", "no"], "answered_by": "human"});
+    let machine = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
+    let run = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let waiting = agent.calls("run_workflow", run);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let listed = scene.home.runs(&["gates", "list", "--json"]).well();
+    assert!(listed.contains("DELETE EVERYTHING in WORD-7?"), "{listed}");
+    // Of the terminals over there no text is shown any more.
+    let screen = agent.calls("get_screen_content", json!({"session_id": there["session_id"]}));
+    assert_eq!(screen["screen_content"], "••••••", "{screen}");
+    let ran = agent.calls("run_command", json!({"command": "echo DELETE WORD-7"}));
+    assert_eq!(ran["output"], "DELETE WORD-7\n", "{ran}");
+}
+
+#[test]
+fn a_copy_from_a_machine_that_lies_writes_what_was_requested_or_nothing() {
+    let reply = |ask: &steplatch_host::Ask| {
+        // Its requests are told apart by their form, as on the wire.
+        let ask = serde_json::to_value(ask).unwrap();
+        let of = |name: &str| ask["File"].get(name).cloned();
+        let directory = |path: &Value| path.as_str().is_some_and(|path| path.ends_with("site"));
+        Some(Lie::Value(match (of("Describe"), of("List")) {
+            (Some(path), _) if directory(&path) => {
+                json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/etc")})
+            }
+            (Some(_), _) => json!({"Ok": with(with(answer::file(), "/size", 0), "/path", "/home/ana/.bashrc")}),
+            (_, Some(_)) => json!({"Ok": [{"name": "../../evil", "kind": "File", "size": 3}]}),
+            _ => return None,
+        }))
+    };
+    let scene = Scene::new(Lies::in_replies(reply));
+    let inbox = scene.home.path().join("inbox");
+    std::fs::create_dir(&inbox).unwrap();
+    let refused = scene.home.runs(&["cp", "-r", "build:site", "inbox"]);
+    assert!(refused.code == 1 && refused.stderr.contains("whose name is no name of a file"), "{refused:?}");
+    let copied = scene.home.runs(&["cp", "build:report.txt", "inbox"]);
+    assert_eq!(copied.code, 0, "{copied:?}");
+    assert!(copied.stdout.contains("inbox/report.txt"), "{copied:?}");
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap().flatten();
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    };
+    assert_eq!(names(&inbox), ["report.txt"]);
+    assert!(!names(scene.home.path()).contains(&"evil".to_owned()));
+    assert!(!names(scene.home.path()).contains(&".bashrc".to_owned()));
+}

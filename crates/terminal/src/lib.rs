@@ -32,6 +32,7 @@ mod prompt;
 mod question;
 mod replay;
 mod screen;
+mod shell_state;
 mod terminal;
 mod terminals;
 mod transcript;
@@ -50,6 +51,7 @@ pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdi
 pub use replay::Replay;
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
+pub use shell_state::NotedState;
 pub use terminal::{
     Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, Limit, LockHolder, Output,
     Part, ScreenDelta, ScreenUpdate, Sent, Settle, Stage, Terminal, TerminalClosed, View,

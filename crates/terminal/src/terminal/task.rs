@@ -394,6 +394,14 @@ impl Task {
                 let _ = reply.send(inner.map(|agreed| agreed.kind));
             }
             Request::Script(script, reply) => self.begin_script(&script, reply),
+            Request::Waiter(reply) => drop(reply.send(self.waiting_program())),
+            Request::Knows(step, reply) => {
+                let _ = reply.send(self.ledger.find(&step).is_some() || self.knows_command(&step));
+            }
+            Request::ClearLine(run, reply) => {
+                let _ = reply.send(self.clear_line_for(&run));
+                self.write_waiting();
+            }
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
                 self.resize(size);

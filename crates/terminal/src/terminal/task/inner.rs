@@ -28,6 +28,14 @@ pub(super) struct HiddenLineTask {
 }
 
 impl HiddenLineTask {
+    /// Whether the command of a step is entered once the shell is integrated.
+    pub(super) fn enters(&self, step: &str) -> bool {
+        match &self.purpose {
+            Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => entering.request.step.as_deref() == Some(step),
+            Purpose::Script(_) => false,
+        }
+    }
+
     /// Returns the command that is entered once the shell is integrated.
     pub(super) fn entering(&mut self) -> Option<&mut Entering> {
         match &mut self.purpose {

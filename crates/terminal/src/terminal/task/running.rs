@@ -247,6 +247,15 @@ impl Task {
         self.enter_command(Entering { request, replies: vec![reply], until, deadline });
     }
 
+    /// Whether the command of a step was begun before, or has ended.
+    pub(super) fn knows_command(&self, step: &str) -> bool {
+        let is_step = |known: Option<&String>| known.is_some_and(|known| known == step);
+        self.done.find(step).is_some()
+            || self.running.as_ref().is_some_and(|running| is_step(running.step.as_ref()))
+            || self.entering.iter().any(|entering| is_step(entering.request.step.as_ref()))
+            || self.typed_line.as_ref().is_some_and(|typed| typed.enters(step))
+    }
+
     /// Tries again to enter the commands that wait for a prompt.
     fn enter_waiting_commands(&mut self) {
         for entering in std::mem::take(&mut self.entering) {

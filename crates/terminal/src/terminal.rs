@@ -745,6 +745,9 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn note_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
         if self.noted_at(&gate).is_none() {
+            // A line that is begun keeps bash from answering. It would be taken away before the next approved input.
+            let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
+            let _ = self.ask(|reply| Request::ClearLine(run, reply)).await?;
             let state = self.state().await?;
             let mut noted = self.noted.lock();
             if noted.len() == MAX_NOTED
@@ -790,10 +793,13 @@ impl Terminal {
         match self.shell_state().await {
             Ok(state) => Ok(TerminalState::Shell(state)),
             Err(VariablesError::Gone(closed)) => Err(closed),
-            Err(why) => Ok(match self.ask(Request::Waiter).await? {
-                Some((group, program)) => TerminalState::Program { group, program },
-                None => TerminalState::Unknown(why.to_string()),
-            }),
+            Err(why @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
+                Ok(match self.ask(Request::Waiter).await? {
+                    Some((group, program)) => TerminalState::Program { group, program },
+                    None => TerminalState::Unknown(why.to_string()),
+                })
+            }
+            Err(why) => Ok(TerminalState::Unknown(why.to_string())),
         }
     }
 

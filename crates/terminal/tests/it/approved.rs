@@ -160,6 +160,20 @@ async fn a_trap_that_acts_while_a_person_reads_is_named_before_and_refused_after
 }
 
 #[tokio::test]
+async fn a_line_that_others_have_begun_hides_no_change() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    session.types("echo begun; ").await;
+    session.comes_to("the line is shown", |view| view.screen.contains("echo begun;")).await;
+    asks(&session, "run/gate").await;
+    session.types("cd /\n").await;
+    session.prompt().await;
+    session.types("echo begun; ").await;
+    session.comes_to("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
+    assert_eq!(types(&session, "run/gate", "pwd\n").await.as_deref(), Some("directory, variable OLDPWD, variable PWD"));
+}
+
+#[tokio::test]
 async fn what_can_not_be_compared_is_said_and_another_program_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;

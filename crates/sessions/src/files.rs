@@ -262,6 +262,9 @@ impl Sessions {
             return Err(FileTrouble::Invalid("a path is empty, or has a NUL character in it".to_owned()));
         }
         let host = host.filter(|host| host != THIS_MACHINE);
+        if let Some(host) = &host {
+            self.check_pinned(caller, host).await.map_err(FileTrouble::Invalid)?;
+        }
         let files = self.hosts.files(host.as_deref(), patience(caller)).await?;
         let path = match host {
             Some(_) => PathBuf::from(path),

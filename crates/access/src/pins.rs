@@ -74,7 +74,7 @@ pub enum PinError {
     HostChanged {
         /// The name of the host.
         host: String,
-        /// What differs.
+        /// The difference.
         difference: HostDifference,
     },
     /// The host did not exist at the start of the run, or is in no definition of it.
@@ -104,12 +104,12 @@ pub struct HostPin {
     pub keys: Vec<String>,
     /// The digest of all options of `ssh` for it.
     pub options: Signature,
-    /// What is not known of it, a sentence each.
+    /// The unknown parts, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
 }
 
-/// What of a host differs from the start of a run.
+/// A difference of a host from the start of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostDifference {
     /// It is not configured any more.

@@ -581,7 +581,7 @@ pub struct AnswerGateReply {
     /// Whether it was not taken because it is none that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
     pub misread: bool,
-    /// What is not checked before the run does what was approved, a sentence each
+    /// Parts of the terminals that are not compared before the run does what was approved, a sentence each
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// What went wrong and what to do

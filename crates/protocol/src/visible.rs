@@ -38,7 +38,7 @@ pub fn visible(text: &str) -> String {
     text.chars().map(&mut show).collect()
 }
 
-/// Whether a mark covers the character before it: it strikes it through, or encloses it (general category Me, and overlays with the
+/// Returns whether a mark strikes the character before it through, or encloses it (general category Me, and overlays with the
 /// combining class 1).
 fn is_overlay(character: char) -> bool {
     matches!(character,

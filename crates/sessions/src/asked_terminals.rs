@@ -18,10 +18,10 @@ const MAX_TERMINALS: usize = 4;
 const MAX_INPUTS: u32 = 8;
 const MAX_INPUT_CHARS: usize = 160;
 
-/// How long a terminal may take to report its state.
+/// Time limit of one terminal's report.
 const REPORT_TIME: Duration = Duration::from_secs(5);
 
-/// How long all terminals of a question may take.
+/// Time limit of the reports of all terminals of a question.
 const QUESTION_TIME: Duration = Duration::from_secs(12);
 
 /// The beginning of a line that says why a terminal is not compared.

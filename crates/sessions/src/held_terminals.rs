@@ -106,7 +106,7 @@ impl HeldTerminals {
         first.map(|(run, _)| run.clone()).filter(|run| actor != Some(run))
     }
 
-    /// Whether a terminal is held for a gate, at which a person has approved what is done there: by the run that asked, or by one that it
+    /// Returns whether a terminal is held for a gate, at which a person has approved what is done there: by the run that asked, or by one that it
     /// has started since.
     pub(super) fn is_approved_at(&self, gate: &str, run: &RunId, terminal: &TerminalKey) -> bool {
         self.lock().get(run).is_some_and(|held| held.gate == gate && held.has(terminal))

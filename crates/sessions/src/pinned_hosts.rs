@@ -4,7 +4,7 @@ use steplatch_access::{Caller, HostPin, Pins};
 
 use crate::sessions::{Sessions, THIS_MACHINE, patience};
 
-/// Whether a name of a host means this machine.
+/// Returns whether a name of a host means this machine.
 #[must_use]
 pub fn is_this_machine(host: &str) -> bool {
     host == THIS_MACHINE

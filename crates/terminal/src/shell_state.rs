@@ -32,7 +32,7 @@ pub(crate) struct ShellState {
     traps: Vec<String>,
 }
 
-/// What is known of a terminal when a person is asked about it.
+/// The state of a terminal at a question to a person, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotedState {
     /// The state of its shell is noted, and compared before the next input that is approved.
@@ -47,7 +47,7 @@ pub enum NotedState {
     },
     /// Nothing can be compared.
     Unknown {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -189,13 +189,13 @@ fn program_of(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), place.to_owned()))
 }
 
-/// Whether a program is found at this place by its name.
+/// Returns whether a program is found at this place by its name.
 fn is_first(search_path: &str, name: &str, place: &str) -> bool {
     let found = search_path.split(':').map(|folder| Path::new(folder).join(name)).find(|place| place.is_file());
     found.is_some_and(|found| found == Path::new(place))
 }
 
-/// Whether a variable changes while nobody does anything, or by being asked for: clocks, counters, what line editors and prompts keep
+/// Returns whether a variable changes while nobody does anything, or by a look at it: clocks, counters, what line editors and prompts keep
 /// to themselves. Prompts may be computed in the background.
 fn is_volatile(name: &str) -> bool {
     /// Of bash, zsh and fish.

@@ -80,7 +80,7 @@ enum TerminalState {
 /// States of one terminal that are kept; a terminal is seldom part of more than one question.
 const MAX_NOTED: usize = 16;
 
-/// How long an exchange waits for a shell that is about to come to its prompt.
+/// Time limit of the wait for a shell that is about to come to its prompt.
 const PROMPT_TIME: Duration = Duration::from_secs(2);
 
 /// The stages of a terminal's life, shared with its handles.
@@ -466,9 +466,9 @@ pub(crate) enum Request {
     InnerShell(oneshot::Sender<Option<Kind>>),
     /// The process group and the name of the program that waits for input, if one does.
     Waiter(oneshot::Sender<Option<(i32, Option<String>)>>),
-    /// Whether the input or the command of a step was begun before.
+    /// Reports whether the input or the command of a step was begun before.
     Knows(String, oneshot::Sender<bool>),
-    /// What others have typed at the prompt is taken away for a run.
+    /// Takes away the text of others at the prompt, for a run.
     ClearLine(String, oneshot::Sender<Result<(), InputError>>),
     /// An inner shell is to run the script, and report what it prints.
     Script(QueryScript, oneshot::Sender<Result<Vec<u8>, VariablesError>>),

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::RemoteHostConfig;
 
-/// How long one of the programs may take.
+/// Time limit of one program.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// The most that is read of one of them, in bytes.
@@ -30,7 +30,7 @@ pub struct HostTarget {
     pub keys: Vec<String>,
     /// All that `ssh` makes of the destination, a line for each option.
     pub options: String,
-    /// What is not known of it, a sentence each.
+    /// The unknown parts, a sentence each.
     pub unknown: Vec<String>,
 }
 

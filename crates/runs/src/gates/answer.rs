@@ -74,7 +74,7 @@ impl GateAnswer {
     }
 }
 
-/// What proves that a person answered, and what the gate required.
+/// The proof that a person answered, and the one that the gate required.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GateProof {
     pub(super) given: Proof,

@@ -28,7 +28,7 @@ pub(super) struct HiddenLineTask {
 }
 
 impl HiddenLineTask {
-    /// Whether the command of a step is entered once the shell is integrated.
+    /// Returns whether the command of a step is entered once the shell is integrated.
     pub(super) fn enters(&self, step: &str) -> bool {
         match &self.purpose {
             Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => entering.request.step.as_deref() == Some(step),

@@ -247,7 +247,7 @@ impl Task {
         self.enter_command(Entering { request, replies: vec![reply], until, deadline });
     }
 
-    /// Whether the command of a step was begun before, or has ended.
+    /// Returns whether the command of a step was begun before, or has ended.
     pub(super) fn knows_command(&self, step: &str) -> bool {
         let is_step = |known: Option<&String>| known.is_some_and(|known| known == step);
         self.done.find(step).is_some()

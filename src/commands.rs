@@ -1,6 +1,6 @@
 //! The command line: all commands and their dispatch.
 
-mod approver;
+pub(crate) mod approver;
 pub(crate) mod config;
 mod cp;
 mod daemon;

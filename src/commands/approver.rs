@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
-use steplatch_protocol::{DaemonPaths, GetApprover, SetApprover, UnlockRuns, UnlockRunsReply};
+use steplatch_protocol::{
+    DaemonPaths, GetApprover, GetApproverReply, LowerRequirement, SetApprover, UnlockRuns, UnlockRunsReply,
+};
 
 use crate::failure::Failure;
 use crate::passphrase::{self, Source};
@@ -40,7 +42,16 @@ pub(crate) enum Approver {
         #[arg(long)]
         json: bool,
     },
-    /// Show whether an approval passphrase is set
+    /// Let a gates.require of the settings count that is weaker than the one before
+    Lower {
+        /// Read the passphrase from the first line of standard input
+        #[arg(long)]
+        stdin: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show whether an approval passphrase is set, and which proof gates require
     Status {
         /// Print JSON
         #[arg(long)]
@@ -54,6 +65,7 @@ impl Approver {
             Self::Set { stdin, json } => set(place, stdin, json).await,
             Self::Clear { stdin, json } => clear(place, stdin, json).await,
             Self::Unlock { stdin, json } => unlock(place, stdin, json).await,
+            Self::Lower { stdin, json } => lower(place, stdin, json).await,
             Self::Status { json } => status(place, json).await,
         }
     }
@@ -142,6 +154,41 @@ async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
+async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+    let told = front::ask(place, GetApprover {}).await?;
+    if told.unconfirmed.is_none() && !json {
+        let requires = told.requires.unwrap_or_default();
+        print::note(&format!(
+            "gates require '{requires}', and the setting gates.require is not weaker: nothing to lower"
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let passphrase = match told.is_set {
+        true => Some(Source::here(stdin)?.next(QUESTION).await?),
+        false => None,
+    };
+    let verb = LowerRequirement { passphrase };
+    let mut reply = front::ask(place, verb.clone()).await?;
+    while let Some(seconds) = reply.retry_after_seconds {
+        print::note(&passphrase::pause(seconds));
+        if !passphrase::wait_out(seconds).await? {
+            break;
+        }
+        reply = front::ask(place, verb.clone()).await?;
+    }
+    if !reply.success {
+        let error = reply.error.clone().unwrap_or_else(|| "nothing was changed".to_owned());
+        return Err(Failure::work(error).with(&reply));
+    }
+    if json {
+        print::json(&reply)?;
+    } else {
+        let requires = reply.requires.unwrap_or_default();
+        print::line(format!("gates require '{requires}' from now on; questions that wait keep what they require"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The prompt for the passphrase.
 const QUESTION: &str = "the approver's passphrase:";
 
@@ -177,17 +224,31 @@ pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Res
     Ok(())
 }
 
+/// Returns what to do about a weaker setting.
+pub(crate) fn unconfirmed_setting(set: &str) -> String {
+    format!(
+        "the setting gates.require is '{set}', which is weaker and does not count; to let it count: steplatch approver lower"
+    )
+}
+
 async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let told = front::ask(place, GetApprover {}).await?;
     if let Some(error) = &told.error {
         return Err(Failure::work(error.clone()).with(&told));
     }
     if json {
-        print::json(&json!({ "is_set": told.is_set, "since": told.since }))?;
+        let GetApproverReply { is_set, since, requires, unconfirmed, .. } = told;
+        print::json(&json!({ "is_set": is_set, "since": since, "requires": requires, "unconfirmed": unconfirmed }))?;
     } else {
-        match told.since {
-            Some(since) => print::line(format!("a passphrase is set, since {}", print::ago(&since)))?,
+        match &told.since {
+            Some(since) => print::line(format!("a passphrase is set, since {}", print::ago(since)))?,
             None => print::line("no passphrase is set; set one with: steplatch approver set")?,
+        }
+        if let Some(requires) = told.requires.as_deref().filter(|requires| *requires != "none") {
+            print::line(format!("gates for people require the proof '{requires}'"))?;
+        }
+        if let Some(unconfirmed) = &told.unconfirmed {
+            print::note(&unconfirmed_setting(unconfirmed));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -349,6 +349,7 @@ impl Answer {
             print::json(&reply)?;
         } else {
             print::line(format!("answered: {said}; the run is now {}", reply.status))?;
+            reply.remarks.iter().for_each(|remark| print::note(&visible(remark)));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use steplatch_protocol::{
-    ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, GetApprover, ListRemoteWorkflows, RefreshWorkflows,
-    RemoteInfo, connect,
+    ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, GetApprover, GetApproverReply, ListRemoteWorkflows,
+    RefreshWorkflows, RemoteInfo, connect,
 };
 
 use super::{Checks, ask};
+use crate::commands::approver::unconfirmed_setting;
 use crate::commands::config;
 use crate::settings::Settings;
 use crate::{front, passphrase, print};
@@ -60,9 +61,30 @@ pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
                 true => checks.good("approver", "a passphrase is set: answers to gates for people need it"),
                 false => checks.absent("approver", passphrase::RECOMMENDED),
             }
+            check_gates(&mut checks, &approver);
         }
     }
     checks
+}
+
+/// States the proof that gates require, and what the proof `terminal` does not establish.
+fn check_gates(checks: &mut Checks, approver: &GetApproverReply) {
+    let requires = approver.requires.as_deref().unwrap_or("none");
+    let meaning = match requires {
+        "none" => "any answer that does not come by a way of agents counts",
+        "dialog" => "an MCP client's word that a person accepted its dialog counts",
+        "terminal" => {
+            "a terminal that steplatch does not keep counts, whoever made it: any program can make one, as with script(1), so \
+             only a passphrase or a passkey keeps out programs that run as you"
+        }
+        "passphrase" => "an answer needs the approver's passphrase",
+        _ => "an answer needs the signature of a passkey",
+    };
+    let said = format!("gates for people require '{requires}': {meaning}");
+    match &approver.unconfirmed {
+        Some(set) => checks.warn("gates", said, unconfirmed_setting(set)),
+        None => checks.good("gates", said),
+    }
 }
 
 fn check_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) {

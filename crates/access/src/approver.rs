@@ -23,12 +23,15 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{self, PasswordHasher as _, PasswordVerifier as _};
 use serde::{Deserialize, Serialize};
 use steplatch_clock as clock;
-use steplatch_protocol::{GetApproverReply, Passphrase, SetApprover, SetApproverReply};
+use steplatch_protocol::{
+    GetApproverReply, LowerRequirement, LowerRequirementReply, Passphrase, SetApprover, SetApproverReply,
+};
 use steplatch_workflow::{Proof, Timestamp};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinError;
 
 use crate::private_file;
+use crate::requirement::ProofRequirement;
 use key::StoredKey;
 pub use key::{KeyError, OpeningKey, SealingKey, is_sealed};
 
@@ -69,7 +72,7 @@ pub struct Approver {
     trying: Mutex<()>,
     /// The last sealing key, which every append of a waiting run needs.
     sealing: parking_lot::Mutex<CachedKey>,
-    policy: Arc<dyn ProofPolicy>,
+    requirement: ProofRequirement,
 }
 
 /// The sealing key of one version of the file; without a version, of none.
@@ -234,13 +237,41 @@ impl Approver {
             file: state.join("approver.json"),
             trying: Mutex::default(),
             sealing: parking_lot::Mutex::default(),
-            policy,
+            requirement: ProofRequirement::new(state, policy),
         }
     }
 
-    /// Returns the weakest proof of a person that gates for people accept.
+    /// Returns the weakest proof of a person that gates for people accept now. A stricter setting counts from this call on.
     pub fn requires(&self) -> Proof {
-        self.policy.weakest()
+        self.requirement.now()
+    }
+
+    /// Returns the weakest proof that a gate accepts which was opened then: the strictest that was required since.
+    pub fn requires_since(&self, opened_at: Timestamp) -> Proof {
+        self.requirement.strictest_since(opened_at)
+    }
+
+    /// Lets a weaker setting count from now on, for a person who knows the passphrase if one is set.
+    pub async fn lower_requirement(
+        &self,
+        verb: LowerRequirement,
+        source: AttemptSource,
+        by: String,
+    ) -> LowerRequirementReply {
+        let required = |require: Proof| Some(require.name().to_owned());
+        match self.passes(verb.passphrase.as_ref(), source).await {
+            Ok(_) => {
+                let requires = required(self.requirement.lower(by));
+                LowerRequirementReply { success: true, requires, ..LowerRequirementReply::default() }
+            }
+            Err(error) => LowerRequirementReply {
+                requires: required(self.requires()),
+                passphrase_wanted: error.wants_another(),
+                retry_after_seconds: error.retry_after_seconds(),
+                error: Some(error.to_string()),
+                ..LowerRequirementReply::default()
+            },
+        }
     }
 
     /// Checks whether `given` is the approver's passphrase. Any value passes where none is set. Returns whether one is
@@ -378,14 +409,20 @@ impl Approver {
         kept.await.map_err(PassphraseError::Unreadable)
     }
 
-    /// Returns whether a passphrase is set, and since when.
+    /// Returns whether a passphrase is set, and since when, and which proof gates require.
     pub async fn status(&self) -> GetApproverReply {
+        let requires = Some(self.requires().name().to_owned());
+        let unconfirmed = self.requirement.unconfirmed().map(|set| set.name().to_owned());
+        GetApproverReply { requires, unconfirmed, ..self.passphrase_status().await }
+    }
+
+    async fn passphrase_status(&self) -> GetApproverReply {
         match self.stored().await {
             Ok(stored) => GetApproverReply {
                 success: true,
                 is_set: stored.is_some(),
                 since: stored.map(|stored| stored.since),
-                error: None,
+                ..GetApproverReply::default()
             },
             Err(error) => GetApproverReply {
                 is_set: true,

@@ -51,6 +51,8 @@ pub struct Caller {
     pub run: Option<RunId>,
     /// What the definitions that this run refers to meant when the root run began.
     pub pins: Option<Arc<Pins>>,
+    /// The gate at which a person has approved what this run, or the one that started it, does now.
+    pub approved_at: Option<String>,
 }
 
 /// The longest name of a client or a surface, in characters. Every answer carries both.
@@ -172,6 +174,7 @@ impl Caller {
             connection: None,
             run: None,
             pins: None,
+            approved_at: None,
         }
     }
 

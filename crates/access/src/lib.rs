@@ -10,6 +10,7 @@ mod passkeys;
 mod peer;
 mod pins;
 mod private_file;
+mod requirement;
 mod secrets;
 mod standing;
 
@@ -21,7 +22,7 @@ pub use caller::{Caller, ConnectionId};
 pub use page::PageLogins;
 pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::join_group;
-pub use pins::{DefinitionKind, PinError, Pins};
+pub use pins::{DefinitionKind, HostDifference, HostPin, PinError, Pins};
 pub use private_file::write_text as write_private_text;
 pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};
 pub use standing::{OwnProcesses, PersonRefusal, Standing};

@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use steplatch_host::HostTarget;
 use steplatch_library::Signature;
 
 /// What a name of a definition refers to.
@@ -65,6 +66,124 @@ pub enum PinError {
         /// The name.
         name: String,
     },
+    /// A host leads elsewhere than at the start of the run.
+    #[error(
+        "Host '{host}' leads elsewhere than when this run was started: {difference}. Nothing was sent there, because a run uses only the \
+         hosts that it was started with. Start it again to use the host as it is now"
+    )]
+    HostChanged {
+        /// The name of the host.
+        host: String,
+        /// The difference.
+        difference: HostDifference,
+    },
+    /// The host did not exist at the start of the run, or is in no definition of it.
+    #[error(
+        "Host '{host}' did not exist when this run was started, or is in no definition that the run was started with, and a run uses \
+         only hosts that it was started with. Start it again, with the host in the definition"
+    )]
+    HostUnknown {
+        /// The name of the host.
+        host: String,
+    },
+}
+
+/// A host as a run knew it at its start: where its connections lead, as far as that is known without connecting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPin {
+    /// The destination, as it is configured.
+    pub ssh: String,
+    /// The user, the machine and the port that `ssh` makes of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The machine or the command that it goes through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
+    /// The fingerprints of its known keys; none if it has not been connected to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// The digest of all options of `ssh` for it.
+    pub options: Signature,
+    /// The unknown parts, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+}
+
+/// A difference of a host from the start of a run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostDifference {
+    /// It is not configured any more.
+    #[error("it is not configured any more")]
+    Removed,
+    /// It has another destination.
+    #[error("it was {before}, and is {now} now")]
+    Destination {
+        /// The destination at the start.
+        before: String,
+        /// The destination now.
+        now: String,
+    },
+    /// Other keys are known for it.
+    #[error("its known keys were {}, and are {} now", named(.before), named(.now))]
+    Keys {
+        /// The fingerprints at the start.
+        before: Vec<String>,
+        /// The fingerprints now.
+        now: Vec<String>,
+    },
+    /// The configuration of `ssh` for it is another one.
+    #[error("the configuration of ssh for it was changed (ssh -G {ssh})")]
+    Options {
+        /// Its destination.
+        ssh: String,
+    },
+}
+
+fn named(keys: &[String]) -> String {
+    if keys.is_empty() { "none".to_owned() } else { keys.join(", ") }
+}
+
+impl From<HostTarget> for HostPin {
+    fn from(target: HostTarget) -> Self {
+        let HostTarget { ssh, address, through, keys, options, unknown } = target;
+        Self { ssh, address, through, keys, options: Signature::of_text(&options), unknown }
+    }
+}
+
+impl HostPin {
+    /// Returns what differs from a host as it is now. Keys that were learned since are no difference where none was known.
+    fn difference(&self, now: &Self) -> Option<HostDifference> {
+        let place = |pin: &Self| match (&pin.address, &pin.through) {
+            (Some(address), Some(through)) => format!("{} ({address} through {through})", pin.ssh),
+            (Some(address), None) => format!("{} ({address})", pin.ssh),
+            (None, _) => pin.ssh.clone(),
+        };
+        if (&self.ssh, &self.address, &self.through) != (&now.ssh, &now.address, &now.through) {
+            return Some(HostDifference::Destination { before: place(self), now: place(now) });
+        }
+        if !self.keys.is_empty() && self.keys != now.keys {
+            return Some(HostDifference::Keys { before: self.keys.clone(), now: now.keys.clone() });
+        }
+        (self.options != now.options).then(|| HostDifference::Options { ssh: self.ssh.clone() })
+    }
+
+    /// Returns it as a person is shown it: where it leads, its keys, and what is not known.
+    pub fn described(&self) -> String {
+        let mut text = match &self.address {
+            Some(address) => format!("{address} (ssh {})", self.ssh),
+            None => format!("ssh {}", self.ssh),
+        };
+        if let Some(through) = &self.through {
+            text.push_str(&format!(" through {through}"));
+        }
+        if !self.keys.is_empty() {
+            text.push_str(&format!(", key {}", self.keys.join(", ")));
+        }
+        for unknown in &self.unknown {
+            text.push_str(&format!("; {unknown}"));
+        }
+        text
+    }
 }
 
 /// The meaning, at the start of a run, of the definitions that it refers to. Only these are executed.
@@ -76,6 +195,9 @@ pub struct Pins {
     /// Those of nodes and graphs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, Option<Signature>>,
+    /// The hosts that definitions name; `None` for a name that no host had. Without a map, an older version did not pin any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<BTreeMap<String, Option<HostPin>>>,
     /// The digests of definitions nested in these. They may be saved, and be run by name after that.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
@@ -84,7 +206,7 @@ pub struct Pins {
 impl Pins {
     /// Whether the run refers to nothing.
     fn is_empty(&self) -> bool {
-        self.workflows.is_empty() && self.nodes.is_empty()
+        self.workflows.is_empty() && self.nodes.is_empty() && self.hosts.as_ref().is_none_or(BTreeMap::is_empty)
     }
 
     /// Returns a digest of all of it; nothing where the run refers to nothing.
@@ -116,6 +238,29 @@ impl Pins {
     /// When it meant something else at the start of the run, or was not referred to.
     pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), PinError> {
         if self.inner.contains(now) { Ok(()) } else { check(DefinitionKind::Workflow, &self.workflows, name, now) }
+    }
+
+    /// Checks that a host still is what it was. `now` is `None` for one that is not configured.
+    ///
+    /// # Errors
+    ///
+    /// When it was something else at the start of the run, or was not referred to.
+    pub fn check_host(&self, host: &str, now: Option<&HostPin>) -> Result<(), PinError> {
+        let Some(hosts) = &self.hosts else { return Ok(()) };
+        let host = host.to_owned();
+        let Some(Some(pinned)) = hosts.get(&host) else { return Err(PinError::HostUnknown { host }) };
+        let difference = now.map_or(Some(HostDifference::Removed), |now| pinned.difference(now));
+        difference.map_or(Ok(()), |difference| Err(PinError::HostChanged { host, difference }))
+    }
+
+    /// Returns the hosts as a person is shown them, a line each: where they lead, and what is not known.
+    pub fn described_hosts(&self) -> Vec<String> {
+        let hosts = self.hosts.iter().flatten();
+        let described = |(name, pin): (&String, &Option<HostPin>)| match pin {
+            Some(pin) => format!("{name}: {}", pin.described()),
+            None => format!("{name}: not configured when the run was started, so it is not used"),
+        };
+        hosts.map(described).collect()
     }
 
     /// Checks that a name of a node still means the same.
@@ -160,5 +305,46 @@ mod tests {
         assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
         assert!(told("unnamed", "2").contains("is in no definition that the run was started with"));
         assert_eq!(told("saved", "inner"), "", "it was a part of a definition, and may have been saved");
+    }
+
+    fn host(ssh: &str, address: &str, keys: &[&str], options: &str) -> HostPin {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let (address, options) = (Some(address.to_owned()), options.to_owned());
+        HostTarget { ssh: ssh.to_owned(), address, through: None, keys, options, unknown: Vec::new() }.into()
+    }
+
+    #[test]
+    fn a_host_is_used_only_where_it_leads_to_the_same_machine() {
+        let pinned = host("box", "ana@build:22", &["ED25519 SHA256:a"], "user ana");
+        let fresh = host("new", "ana@new:22", &[], "user ana");
+        let hosts = [("box", Some(&pinned)), ("new", Some(&fresh)), ("absent", None)];
+        let hosts = hosts.map(|(name, pin)| (name.to_owned(), pin.cloned())).into();
+        let pins = Pins { hosts: Some(hosts), ..Pins::default() };
+        let told = |name: &str, now: Option<&HostPin>| {
+            pins.check_host(name, now).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(told("box", Some(&pinned)), "");
+        for (now, part) in [
+            (host("evil@elsewhere", "evil@elsewhere:22", &["ED25519 SHA256:a"], "user ana"), "and is evil@elsewhere"),
+            (host("box", "ana@build:2222", &["ED25519 SHA256:a"], "user ana"), "is box (ana@build:2222) now"),
+            (host("box", "ana@build:22", &["ED25519 SHA256:b"], "user ana"), "known keys were ED25519 SHA256:a"),
+            (host("box", "ana@build:22", &[], "user ana"), "and are none now"),
+            (host("box", "ana@build:22", &["ED25519 SHA256:a"], "proxycommand evil"), "configuration of ssh"),
+            (HostPin { through: Some("evil".to_owned()), ..pinned.clone() }, "through evil"),
+        ] {
+            let told = told("box", Some(&now));
+            assert!(told.starts_with("Host 'box' leads elsewhere") && told.contains(part), "{told}");
+        }
+        assert!(told("box", None).contains("not configured any more"));
+        assert_eq!(
+            told("new", Some(&HostPin { keys: vec!["ED25519 SHA256:n".to_owned()], ..fresh })),
+            "",
+            "it was learned since"
+        );
+        assert!(told("absent", Some(&pinned)).starts_with("Host 'absent' did not exist"));
+        assert!(told("other", Some(&pinned)).starts_with("Host 'other' did not exist"));
+        let older: Pins = serde_json::from_str("{}").unwrap();
+        assert_eq!(older.check_host("box", None), Ok(()), "stored by a version that pinned none");
+        assert_ne!(pins.signature(), Pins { hosts: None, ..pins.clone() }.signature());
     }
 }

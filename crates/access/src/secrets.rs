@@ -34,6 +34,9 @@ const MOST_TYPED: usize = 1000;
 /// The most secrets in all. Runs register most of them: the secrets in their input.
 const MOST: usize = 50_000;
 
+/// The fewest characters of a secret that is hidden where lines divide it: the halves of shorter ones stand together by chance.
+const SHORTEST_WRAPPED: usize = 8;
+
 /// The replacement of a secret.
 pub const MASK: &str = "••••••";
 
@@ -152,13 +155,13 @@ impl Redactor {
         look(&self.values())
     }
 
-    /// Returns `text` without any secret in it.
-    pub fn masked(&self, text: String) -> String {
+    /// Returns `text` without any secret in it, also where lines divide one.
+    pub fn masked(&self, mut text: String) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
         }
-        let values = self.values();
-        values.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, MASK) } else { text })
+        mask_text(&mut text, &self.values());
+        text
     }
 
     /// Returns `text` without any secret in it, if there is a text.
@@ -169,12 +172,17 @@ impl Redactor {
     /// Returns a screen without any secret in it, also where one was wrapped over several rows.
     pub fn masked_screen(&self, screen: String) -> String {
         let values = self.values();
-        let mut screen = self.masked(screen);
+        if self.hides_all() && !screen.is_empty() {
+            return MASK.to_owned();
+        }
+        let mut screen = screen;
+        mask_whole(&mut screen, &values);
         // The characters without line ends, each with its position.
         let in_one_line = |screen: &str| -> (Vec<usize>, String) {
             screen.char_indices().filter(|(_, character)| *character != '\n').unzip()
         };
         let (mut places, mut joined) = in_one_line(&screen);
+        // A divided one keeps its place, so that the rows stay as wide as they are.
         for secret in values.iter() {
             let mut hidden = Vec::new();
             for (at, found) in joined.match_indices(secret) {
@@ -239,7 +247,8 @@ impl Redactor {
 
     /// Returns how many bytes around a portion of a text must be known to find every secret that the portion cuts off.
     pub fn reach(&self) -> usize {
-        self.values().first().map_or(0, |longest| longest.len().saturating_sub(1))
+        // With the ends of the lines that may divide it.
+        self.values().first().map_or(0, |longest| longest.len() + longest.len() / 8)
     }
 
     /// Returns a portion of a text without any part of a secret in it that the whole text has.
@@ -256,6 +265,9 @@ impl Redactor {
                 }
             }
         }
+        let divided = wrapped(text, &self.values()).into_iter();
+        let cut = divided.map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
+        hidden.extend(cut.filter(|(begin, end)| begin < end));
         hidden.sort_unstable();
         let (mut masked, mut at) = (String::new(), portion.start);
         for (begin, end) in hidden {
@@ -427,15 +439,58 @@ fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Pl
 /// Fields that hold an id or bytes in base 64: changed, they would mean nothing any more.
 const NOT_TEXT: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
 
+/// Hides these secrets in a text, where they stand in one piece.
+fn mask_whole(text: &mut String, secrets: &[String]) {
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        if text.contains(secret.as_str()) {
+            *text = text.replace(secret.as_str(), MASK);
+        }
+    }
+}
+
+/// Hides these secrets in a text, also where lines divide one.
+fn mask_text(text: &mut String, secrets: &[String]) {
+    mask_whole(text, secrets);
+    // From the end, so that the places before stay as they are.
+    for part in wrapped(text, secrets).into_iter().rev() {
+        text.replace_range(part, MASK);
+    }
+}
+
+/// Returns the parts of a text that make one of these secrets together, divided by ends of lines: in order, and apart from each other.
+fn wrapped(text: &str, secrets: &[String]) -> Vec<std::ops::Range<usize>> {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    if !text.trim_end_matches(['\n', '\r']).bytes().any(|byte| is_end(&byte)) {
+        return Vec::new();
+    }
+    let joined = text.replace(['\n', '\r'], "");
+    let long = |secret: &&String| secret.len() >= SHORTEST_WRAPPED && joined.contains(secret.as_str());
+    let found: Vec<&String> = secrets.iter().filter(long).collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    // The place in the text of each byte between the ends of lines.
+    let places: Vec<usize> =
+        text.bytes().enumerate().filter(|(_, byte)| !is_end(byte)).map(|(place, _)| place).collect();
+    let mut hidden = vec![false; text.len()];
+    for (secret, at) in
+        found.iter().flat_map(|secret| joined.match_indices(secret.as_str()).map(move |(at, _)| (secret, at)))
+    {
+        places[at..at + secret.len()].iter().for_each(|place| hidden[*place] = true);
+    }
+    let mut parts: Vec<std::ops::Range<usize>> = Vec::new();
+    for place in (0..text.len()).filter(|place| hidden[*place]) {
+        match parts.last_mut().filter(|part| part.end == place) {
+            Some(part) => part.end += 1,
+            None => parts.push(place..place + 1),
+        }
+    }
+    parts
+}
+
 fn mask_in(value: &mut Value, secrets: &[String]) {
     match value {
-        Value::String(text) => {
-            for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-                if text.contains(secret.as_str()) {
-                    *text = text.replace(secret.as_str(), MASK);
-                }
-            }
-        }
+        Value::String(text) => mask_text(text, secrets),
         Value::Array(items) => items.iter_mut().for_each(|item| mask_in(item, secrets)),
         Value::Object(fields) => {
             let texts = fields.iter_mut().filter(|(name, field)| {
@@ -494,7 +549,7 @@ mod tests {
             }
         }
         assert_eq!(secrets.masked_portion(text, 2..text.len()), format!("e {MASK} of {MASK}."));
-        assert_eq!(secrets.reach(), 23);
+        assert_eq!(secrets.reach(), 27);
         assert_eq!(Redactor::default().masked_portion("abc", 1..2), "b");
     }
 
@@ -505,6 +560,36 @@ mod tests {
         let mut value = json!({"screen": "password: hunter2!", "list": ["xhunter2!x"], "n": 1});
         secrets.mask_in(&mut value);
         assert_eq!(value, json!({"screen": "password: ••••••", "list": ["x••••••x"], "n": 1}));
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_a_text_whose_lines_divide_it() {
+        let secrets = Redactor::default();
+        secrets.add("supersecret-value");
+        let masked = |text: &str| secrets.masked(text.to_owned());
+        assert_eq!(masked("a supersec\nret-value b\n"), "a ••••••\n•••••• b\n");
+        assert_eq!(masked("supe\r\nrsecret\r\n-value"), "••••••\r\n••••••\r\n••••••");
+        assert_eq!(masked("supersecret-value\nsupersec\nret-value"), "••••••\n••••••\n••••••");
+        let mut value = json!({"lines": ["x supersecret\n-value"], "other": "super\nsecret"});
+        secrets.mask_in(&mut value);
+        assert_eq!(value, json!({"lines": ["x ••••••\n••••••"], "other": "super\nsecret"}));
+        // Encodings too, as base64(1) folds them.
+        let encoded = "eCBzdXBlcnNlY3JldC12\nYWx1ZSB5";
+        assert!(!masked(encoded).contains("dXBlcnNlY3Jld"), "{}", masked(encoded));
+        let portion = secrets.masked_portion("a supersec\nret-value b", 6..16);
+        assert_eq!(portion, "••••••\n••••••");
+        // The halves of a short one stand together by chance.
+        secrets.add("pass");
+        assert_eq!(masked("com\npa\nss"), "com\npa\nss");
+    }
+
+    #[test]
+    fn escapes_of_addresses_are_hidden_in_both_cases() {
+        let secrets = Redactor::default();
+        secrets.add("s3cr3t/p+w?x");
+        for shown in ["?t=s3cr3t%2Fp%2Bw%3Fx", "?t=s3cr3t%2fp%2bw%3fx"] {
+            assert_eq!(secrets.masked(shown.to_owned()), format!("?t={MASK}"));
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The parts of a daemon's configuration that can change while it runs.
 
-use steplatch_access::ProofPolicy;
+use std::sync::Arc;
+
+use steplatch_access::{Approver, ProofPolicy};
 use steplatch_host::{Hosts, RemoteHostConfig};
 use steplatch_protocol::EngineKind;
 use steplatch_runs::EnginePolicy;
@@ -68,6 +70,18 @@ pub(crate) fn follow_remotes(configuration: Receiver<Configuration>, remotes: Re
         configuration,
         |configuration| configuration.remotes.clone(),
         move |remotes_now| remotes.configure(remotes_now),
+    );
+}
+
+/// Has the approver note each stricter proof that is required, also one that no question met.
+pub(crate) fn follow_gate_proof(configuration: Receiver<Configuration>, approver: &Arc<Approver>) {
+    let approver = approver.clone();
+    follow(
+        configuration,
+        |configuration| vec![configuration.gate_proof],
+        move |_| {
+            approver.requires();
+        },
     );
 }
 

@@ -11,7 +11,7 @@ use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_clock::Clock;
-use steplatch_host::{Hosts, OpenSsh, RemoteSetup, Starter};
+use steplatch_host::{DialedTargets, Hosts, OpenSsh, RemoteSetup, Starter};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
 use steplatch_runs::RetentionPolicy;
@@ -159,6 +159,7 @@ impl Daemon {
                 program: "ssh".into(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 environment: ssh.clone(),
+                dialed: DialedTargets::default(),
             }),
             questions: questions.clone(),
             secrets: secrets.clone(),

@@ -152,8 +152,10 @@ impl Dispatcher {
         configuration::follow_remotes(configuration.clone(), remotes.clone());
         let engine_policy = Arc::new(configuration::DefaultEngine(configuration.clone()));
         let proof = Arc::new(GateProof(configuration.clone()));
+        let gate_proof = configuration.clone();
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let approver = Arc::new(Approver::new(place.state(), proof));
+        configuration::follow_gate_proof(gate_proof, &approver);
         let page = PageLogins::open(place.state(), place.runtime(), clock.clone());
         let passkeys = Arc::new(Passkeys::new(place.state(), clock.clone()));
         let surroundings = RunDependencies {
@@ -371,6 +373,17 @@ impl Dispatcher {
                 }
                 Some(_) => VerbReply::failure(
                     "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
+                        .to_owned(),
+                ),
+            },
+            // As the passphrase itself: an agent that edits the settings does not lower what its own questions need.
+            Command::LowerRequirement(verb) => match caller.is_at_own_terminal().await {
+                true => {
+                    let by = format!("{} ({})", caller.who().await, caller.through().await);
+                    VerbReply::of(Box::pin(self.approver.lower_requirement(verb, caller.source(), by)).await)
+                }
+                false => VerbReply::failure(
+                    "What gates require is lowered by a person, with 'steplatch approver lower', in a terminal of their own"
                         .to_owned(),
                 ),
             },

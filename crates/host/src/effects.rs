@@ -325,6 +325,7 @@ fn has_run_nothing(error: &RunError) -> bool {
             | RunError::NoDirectory
             | RunError::Ended(_)
             | RunError::Held(_)
+            | RunError::Changed(_)
     )
 }
 

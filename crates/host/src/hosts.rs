@@ -29,7 +29,7 @@ use crate::client::{AskError, Host, OnSecret};
 use crate::files::MachineFiles;
 use crate::records;
 use crate::remote::{
-    RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace, RemoteSetup, SHORT_PATIENCE,
+    HostTarget, RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace, RemoteSetup, SHORT_PATIENCE,
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
@@ -355,6 +355,29 @@ impl Hosts {
     /// When there is no such machine, or it is not reached within that time.
     pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
         self.remote(name)?.check(name, patience).await
+    }
+
+    /// Returns where a connection to a machine leads now.
+    ///
+    /// # Errors
+    /// When there is no such machine.
+    pub async fn remote_target(&self, name: &str) -> Result<HostTarget, RemoteError> {
+        self.remote(name)?.target(name).await
+    }
+
+    /// Returns where the last connection to a machine led to, if that is known.
+    ///
+    /// # Errors
+    /// When there is no such machine.
+    pub fn dialed_target(&self, name: &str) -> Result<Option<HostTarget>, RemoteError> {
+        self.remote(name)?.dialed(name)
+    }
+
+    /// Returns the machine of a terminal, if that is another one and known without asking it.
+    #[must_use]
+    pub fn machine_of(&self, id_or_name: &str) -> Option<String> {
+        let (host, _) = self.shared.remote.get()?.noted(id_or_name)?;
+        Some(host.machine().to_owned())
     }
 
     fn remote(&self, name: &str) -> Result<&RemoteHosts, RemoteError> {

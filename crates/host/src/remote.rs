@@ -9,6 +9,7 @@ mod failure;
 mod machine;
 mod notes;
 mod reply;
+mod target;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,10 @@ pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
 pub(crate) use self::reply::{ColouredView, Reply};
-pub use self::transport::{Channel, ErrorText, INSTALLED, OpenSsh, SshEnvironment, Transport, ssh_arguments};
+pub use self::target::HostTarget;
+pub use self::transport::{
+    Channel, DialedTargets, ErrorText, INSTALLED, OpenSsh, SshEnvironment, Transport, ssh_arguments,
+};
 use crate::client::Host;
 
 /// How long a request of a client waits for a machine that is not connected.
@@ -38,7 +42,7 @@ pub const SHORT_PATIENCE: Duration = Duration::from_secs(10);
 pub const RUN_PATIENCE: Duration = Duration::from_secs(600);
 
 /// A machine on which terminals can be opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteHostConfig {
     /// Its name here.
     pub name: String,
@@ -217,6 +221,17 @@ impl RemoteHosts {
         let machine = self.named(name)?;
         machine.current(patience).await?;
         Ok(machine.status())
+    }
+
+    /// Returns where a connection to a machine leads now.
+    pub(crate) async fn target(&self, name: &str) -> Result<HostTarget, RemoteError> {
+        let config = self.named(name)?.config().clone();
+        Ok(self.shared.setup.transport.target(&config).await)
+    }
+
+    /// Returns where the last connection to a machine led to, if that is known.
+    pub(crate) fn dialed(&self, name: &str) -> Result<Option<HostTarget>, RemoteError> {
+        Ok(self.shared.setup.transport.dialed(self.named(name)?.config()))
     }
 
     /// Returns the status of all machines.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, LoggedInput, Part, Picture, QueryFilter, Quiet, RunError, ScreenDelta, ScreenUpdate, SecretText,
-    Sent, Signal, Size, Variable, VariablesError, View, Waited,
+    Limit, LockHolder, LoggedInput, NotedState, Part, Picture, QueryFilter, Quiet, RunError, ScreenDelta, ScreenUpdate,
+    SecretText, Sent, Signal, Size, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
@@ -423,6 +423,22 @@ impl HostedTerminal {
     /// When there is no such terminal.
     pub async fn stage(&self, step: &str) -> Result<Option<Stage>, AskError> {
         self.ask(TerminalAsk::Stage(step.to_owned())).await
+    }
+
+    /// Notes the state of the terminal at the question of a gate, see [`steplatch_terminal::Terminal::note_state`].
+    ///
+    /// # Errors
+    /// When there is no such terminal, or its host is of an older version.
+    pub async fn note_state(&self, gate: String) -> Result<NotedState, AskError> {
+        self.ask(TerminalAsk::NoteState(gate)).await
+    }
+
+    /// Checks that the state is the one that was noted at the question of a gate.
+    ///
+    /// # Errors
+    /// With what has changed, or when there is no such terminal.
+    pub async fn check_state(&self, gate: String) -> Result<(), TerminalError<String>> {
+        self.ask_to(TerminalAsk::CheckState(gate)).await
     }
 
     /// Ends everything in the terminal and closes it.

@@ -193,6 +193,8 @@ impl TerminalAsk {
             | Self::Stage(_)
             | Self::Variables(_)
             | Self::SetVariables(..)
+            | Self::NoteState(_)
+            | Self::CheckState(_)
             | Self::Close(_)
             | Self::CloseOnce(..) => Some(Duration::ZERO),
         }
@@ -221,6 +223,8 @@ impl TerminalAsk {
             | Self::GiveBack(_)
             | Self::Stage(_)
             | Self::CloseOnce(..)
+            | Self::NoteState(_)
+            | Self::CheckState(_)
             | Self::Variables(_) => true,
         }
     }
@@ -281,6 +285,10 @@ pub enum TerminalAsk {
     Variables(Vec<String>),
     /// Set variables of its shell, and hand them down to programs or not. → `Result<(), VariablesError>`
     SetVariables(Vec<(String, String)>, bool),
+    /// Note its state at the question of this gate. → `NotedState`
+    NoteState(String),
+    /// Compare its state with the one that was noted for this gate. → `Result<(), String>`
+    CheckState(String),
     /// Close it, beginning with the signal of this number. → `Closed`
     Close(Option<i32>),
     /// The same as an effect of this step. → `Closed`
@@ -570,8 +578,8 @@ mod tests {
         use steplatch_golden::{Tag, check_enum, check_struct};
         // The golden file has the names under which the types were first written.
         use steplatch_terminal::{
-            Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, RunError,
-            ScreenDelta, Sent, VariablesError, View, Waited,
+            Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, NotedState,
+            RunError, ScreenDelta, Sent, VariablesError, View, Waited,
         };
 
         use super::AttachReply as AttachedNow;
@@ -608,6 +616,7 @@ mod tests {
         check!(outside; Ask, TerminalAsk, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
         check!(check_struct; AttachedNow, OpenedTerminal, Greeting, View, Sent, Waited, Excerpt, Description, HandedBack);
         check!(check_struct; Ran, Closed, ScreenDelta);
+        check!(outside; NotedState);
         check!(outside; FileAsk, FileError);
         check!(check_struct; FileFacts, FilePiece, FileWritten, DirectoryEntry);
         for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {

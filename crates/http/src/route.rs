@@ -214,6 +214,7 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("AWAIT_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
     ("CONFIRM_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey confirm"),
     ("REMOVE_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey remove"),
+    ("LOWER_REQUIREMENT", "is for a person in a terminal of their own"),
     ("SET_APPROVER", "is for a person in a terminal of their own"),
     (
         "UNLOCK_RUNS",

@@ -126,6 +126,8 @@ pub(crate) fn of_terminal(id: &TerminalId, ask: &TerminalAsk) -> Option<Value> {
         TerminalAsk::Variables(_) => json!({"Ok": []}),
         TerminalAsk::Hold(..) | TerminalAsk::SetVariables(..) | TerminalAsk::Signal(_) => json!({"Ok": null}),
         TerminalAsk::Close(_) | TerminalAsk::CloseOnce(..) => json!({"exit": null, "survivors": []}),
+        TerminalAsk::NoteState(_) => json!({"Shell": {"traps": []}}),
+        TerminalAsk::CheckState(_) => json!({"Ok": null}),
         TerminalAsk::Resize(_)
         | TerminalAsk::GiveBack(_)
         | TerminalAsk::HandBack(..)

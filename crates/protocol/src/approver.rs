@@ -31,6 +31,12 @@ pub struct GetApproverReply {
     /// Since when (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
+    /// The weakest proof of a person that gates accept: none, dialog, terminal, passphrase or passkey
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires: Option<String>,
+    /// The setting gates.require, if it is weaker: it counts once a person has confirmed it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<String>,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -56,6 +62,33 @@ pub struct SetApproverReply {
     #[serde(default)]
     pub is_set: bool,
     /// Whether the one that is set is missing or wrong
+    #[serde(default)]
+    pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Let the setting gates.require count where it was made weaker: only a person does, and questions that wait keep what they require.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LowerRequirement {
+    /// The approver's passphrase, if one is set
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<Passphrase>,
+}
+
+/// The proof that gates require now.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LowerRequirementReply {
+    /// Whether the setting counts
+    pub success: bool,
+    /// The weakest proof of a person that gates accept
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires: Option<String>,
+    /// Whether the passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it

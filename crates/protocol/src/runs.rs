@@ -361,6 +361,9 @@ pub struct GateInfo {
     /// What people have typed since the question into the terminals of the run
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub typed: Vec<TypedInput>,
+    /// The weakest proof of a person that it accepts, if that is not none
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires: Option<String>,
     /// Names all that is asked, and the workflow that asks
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -578,6 +581,9 @@ pub struct AnswerGateReply {
     /// Whether it was not taken because it is none that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
     pub misread: bool,
+    /// Parts of the terminals that are not compared before the run does what was approved, a sentence each
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

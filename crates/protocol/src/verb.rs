@@ -190,6 +190,7 @@ verbs! {
 
     approver::GetApprover => GetApproverReply, "GET_APPROVER", None, "Tell whether answers need a passphrase", READS;
     approver::SetApprover => SetApproverReply, "SET_APPROVER", None, "Set the passphrase of answers", DECIDES;
+    approver::LowerRequirement => LowerRequirementReply, "LOWER_REQUIREMENT", None, "Let a weaker gates.require count", DECIDES;
     approver::UnlockRuns => UnlockRunsReply, "UNLOCK_RUNS", None, "Open locked runs", DECIDES;
 
     page::OpenPage => OpenPageReply, "OPEN_PAGE", None, "Get a ticket for the page", SETS;

@@ -1,19 +1,50 @@
 //! Foreign text, as people may be shown it.
 
+use unicode_width::UnicodeWidthChar as _;
+
+/// Marks that one character may carry: more of them are drawn over the rows above and below. Hebrew with points has three, Vietnamese and
+/// Thai two.
+const MAX_MARKS: usize = 3;
+
 /// Returns a text on one line in which nothing works on a terminal or hides: control characters become their symbols (U+2400 and
-/// following), and characters without a form of their own a dot.
+/// following), and characters without a form of their own a dot; so do marks that strike through or enclose other characters, marks
+/// on nothing, and those beyond [`MAX_MARKS`].
 #[must_use]
 pub fn visible(text: &str) -> String {
-    text.chars()
-        .map(|character| match character {
+    // The marks that the last character carries; none where it can carry none.
+    let mut marks = None;
+    let mut show = |character: char| {
+        let shown = match character {
             '\n' | '\r' => '⏎',
             '\t' => '⇥',
             '\u{7f}' => '␡',
             control if control < ' ' => char::from_u32(0x2400 + u32::from(control)).unwrap_or('␀'),
-            other if other.is_control() || is_format(other) => '·',
-            other => other,
-        })
-        .collect()
+            other if other.is_control() || is_format(other) || is_overlay(other) => '·',
+            mark if mark.width() == Some(0) => match &mut marks {
+                Some(count) if *count < MAX_MARKS => {
+                    *count += 1;
+                    return mark;
+                }
+                _ => return '·',
+            },
+            other => {
+                marks = Some(0);
+                return other;
+            }
+        };
+        marks = None;
+        shown
+    };
+    text.chars().map(&mut show).collect()
+}
+
+/// Returns whether a mark strikes the character before it through, or encloses it (general category Me, and overlays with the
+/// combining class 1).
+fn is_overlay(character: char) -> bool {
+    matches!(character,
+        '\u{334}'..='\u{338}' | '\u{488}'..='\u{489}' | '\u{1abe}' | '\u{1cd4}' | '\u{1ce2}'..='\u{1ce8}' | '\u{20d2}'..='\u{20d3}'
+        | '\u{20d8}'..='\u{20da}' | '\u{20dd}'..='\u{20e0}' | '\u{20e2}'..='\u{20e6}' | '\u{20ea}'..='\u{20eb}'
+        | '\u{a670}'..='\u{a672}' | '\u{10a39}' | '\u{16af0}'..='\u{16af4}' | '\u{1bc9e}' | '\u{1d167}'..='\u{1d169}')
 }
 
 /// Whether a character has no form of its own but changes how others are shown, or hides between them: the general category Cf and
@@ -40,5 +71,19 @@ mod tests {
         assert_eq!(visible("y\u{1d159}es\u{fff0} ye\u{16fe4}s\u{2d7f}\u{1107f}"), "y·es· ye·s··");
         assert_eq!(visible("yes\u{fe0f} y\u{a0}es\u{2800} ye\u{34f}s\u{e0100}"), "yes· y·es· ye·s·");
         assert_eq!(visible("grün 日本 ✓"), "grün 日本 ✓");
+    }
+
+    #[test]
+    fn marks_neither_strike_text_through_nor_reach_other_rows() {
+        // In order: decomposed accents, Hebrew with points, Thai, Hangul in parts.
+        for whole in ["gru\u{308}n Vie\u{323}\u{302}t", "ש\u{5c1}\u{5bc}\u{5b8}", "ที่", "\u{1112}\u{1161}\u{11ab}"]
+        {
+            assert_eq!(visible(whole), whole);
+        }
+        assert_eq!(visible("n\u{336}o\u{336}"), "n·o·", "struck through");
+        assert_eq!(visible("yes\u{20dd} no\u{20e0}"), "yes· no·", "enclosed");
+        let stacked = format!("e{}", "\u{301}".repeat(40));
+        assert_eq!(visible(&stacked), format!("e{}{}", "\u{301}".repeat(3), "·".repeat(37)));
+        assert_eq!(visible("\u{301}a\t\u{301}\u{200b}\u{301}"), "·a⇥···", "on nothing");
     }
 }

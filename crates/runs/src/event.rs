@@ -7,7 +7,7 @@ use steplatch_clock as clock;
 use steplatch_protocol::RunEvent;
 use steplatch_sessions::{Disconnected, EventSink};
 use steplatch_store::ReadError;
-use steplatch_workflow::By;
+use steplatch_workflow::{By, Proof};
 
 use super::run::Run;
 use crate::engine_state::Engine;
@@ -135,10 +135,11 @@ pub(super) struct HistoryError(#[from] Unreadable);
 
 /// Adds the author of an answer to its data.
 pub(super) fn add_author(data: &mut Value, by: Option<By>) {
-    let By { who, through, proof, shown, signed } = by.unwrap_or_default();
+    let By { who, through, proof, shown, signed, required } = by.unwrap_or_default();
     data["by"] = who.into();
     data["through"] = through.into();
-    for (name, value) in [("proof", proof.map(|proof| proof.name().to_owned())), ("shown", shown)] {
+    let name_of = |proof: Proof| proof.name().to_owned();
+    for (name, value) in [("proof", proof.map(name_of)), ("required", required.map(name_of)), ("shown", shown)] {
         if let Some(value) = value {
             data[name] = value.into();
         }

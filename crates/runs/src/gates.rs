@@ -8,17 +8,20 @@ mod open_gate;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use steplatch_access::{Caller, PersonRefusal};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{AnswerGateReply, GateInfo, GetGate, GetGateReply};
+use steplatch_sessions::NOT_COMPARED;
 use steplatch_workflow::{Input, Proof};
 
 use crate::locked::UnlockError;
 use crate::lookup;
+use crate::machine::TERMINAL;
 use crate::run::{Disposition, Run, RunState};
 use crate::runs::Runs;
 pub use answer::GateAnswer;
-use answer::VerifiedAnswer;
+use answer::{GateProof, VerifiedAnswer};
 pub(crate) use closed_gate::{ClosedGate, GateEnd};
 use error::{AmbiguousGate, AnswerError, ClosedGateError, NotWaiting};
 pub(crate) use open_gate::OpenGate;
@@ -39,6 +42,13 @@ fn not_waiting(run: &Run) -> NotWaiting {
         Some(trouble) => NotWaiting::Stuck { trouble },
         None => NotWaiting::State { state: run.state() },
     }
+}
+
+/// Returns what of the terminals of a question is not compared before the run goes on.
+fn unchecked(info: &GateInfo) -> Vec<String> {
+    let described = info.context.get(TERMINAL).and_then(Value::as_str).filter(|_| info.answered_by == "human");
+    let lines = described.into_iter().flat_map(str::lines).map(str::trim);
+    lines.filter(|line| line.starts_with(NOT_COMPARED)).map(str::to_owned).collect()
 }
 
 impl Runs {
@@ -77,7 +87,9 @@ impl Runs {
             let held = self.shared.sessions.held();
             let info = |gate: &OpenGate| {
                 let info = gate.info(run, secrets);
-                GateInfo { typed: held.typed(&run.id, &info.gate_id), ..info }
+                let requires = gate.is_for_person().then(|| self.shared.approver.requires_since(gate.opened_at));
+                let requires = requires.filter(|proof| *proof > Proof::None).map(|proof| proof.name().to_owned());
+                GateInfo { typed: held.typed(&run.id, &info.gate_id), requires, ..info }
             };
             run.progress().gates.iter().map(info).collect()
         };
@@ -189,6 +201,7 @@ impl Runs {
                 _ => None,
             },
             misread: matches!(taken, Err(AnswerError::Misread(_))),
+            remarks: taken.as_ref().map(|remarks| remarks.clone()).unwrap_or_default(),
             error: taken.err().map(|why| why.to_string()),
         }
     }
@@ -214,8 +227,13 @@ impl Runs {
         }
     }
 
-    /// Passes an answer on to the run whose gate it is for. Returns once it is stored.
-    async fn answer_gate(&self, caller: &Caller, run: &Arc<Run>, given: &GateAnswer) -> Result<(), AnswerError> {
+    /// Passes an answer on to the run whose gate it is for. Returns once it is stored, with what is not checked before the run goes on.
+    async fn answer_gate(
+        &self,
+        caller: &Caller,
+        run: &Arc<Run>,
+        given: &GateAnswer,
+    ) -> Result<Vec<String>, AnswerError> {
         let open = run.progress().gates;
         let gate = match (given.gate_id.as_deref(), &open[..]) {
             (Some(id), _) => open.iter().find(|gate| gate.step.to_string() == id),
@@ -240,7 +258,7 @@ impl Runs {
         let choice = self.conceal(&run.id, gate.form.as_ref(), choice)?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
         match run.request(input, TAKEN_WITHIN).await {
-            Some(Disposition::Recorded) => Ok(()),
+            Some(Disposition::Recorded) => Ok(unchecked(&info)),
             Some(Disposition::Ignored) => {
                 let before = self.answered_before(run, Some(&info.gate_id)).await;
                 let meanwhile = || AnswerError::ClosedMeanwhile { gate: info.gate_id.clone(), state: run.state() };
@@ -293,11 +311,11 @@ impl Runs {
             } else {
                 caller.proof().await
             };
-            let required = approver.requires();
+            let required = approver.requires_since(gate.opened_at);
             if shown < required {
                 return Err(AnswerError::Unproved { required });
             }
-            proof = Some(shown);
+            proof = Some(GateProof { given: shown, required });
         }
         Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
     }

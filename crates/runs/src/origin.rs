@@ -52,11 +52,14 @@ pub(super) struct ResumeContext {
     /// The digests of definitions at the start; `None` in data of older daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pins: Option<Pins>,
+    /// The gate of the run above at which a person has approved what this run does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approved_at: Option<String>,
 }
 
 impl ResumeContext {
     pub(super) fn new(caller: &Caller, environment: Environment, seal: &Seal) -> Self {
-        let Caller { name, folder, person, pins, .. } = caller;
+        let Caller { name, folder, person, pins, approved_at, .. } = caller;
         let (secrets, environment) = match environment {
             Environment::Whole => (seal.secrets(), &caller.environment[..]),
             Environment::Empty => (seal.secrets(), &[][..]),
@@ -69,6 +72,7 @@ impl ResumeContext {
             person: *person,
             secrets: secrets.to_vec(),
             pins: pins.as_deref().cloned(),
+            approved_at: approved_at.clone(),
         }
     }
 
@@ -82,9 +86,10 @@ impl ResumeContext {
 
     /// Returns the run's caller, and its secrets.
     pub(super) fn into_parts(self) -> (Caller, Seal) {
-        let Self { name, folder, environment, person, secrets, pins } = self;
+        let Self { name, folder, environment, person, secrets, pins, approved_at } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        let caller = Caller { name, person, pins: pins.map(Arc::new), ..Caller::unnamed(folder, environment) };
+        let pins = pins.map(Arc::new);
+        let caller = Caller { name, person, pins, approved_at, ..Caller::unnamed(folder, environment) };
         (caller, Seal::knowing(secrets))
     }
 }

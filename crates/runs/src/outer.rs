@@ -193,6 +193,13 @@ impl OuterEngine {
         self.state.lock().mirrors.get(run).cloned()
     }
 
+    /// Has tasks of a run performed for this caller from now on.
+    pub(crate) fn set_caller(&self, run: &RunId, caller: Arc<Caller>) {
+        if let Some(registration) = self.state.lock().mirrors.get_mut(run) {
+            registration.caller = caller;
+        }
+    }
+
     /// Returns what the engine starts a run with that has begun here; `None` if it is not in progress.
     pub(crate) fn begun(&self, run: &RunId) -> Option<EngineAnswer> {
         let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;

@@ -7,7 +7,7 @@
 //! placeholder in a machine, an expression in a function) can mean every definition that the caller sees, so all of
 //! these are pinned then. Text that a definition passes to other programs, such as a script, is not checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -15,6 +15,8 @@ use steplatch_access::{Caller, PinError, Pins};
 use steplatch_library::Signature;
 use steplatch_nodes::NodeKind;
 use steplatch_project::{DiskError, NodeDeclaration, Project};
+use steplatch_services::RemoteServices;
+use steplatch_sessions::is_this_machine;
 
 use super::source::ResolvedTarget;
 use crate::engine_state::Engine;
@@ -22,15 +24,25 @@ use crate::engine_state::Engine;
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";
 
+/// The word by which declarations and parameters name a host.
+const HOST: &str = "host";
+
 /// Checks that a name of a workflow still means the same.
 ///
 /// # Errors
 ///
 /// When it meant something else at the start of the run.
-pub(super) fn check_workflow(pins: &Pins, name: &str, found: &ResolvedTarget) -> Result<(), PinError> {
+pub(super) fn check_workflow(
+    pins: &Pins,
+    name: &str,
+    found: &ResolvedTarget,
+    services: &RemoteServices,
+) -> Result<(), PinError> {
     // The list of a service may arrive after the start of the run.
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
-    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)) }
+    // A version that pinned no hosts did not note the addresses of services either.
+    let services = pins.hosts.is_some().then_some(services);
+    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found, services)) }
 }
 
 /// Checks the node or graph of a call, with everything below it.
@@ -75,13 +87,17 @@ pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
 }
 
 /// Returns the digest of what a name of a workflow refers to.
-fn signature(found: &ResolvedTarget) -> Signature {
+fn signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -> Signature {
     match found {
         // The digest stated in the file is not verified.
         ResolvedTarget::Machine(saved) => Signature::of(&saved.definition),
         ResolvedTarget::Function(workflow) => Signature::of_text(workflow.text()),
-        // The work of a service cannot be checked, but its identity can.
-        ResolvedTarget::Remote(tool) => Signature::of_text(&format!("{} {:?}", tool.name, tool.remote)),
+        // The work of a service cannot be checked, but its identity and its address can.
+        ResolvedTarget::Remote(tool) => {
+            let address = services.and_then(|services| services.address(tool.remote.as_deref()?));
+            let address = address.map(|address| format!(" {address}")).unwrap_or_default();
+            Signature::of_text(&format!("{} {:?}{address}", tool.name, tool.remote))
+        }
     }
 }
 
@@ -95,10 +111,13 @@ fn signature_of(project: &Project, declared: &NodeDeclaration) -> Signature {
 pub(super) struct References {
     workflows: BTreeSet<String>,
     nodes: BTreeSet<String>,
+    hosts: BTreeSet<String>,
     /// A name of a workflow is computed.
     any_workflow: bool,
     /// A name of a node is computed.
     any_node: bool,
+    /// A name of a host is computed.
+    any_host: bool,
     /// The digests of nested definitions, which a run may save.
     inner: BTreeSet<Signature>,
 }
@@ -115,13 +134,17 @@ impl References {
     pub(super) fn of_functions(text: &str, nodes: &[Value]) -> Self {
         let mut references = Self::default();
         references.add_functions(text);
+        nodes.iter().for_each(|node| references.add_hosts(node));
         nodes.iter().filter_map(|node| node["source"].as_str()).for_each(|source| references.add_functions(source));
         references
     }
 
     /// Whether there is a name that was not looked up.
     fn is_open(&self) -> bool {
-        self.any_workflow || self.any_node || !self.workflows.is_empty() || !self.nodes.is_empty()
+        self.any_workflow
+            || self.any_node
+            || self.any_host
+            || [&self.workflows, &self.nodes, &self.hosts].iter().any(|names| !names.is_empty())
     }
 
     fn add_machine(&mut self, value: &Value) {
@@ -131,6 +154,7 @@ impl References {
                     let (names, any) = match key.as_str() {
                         "workflow_name" => (&mut self.workflows, &mut self.any_workflow),
                         "node_id" | "graph_id" => (&mut self.nodes, &mut self.any_node),
+                        "host" => (&mut self.hosts, &mut self.any_host),
                         "workflow_definition" => {
                             self.inner.insert(Signature::of(value));
                             self.add_machine(value);
@@ -143,7 +167,7 @@ impl References {
                     };
                     match value {
                         Value::String(name) if name.contains('{') => *any = true,
-                        Value::String(name) => drop(names.insert(name.clone())),
+                        Value::String(name) if !name.is_empty() => drop(names.insert(name.clone())),
                         _ => {}
                     }
                 }
@@ -153,8 +177,23 @@ impl References {
         }
     }
 
+    /// Adds the hosts that a document of a node names.
+    fn add_hosts(&mut self, node: &Value) {
+        match node {
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| match value {
+                Value::String(name) if key == "host" && name.contains('{') => self.any_host = true,
+                Value::String(name) if key == "host" => drop(self.hosts.insert(name.clone())),
+                other => self.add_hosts(other),
+            }),
+            Value::Array(items) => items.iter().for_each(|item| self.add_hosts(item)),
+            _ => {}
+        }
+    }
+
     /// Adds the names after each `run_workflow(`. Any other argument than one literal is a computed name.
     fn add_functions(&mut self, text: &str) {
+        // The declarations of a file are read where it is started; a host that it may name is any host.
+        self.any_host |= text.contains(HOST);
         let mut rest = text;
         while let Some(at) = rest.find(RUN_WORKFLOW) {
             rest = &rest[at + RUN_WORKFLOW.len()..];
@@ -175,8 +214,24 @@ impl References {
                 self.add_functions(function.source.as_deref().unwrap_or_default());
                 self.any_node = true;
             }
+            NodeKind::Bash(bash) => self.add_host(bash.host.as_deref()),
             _ => {}
         }
+    }
+
+    /// Adds the name of a host.
+    fn add_host(&mut self, name: Option<&str>) {
+        match name {
+            Some(name) if name.contains('{') => self.any_host = true,
+            Some(name) => drop(self.hosts.insert(name.to_owned())),
+            None => {}
+        }
+    }
+
+    /// Adds the machine of the terminal that a run is given.
+    pub(super) fn on_machine(mut self, machine: Option<String>) -> Self {
+        self.hosts.extend(machine);
+        self
     }
 }
 
@@ -213,7 +268,7 @@ impl Engine {
     ///
     /// When the disk does not answer.
     async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, DiskError> {
-        let mut pins = Pins::default();
+        let mut pins = Pins { hosts: Some(BTreeMap::new()), ..Pins::default() };
         if !references.is_open() {
             return Ok(pins);
         }
@@ -235,7 +290,17 @@ impl Engine {
                     }
                     Ok(ResolvedTarget::Remote(_)) | Err(_) => {}
                 }
-                pins.workflows.insert(name, found.as_ref().ok().map(signature));
+                let meaning = found.as_ref().ok().map(|found| signature(found, Some(&self.remotes)));
+                pins.workflows.insert(name, meaning);
+            }
+            if std::mem::take(&mut references.any_host) {
+                references.hosts.extend(self.sessions.host_names());
+            }
+            for host in std::mem::take(&mut references.hosts) {
+                let hosts = pins.hosts.get_or_insert_default();
+                if !hosts.contains_key(&host) && !is_this_machine(&host) {
+                    hosts.insert(host.clone(), self.sessions.host_pin(&host).await);
+                }
             }
             if std::mem::take(&mut references.any_node) {
                 references.nodes.extend(project.nodes.keys().cloned());
@@ -271,7 +336,7 @@ mod tests {
             "three": {"action": {"tool": "run_workflow", "params": {"workflow_definition": {"name": "inner", "states": {
                 "four": {"action": {"tool": "run_graph", "params": {"graph_id": "all"}}}}}}}},
         }});
-        let References { workflows, nodes, any_workflow, any_node, inner } = References::of_machine(&document);
+        let References { workflows, nodes, any_workflow, any_node, inner, .. } = References::of_machine(&document);
         assert_eq!(
             (workflows, nodes, inner),
             (
@@ -284,6 +349,26 @@ mod tests {
         let computed = json!({"params": {"workflow_name": "deploy_{where}", "node_id": "{node}"}});
         let References { workflows, any_workflow, any_node, .. } = References::of_machine(&computed);
         assert!(workflows.is_empty() && any_workflow && any_node);
+    }
+
+    #[test]
+    fn a_host_is_found_wherever_it_can_stand() {
+        let document = json!({"states": {
+            "one": {"action": {"tool": "open_terminal", "params": {"host": "build"}}},
+            "two": {"for_each": ["a"], "action": {"tool": "put_file", "params": {"host": "files", "path": "x"}}},
+            "three": {"action": {"tool": "parallel", "params": {"branches": [
+                {"tool": "run_command", "params": {"host": "branch", "command": "true"}}]}}},
+            "four": {"action": {"tool": "run_workflow", "params": {"workflow_definition": {"states": {
+                "five": {"action": {"tool": "get_file", "params": {"host": "nested", "path": "x"}}}}}}}},
+        }});
+        let found = References::of_machine(&document);
+        assert_eq!((found.hosts, found.any_host), (set(["build", "files", "branch", "nested"]), false));
+        let computed = json!({"params": {"host": "{where}"}});
+        assert!(References::of_machine(&computed).any_host);
+        let node = json!({"id": "n", "type": "bash", "host": "of node", "command": "true"});
+        let functions = References::of_functions("await ctx.run('n')", &[node]);
+        assert_eq!((functions.hosts, functions.any_host), (set(["of node"]), false));
+        assert!(References::of_functions("bash(id='n', host=where)", &[]).any_host);
     }
 
     #[test]

@@ -104,6 +104,9 @@ pub(super) struct RunHeader {
     /// The digest of the definitions that it refers to, at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pins: Option<Signature>,
+    /// The hosts that its definitions name, as a person is shown them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) hosts: Vec<String>,
     /// The digest of the request, if it began under an idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<Signature>,
@@ -329,6 +332,7 @@ impl Run {
                     parent: None,
                     signature: None,
                     pins: None,
+                    hosts: Vec::new(),
                     request: None,
                     source: DefinitionSource::Given,
                     engine: EngineKind::Sqlite,

@@ -196,7 +196,7 @@ impl Engine {
     /// meant something else when that began.
     pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
         let found = self.meaning(name, self.workflows.find(caller, name).await)?;
-        caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found))?;
+        caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found, &self.remotes))?;
         Ok(found)
     }
 

@@ -109,6 +109,12 @@ impl RemoteServices {
         Some(listed.tool(&service.name))
     }
 
+    /// Returns the address of a configured service.
+    pub fn address(&self, service: &str) -> Option<String> {
+        let configured = self.configured().into_iter().find(|(known, _)| known.name == service)?;
+        Some(configured.1.config.base_url.clone())
+    }
+
     /// Returns the names of the tools of all enabled services.
     pub fn tool_names(&self) -> impl Iterator<Item = String> {
         self.offered().into_iter().map(|(_, listed)| listed.tool)

@@ -155,6 +155,7 @@ impl Sessions {
             integrate,
             step,
             by: caller.label(),
+            approved_at: caller.approved_at.clone(),
         };
         let session_id = Some(terminal.id().to_string());
         let mut ran = terminal.run(request.clone()).await;
@@ -284,6 +285,15 @@ impl Sessions {
     pub async fn set_variables(&self, caller: &Caller, verb: SetVariables) -> SetVariablesReply {
         let set = async {
             let terminal = self.open_for(caller, &verb.session_id).await?;
+            if let Some(gate) = &caller.approved_at {
+                match terminal.check_state(gate.clone()).await {
+                    Err(TerminalError::Refused(what)) => {
+                        return Err(RunError::Changed(what).to_string().into());
+                    }
+                    // A host of an older version has noted nothing.
+                    Ok(()) | Err(TerminalError::Ask(_)) => {}
+                }
+            }
             let values = verb.variables.into_iter().collect();
             Ok::<_, SessionError>(terminal.set_variables(values, verb.export).await?)
         };

@@ -292,6 +292,9 @@ impl Sessions {
             return Err(FileTrouble::Invalid("a path is empty, or has a NUL character in it".to_owned()));
         }
         let host = host.filter(|host| host != THIS_MACHINE);
+        if let Some(host) = &host {
+            self.check_pinned(caller, host).await.map_err(FileTrouble::Invalid)?;
+        }
         // Only a run repeats a request after the end of a daemon.
         let step = step.filter(|_| caller.run.is_some());
         let files = self.hosts.files(host.as_deref(), patience(caller), step).await?;

@@ -106,6 +106,12 @@ impl HeldTerminals {
         first.map(|(run, _)| run.clone()).filter(|run| actor != Some(run))
     }
 
+    /// Returns whether a terminal is held for a gate, at which a person has approved what is done there: by the run that asked, or by one that it
+    /// has started since.
+    pub(super) fn is_approved_at(&self, gate: &str, run: &RunId, terminal: &TerminalKey) -> bool {
+        self.lock().get(run).is_some_and(|held| held.gate == gate && held.has(terminal))
+    }
+
     /// Whether a run itself holds a terminal.
     pub(super) fn is_held_by(&self, run: &RunId, terminal: &TerminalKey) -> bool {
         self.lock().get(run).is_some_and(|held| held.has(terminal))

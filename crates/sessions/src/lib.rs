@@ -5,6 +5,7 @@
 
 pub mod actions;
 mod answer;
+mod asked_terminals;
 mod attach;
 mod backlog;
 mod capture;
@@ -17,6 +18,7 @@ mod held_terminals;
 mod highlights;
 mod hosts;
 mod inputs;
+mod pinned_hosts;
 mod readers;
 mod recordings;
 mod screen_follower;
@@ -29,6 +31,7 @@ mod waiting;
 mod watch_screen;
 
 pub use answer::VerbReply;
+pub use asked_terminals::{AskedTerminal, NOT_COMPARED};
 pub use attach::TerminalEvents;
 pub use capture::CaptureRange;
 pub use commands::{CommandPolicy, ShellQueryError};
@@ -36,6 +39,7 @@ pub use ending::ShutdownMode;
 pub use event_sink::{Disconnected, EventSink, refused};
 pub use files::CopyEvents;
 pub use held_terminals::TerminalUse;
+pub use pinned_hosts::is_this_machine;
 pub use recordings::Recordings;
 pub use sessions::Sessions;
 pub use steplatch_actions::{self as action_catalog, TerminalTools};

@@ -14,7 +14,7 @@ use steplatch_host::{
     AskError, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, RUN_PATIENCE, Refusal, RemotePlace,
     SHORT_PATIENCE,
 };
-use steplatch_ids::TerminalId;
+use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
@@ -221,6 +221,9 @@ impl Sessions {
             }
         }
         let host = verb.host.filter(|host| host != THIS_MACHINE);
+        if let Some(host) = &host {
+            self.check_pinned(caller, host).await?;
+        }
         let folder = match (host.is_some(), verb.working_directory) {
             // The other machine completes it.
             (true, asked) => asked.unwrap_or_default().into(),
@@ -236,7 +239,7 @@ impl Sessions {
             environment,
             size,
             name: verb.name,
-            opened_by: caller.name.clone(),
+            opened_by: opener(caller).await,
             step: step.clone(),
         };
         let (terminal, opened) = self.hosts.open_on(spec, host.as_deref(), patience(caller), single_command).await?;
@@ -362,8 +365,18 @@ impl Sessions {
         let (by, secret) = (caller.label(), verb.secret);
         // A wait returns the view that it ends with.
         let without_view = wait.is_some();
-        let input =
-            Input { text: verb.input_text, keys, settle, step, run, by, secret, without_view, ..Input::default() };
+        let input = Input {
+            text: verb.input_text,
+            keys,
+            settle,
+            step,
+            run,
+            by,
+            secret,
+            without_view,
+            approved_at: caller.approved_at.clone(),
+            ..Input::default()
+        };
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
         self.count_input(caller, key.as_ref(), bytes).await;
@@ -590,12 +603,15 @@ impl Sessions {
         caller: &Caller,
         session: &str,
     ) -> Result<(HostedTerminal, Option<TerminalKey>), SessionError> {
+        self.check_pinned_terminal(caller, session)?;
         let terminal = self.find(session).await?.with_patience(patience(caller));
         if self.held.is_empty() {
             return Ok((terminal, None));
         }
         let key = TerminalKey { id: terminal.id().to_string(), name: terminal.describe().await?.name };
-        if let Some(run) = self.held.holder(&key, caller.run.as_ref())
+        let is_approved =
+            |run: &RunId| caller.approved_at.as_deref().is_some_and(|gate| self.held.is_approved_at(gate, run, &key));
+        if let Some(run) = self.held.holder(&key, caller.run.as_ref()).filter(|run| !is_approved(run))
             && (caller.run.is_some() || caller.no_person().await.is_some())
         {
             return Err(SessionError::Words(format!(
@@ -766,6 +782,14 @@ impl Sessions {
             output,
         })
     }
+}
+
+/// Returns what the opener of a terminal is called: the run, the person, or the program.
+async fn opener(caller: &Caller) -> Option<String> {
+    if caller.run.is_none() && caller.person && caller.no_person().await.is_none() {
+        return Some(format!("{} (a person)", caller.who().await));
+    }
+    caller.label()
 }
 
 /// Returns how long a request of this caller waits for a machine that is not connected.

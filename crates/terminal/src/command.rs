@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
 use crate::process::Exit;
-use crate::terminal::{Limit, LockHolder, TerminalClosed};
+use crate::terminal::{Limit, LockHolder, TerminalClosed, changed};
 
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,6 +33,10 @@ pub struct CommandRequest {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The gate at which a person has approved it: nothing is run if the terminal is another one than it was then, see
+    /// [`Terminal::note_state`](crate::Terminal::note_state).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_at: Option<String>,
 }
 
 /// The outcome of a command.
@@ -110,6 +114,9 @@ pub enum RunError {
         /// What is typed.
         text: String,
     },
+    /// A person has approved it for the terminal as it was, and that is another one now.
+    #[error("{}", changed(.0))]
+    Changed(String),
     /// The command contains a character that is a key to a shell rather than text.
     #[error("the command contains the control character U+{0:04X}, which can not be entered as text")]
     Control(u32),

@@ -20,6 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::integration::{IntegrationSession, Kind, quoted};
+use crate::shell_state::ShellState;
 use crate::terminal::{LockHolder, TerminalClosed};
 
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
@@ -124,11 +125,13 @@ pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
 pub(crate) struct QueryScript {
     statements: Vec<String>,
     kind: Kind,
+    /// Whether bash lists its traps as well.
+    lists_traps: bool,
 }
 
 impl QueryScript {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { statements: Vec::new(), kind }
+        Self { statements: Vec::new(), kind, lists_traps: false }
     }
 
     /// Adds the commands that report a variable. The caller has checked the name.
@@ -173,6 +176,19 @@ impl QueryScript {
         self.statements.push(format!("{before}{value}{after}"));
     }
 
+    /// Adds the commands that report everything which decides the meaning of a command line, see
+    /// [`shell_state`](crate::shell_state). An inner shell is not asked for it.
+    pub(crate) fn state(&mut self) {
+        let script = match self.kind {
+            Kind::Bash => include_str!("integration/state.bash"),
+            Kind::Zsh => include_str!("integration/state.zsh"),
+            Kind::Fish => include_str!("integration/state.fish"),
+            Kind::Posix => "",
+        };
+        self.statements.push(script.to_owned());
+        self.lists_traps = self.kind == Kind::Bash;
+    }
+
     /// Returns it as a file that a shell reads.
     fn file(&self) -> Vec<u8> {
         self.statements.iter().flat_map(|statement| [statement.as_bytes(), b"\n"]).flatten().copied().collect()
@@ -212,6 +228,8 @@ pub(crate) fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
 pub(crate) struct Files {
     request: PathBuf,
     answer: PathBuf,
+    /// The list of traps that bash prints.
+    traps: Option<PathBuf>,
     kind: Kind,
 }
 
@@ -228,30 +246,41 @@ impl Files {
             path.push(end);
             PathBuf::from(path)
         };
-        let files = Self { request: with(".request"), answer: with(".answer"), kind: script.kind };
+        let traps = script.lists_traps.then(|| with(".traps"));
+        let files = Self { request: with(".request"), answer: with(".answer"), traps, kind: script.kind };
         let new = |path: &PathBuf| {
             // A file that a reader left behind when it was stopped in the middle.
             let _ = fs::remove_file(path);
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         };
-        let written = new(&files.answer).and_then(|_| new(&files.request)?.write_all(&text));
+        let empty = std::iter::once(&files.answer).chain(&files.traps);
+        let written =
+            empty.map(new).try_for_each(|made| made.map(drop)).and_then(|()| new(&files.request)?.write_all(&text));
         written.map_err(|error| VariablesError::System(error.to_string()))?;
         Ok(files)
     }
 
     /// Reads what the shell has answered.
     pub(crate) fn read(&self) -> Result<Vec<VariableReport>, VariablesError> {
-        let read = || -> io::Result<Vec<u8>> {
-            let mut answer = Vec::new();
-            fs::File::open(&self.answer)?.take(MOST as u64 + 1).read_to_end(&mut answer)?;
-            Ok(answer)
-        };
-        let answer = read().map_err(|error| VariablesError::System(error.to_string()))?;
-        if answer.len() > MOST {
-            return Err(VariablesError::TooLong);
-        }
-        Ok(parsed(&answer, self.kind))
+        Ok(parsed(&bounded(&self.answer)?, self.kind))
     }
+
+    /// Reads the state that the shell has reported.
+    pub(crate) fn read_state(&self) -> Result<ShellState, VariablesError> {
+        let traps = self.traps.as_ref().map(bounded).transpose()?;
+        ShellState::parse(&bounded(&self.answer)?, traps.as_deref()).ok_or(VariablesError::Unanswered)
+    }
+}
+
+/// Reads a file, if it is not too long.
+fn bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut answer = Vec::new();
+        fs::File::open(path)?.take(MOST as u64 + 1).read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = read().map_err(|error| VariablesError::System(error.to_string()))?;
+    if answer.len() > MOST { Err(VariablesError::TooLong) } else { Ok(answer) }
 }
 
 impl Drop for Files {
@@ -259,6 +288,9 @@ impl Drop for Files {
         // Two names in a file system in memory. If they are gone already, the work is done.
         let _ = fs::remove_file(&self.request);
         let _ = fs::remove_file(&self.answer);
+        if let Some(traps) = &self.traps {
+            let _ = fs::remove_file(traps);
+        }
     }
 }
 

@@ -32,6 +32,7 @@ mod prompt;
 mod question;
 mod replay;
 mod screen;
+mod shell_state;
 mod terminal;
 mod terminals;
 mod transcript;
@@ -52,6 +53,7 @@ pub use rustix::process::Signal;
 pub use screen::{
     Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline, is_link_address,
 };
+pub use shell_state::NotedState;
 pub use terminal::{
     Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, Limit, LockHolder, Output,
     Part, QueryFilter, ScreenDelta, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,

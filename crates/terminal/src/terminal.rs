@@ -12,15 +12,17 @@ mod task;
 mod viewers;
 mod watchers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, broadcast, mpsc, oneshot};
 
 pub(crate) use floods::OutputScheduler;
 pub use seat::{Handover, HoldKey, LockHolder};
@@ -36,7 +38,8 @@ use crate::keys::UnknownKey;
 use crate::mouse::MouseInput;
 use crate::process::{Exit, Survivor};
 use crate::screen::{Cursor, Modes, Picture, Size};
-use crate::wait::{Quiet, Wait, Waited};
+use crate::shell_state::{NotedState, ShellState};
+use crate::wait::{InputWait, Quiet, Target, Until, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
 ///
@@ -49,7 +52,35 @@ pub struct Terminal {
     requests: mpsc::UnboundedSender<Request>,
     /// The agreement with its shell. Behind a lock, because only one exchange can run at a time.
     agreed: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
+    /// Its states when people were asked about it, by gate, oldest first.
+    noted: Arc<Mutex<VecDeque<QuestionState>>>,
 }
+
+/// The state of a terminal at a question.
+#[derive(Debug, Clone)]
+struct QuestionState {
+    gate: String,
+    state: TerminalState,
+    /// An approved input was typed: what follows is the run's own.
+    is_used: bool,
+}
+
+/// The state of a terminal when a person was asked about it, as far as it is known.
+#[derive(Debug, Clone)]
+enum TerminalState {
+    /// A shell at its prompt.
+    Shell(ShellState),
+    /// A program that waits for input, by its process group.
+    Program { group: i32, program: Option<String> },
+    /// Not known, and why.
+    Unknown(String),
+}
+
+/// States of one terminal that are kept; a terminal is seldom part of more than one question.
+const MAX_NOTED: usize = 16;
+
+/// Time limit of the wait for a shell that is about to come to its prompt.
+const PROMPT_TIME: Duration = Duration::from_secs(2);
 
 /// The stages of a terminal's life, shared with its handles.
 #[derive(Debug, Clone, Default)]
@@ -111,12 +142,23 @@ pub enum InputError {
         /// The text that is typed there.
         text: String,
     },
+    /// A person has approved it for the terminal as it was, and that is another one now.
+    #[error("{}", changed(.0))]
+    Changed(String),
     /// Typing began, and the program ended before all of it was written.
     #[error("it was begun before, and how much of it reached the program is not known")]
     InDoubt,
     /// The terminal was closed.
     #[error(transparent)]
     Gone(#[from] TerminalClosed),
+}
+
+/// Says what of a terminal differs from the time of a question.
+pub(crate) fn changed(what: &str) -> String {
+    format!(
+        "the terminal is not as it was when a person was asked, so what they approved was not typed; since the question has changed: \
+         {what}"
+    )
 }
 
 /// What to type.
@@ -136,6 +178,10 @@ pub struct Input {
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
+    /// The gate at which a person has approved it: nothing is typed if the terminal is another one than it was then, see
+    /// [`Terminal::note_state`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_at: Option<String>,
     /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line: what others
     /// have typed there is taken away first, or the input is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -416,6 +462,10 @@ pub(crate) enum Request {
     Exchange(oneshot::Sender<Result<(), VariablesError>>),
     /// Which shell is asked by typed lines, if it is an inner one.
     InnerShell(oneshot::Sender<Option<Kind>>),
+    /// The process group and the name of the program that waits for input, if one does.
+    Waiter(oneshot::Sender<Option<(i32, Option<String>)>>),
+    /// Takes away the text of others at the prompt, for a run.
+    ClearLine(String, oneshot::Sender<Result<(), InputError>>),
     /// An inner shell is to run the script, and report what it prints.
     Script(QueryScript, oneshot::Sender<Result<Vec<u8>, VariablesError>>),
     Describe(oneshot::Sender<Description>),
@@ -435,6 +485,7 @@ impl Request {
             Self::Send(..)
             | Self::Run(..)
             | Self::Script(..)
+            | Self::ClearLine(..)
             | Self::Resize(..)
             | Self::Signal(..)
             | Self::Hold(..)
@@ -452,6 +503,7 @@ impl Request {
             | Self::Read(..)
             | Self::Exchange(_)
             | Self::InnerShell(_)
+            | Self::Waiter(_)
             | Self::Describe(_)
             | Self::Attach(_)
             | Self::HandedBack(_) => false,
@@ -461,7 +513,7 @@ impl Request {
 
 impl Terminal {
     pub(crate) fn new(id: TerminalId, pid: i32, life: Lifecycle, requests: mpsc::UnboundedSender<Request>) -> Self {
-        Self { id, pid, life, requests, agreed: None }
+        Self { id, pid, life, requests, agreed: None, noted: Arc::default() }
     }
 
     pub(crate) fn with_integration(self, agreed: Option<IntegrationSession>) -> Self {
@@ -501,7 +553,12 @@ impl Terminal {
     /// # Errors
     /// When a key is unknown, the program has ended, or it does not read; nothing was typed then.
     pub async fn send(&self, input: Input) -> Result<Sent, InputError> {
-        self.ask(|reply| Request::Send(input, reply)).await?
+        let Some(gate) = input.approved_at.clone() else { return self.ask(|reply| Request::Send(input, reply)).await? };
+        let checked = self.check_approved(&gate, input.run.as_deref()).await?;
+        checked.map_err(InputError::Changed)?;
+        let sent = self.ask(|reply| Request::Send(input, reply)).await?;
+        self.note_use(&gate, sent.is_ok());
+        sent
     }
 
     /// Waits until what `wait` names happens. Dropping the future ends the wait.
@@ -609,7 +666,16 @@ impl Terminal {
     /// # Errors
     /// When the command could not be entered; no part of it ran then.
     pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, RunError> {
-        self.ask(|reply| Request::Run(request, reply)).await?
+        let Some(gate) = request.approved_at.clone() else {
+            return self.ask(|reply| Request::Run(request, reply)).await?;
+        };
+        let checked = self.check_approved(&gate, None).await?;
+        checked.map_err(RunError::Changed)?;
+        // Its end may be far, and others of the run may type until then.
+        self.note_use(&gate, true);
+        let ran = self.ask(|reply| Request::Run(request, reply)).await?;
+        self.note_use(&gate, ran.is_ok());
+        ran
     }
 
     /// Returns variables of the live shell by their names, in the order requested; nothing where one is not set.
@@ -665,6 +731,139 @@ impl Terminal {
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
+    /// Notes the state of the terminal when a person is asked about it at a gate; once for each gate. An input that is
+    /// [approved there](Input::approved_at) is compared with it.
+    ///
+    /// # Errors
+    /// When the terminal was closed.
+    pub async fn note_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
+        if self.noted_at(&gate).is_none() {
+            // A line that is begun keeps bash from answering. It would be taken away before the next approved input.
+            let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
+            let _ = self.ask(|reply| Request::ClearLine(run, reply)).await?;
+            let state = self.state().await?;
+            let mut noted = self.noted.lock();
+            if noted.len() == MAX_NOTED
+                && let Some(used) = noted.iter().position(|noted| noted.is_used)
+            {
+                noted.remove(used);
+            }
+            if noted.len() < MAX_NOTED && !noted.iter().any(|noted| noted.gate == gate) {
+                noted.push_back(QuestionState { gate: gate.clone(), state, is_used: false });
+            }
+        }
+        Ok(match self.noted_at(&gate) {
+            Some(TerminalState::Shell(state)) => NotedState::Shell { traps: state.traps() },
+            Some(TerminalState::Program { program, .. }) => NotedState::Program { program },
+            Some(TerminalState::Unknown(why)) => NotedState::Unknown { why },
+            None => NotedState::Unknown { why: format!("{MAX_NOTED} other questions about this terminal wait") },
+        })
+    }
+
+    fn noted_at(&self, gate: &str) -> Option<TerminalState> {
+        self.noted.lock().iter().find(|noted| noted.gate == gate).map(|noted| noted.state.clone())
+    }
+
+    /// Notes whether an input that was approved at a gate was typed.
+    fn note_use(&self, gate: &str, is_used: bool) {
+        if let Some(noted) = self.noted.lock().iter_mut().find(|noted| noted.gate == gate) {
+            noted.is_used = is_used;
+        }
+    }
+
+    /// Checks the terminal as before an input that was approved at a gate, for what is done there without typing.
+    ///
+    /// # Errors
+    /// When the terminal was closed; inside, with what has changed.
+    pub async fn check_state(&self, gate: &str) -> Result<Result<(), String>, TerminalClosed> {
+        let checked = self.check_approved(gate, None).await?;
+        self.note_use(gate, checked.is_ok());
+        Ok(checked)
+    }
+
+    /// Returns the state of the terminal now.
+    async fn state(&self) -> Result<TerminalState, TerminalClosed> {
+        match self.shell_state().await {
+            Ok(state) => Ok(TerminalState::Shell(state)),
+            Err(VariablesError::Gone(closed)) => Err(closed),
+            Err(why @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
+                Ok(match self.ask(Request::Waiter).await? {
+                    Some((group, program)) => TerminalState::Program { group, program },
+                    None => TerminalState::Unknown(why.to_string()),
+                })
+            }
+            Err(why) => Ok(TerminalState::Unknown(why.to_string())),
+        }
+    }
+
+    /// Has the shell report its state, as soon as it is at its prompt.
+    async fn shell_state(&self) -> Result<ShellState, VariablesError> {
+        match self.exchange_state().await {
+            Err(VariablesError::Busy { .. }) => {
+                let wait = Wait {
+                    patterns: Vec::new(),
+                    target: Target::Output,
+                    since: None,
+                    until: Until::Prompt,
+                    input: Some(InputWait::Known),
+                    timeout: PROMPT_TIME,
+                    by: None,
+                };
+                self.wait(wait).await?;
+                self.exchange_state().await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn exchange_state(&self) -> Result<ShellState, VariablesError> {
+        if self.ask(Request::InnerShell).await?.is_some() {
+            return Err(VariablesError::NotIntegrated { program: None });
+        }
+        let (files, alone) = self.exchange_files(QueryScript::state).await?;
+        let pid = self.pid;
+        let read = move || {
+            let state = files.read_state();
+            drop((files, alone));
+            let mut state = state?;
+            let directory = std::fs::metadata(format!("/proc/{pid}/cwd"));
+            let place = directory.map(|found| (found.dev(), found.ino()));
+            let path = std::fs::read_link(format!("/proc/{pid}/cwd"));
+            state.add_directory(&format!("{place:?} {path:?}"));
+            Ok(state)
+        };
+        tokio::task::spawn_blocking(read).await.map_err(|error| VariablesError::System(error.to_string()))?
+    }
+
+    /// Checks that the terminal is as it was when a person was asked at a gate.
+    ///
+    /// # Errors
+    /// When the terminal was closed; inside, with what has changed.
+    async fn check_approved(&self, gate: &str, run: Option<&str>) -> Result<Result<(), String>, TerminalClosed> {
+        let noted = self.noted.lock().iter().find(|noted| noted.gate == gate).cloned();
+        let before = match noted {
+            // It was opened since, or what followed the answer was typed.
+            None
+            | Some(QuestionState { is_used: true, .. } | QuestionState { state: TerminalState::Unknown(_), .. }) => {
+                return Ok(Ok(()));
+            }
+            Some(QuestionState { state, .. }) => state,
+        };
+        if let Some(run) = run {
+            // A line that others have begun would keep the shell from answering. If it cannot be taken away, that shows below.
+            let _ = self.ask(|reply| Request::ClearLine(run.to_owned(), reply)).await?;
+        }
+        let now = self.state().await?;
+        Ok(match (&before, &now) {
+            (TerminalState::Shell(before), TerminalState::Shell(now)) => before.difference(now).map_or(Ok(()), Err),
+            (TerminalState::Program { group, .. }, TerminalState::Program { group: now, .. }) if group == now => Ok(()),
+            (TerminalState::Shell(_), TerminalState::Unknown(why)) => {
+                Err(format!("its shell does not report its state any more ({why})"))
+            }
+            _ => Err("the program that waits for input".to_owned()),
+        })
+    }
+
     /// Has the shell run what `write` puts into a script, and returns what it reported.
     async fn exchange(&self, write: impl FnOnce(&mut QueryScript)) -> Result<Vec<VariableReport>, VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
@@ -674,20 +873,36 @@ impl Terminal {
             let answer = self.ask(|reply| Request::Script(script, reply)).await??;
             return Ok(exchange::parsed(&answer, kind));
         }
+        let (files, alone) = self.exchange_files(write).await?;
+        let read = move || {
+            let answer = files.read();
+            drop((files, alone));
+            answer
+        };
+        tokio::task::spawn_blocking(read).await.map_err(failed)?
+    }
+
+    /// Has the shell that this terminal has started run what `write` puts into a script. Returns the files that have its answer, and
+    /// what keeps other exchanges from replacing them.
+    async fn exchange_files(
+        &self,
+        write: impl FnOnce(&mut QueryScript),
+    ) -> Result<(Files, OwnedMutexGuard<IntegrationSession>), VariablesError> {
+        let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
         let Some(agreed) = &self.agreed else {
             // The task reports which program runs instead.
             self.ask(Request::Exchange).await??;
             return Err(VariablesError::Deaf);
         };
         // There is only one pair of files, so exchanges run one at a time.
-        let agreed = agreed.lock().await;
+        let agreed = agreed.clone().lock_owned().await;
         let mut script = QueryScript::new(agreed.kind);
         write(&mut script);
         let parties = agreed.clone();
         let written = tokio::task::spawn_blocking(move || Files::write(&parties, &script));
         let files = written.await.map_err(failed)??;
         self.ask(Request::Exchange).await??;
-        tokio::task::spawn_blocking(move || files.read()).await.map_err(failed)?
+        Ok((files, agreed))
     }
 
     /// Changes the size.

@@ -9,6 +9,7 @@ mod contracts;
 mod document;
 mod ends;
 mod entering;
+mod gated;
 mod needs;
 mod parse;
 mod problem;
@@ -227,6 +228,12 @@ impl Definition {
     /// Returns the names of the secrets that its states refer to. A run has each as the variable [`secret_variable`].
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(String::as_str)
+    }
+
+    /// Returns what an author may do better, where nothing is wrong.
+    #[must_use]
+    pub fn advice(&self) -> Vec<Problem> {
+        gated::advice(&self.states).into_iter().collect()
     }
 
     /// Returns what is suspicious and yet allowed.

@@ -504,6 +504,8 @@ pub struct By {
     pub shown: Option<String>,
     /// The signature of the answer, where a passkey proved it.
     pub signed: Option<Box<SignedAnswer>>,
+    /// The weakest proof that the gate accepted; `None` where an agent may answer, and in records of older versions.
+    pub required: Option<Proof>,
 }
 
 /// A signature of an answer by a passkey, with everything that is needed to check it again. Bytes are base64 for addresses.
@@ -577,6 +579,8 @@ enum StoredBy {
         shown: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Box<SignedAnswer>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        required: Option<Proof>,
     },
 }
 
@@ -584,7 +588,9 @@ impl From<StoredBy> for By {
     fn from(stored: StoredBy) -> Self {
         match stored {
             StoredBy::Who(who) => Self { who, ..Self::default() },
-            StoredBy::Whole { who, through, proof, shown, signed } => Self { who, through, proof, shown, signed },
+            StoredBy::Whole { who, through, proof, shown, signed, required } => {
+                Self { who, through, proof, shown, signed, required }
+            }
         }
     }
 }
@@ -592,8 +598,10 @@ impl From<StoredBy> for By {
 impl From<By> for StoredBy {
     fn from(by: By) -> Self {
         match by {
-            By { who, through: None, proof: None, shown: None, signed: None } => Self::Who(who),
-            By { who, through, proof, shown, signed } => Self::Whole { who, through, proof, shown, signed },
+            By { who, through: None, proof: None, shown: None, signed: None, required: None } => Self::Who(who),
+            By { who, through, proof, shown, signed, required } => {
+                Self::Whole { who, through, proof, shown, signed, required }
+            }
         }
     }
 }

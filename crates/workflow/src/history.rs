@@ -291,6 +291,8 @@ pub struct History {
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
+    /// The last gate at which a person has answered.
+    approved_at: Option<StepId>,
     /// How many patches of the machine were proposed.
     proposals: u32,
     /// The patches that were accepted, in order.
@@ -635,9 +637,13 @@ impl History {
                 }
             }
             Event::GateAnswered { at, step, choice, by } if self.is_proposal(step) => {
+                self.approved_at = Some(step.clone());
                 self.answer_proposal(*at, choice, by);
             }
             Event::GateAnswered { step, choice, .. } => {
+                if self.gate.as_ref().is_some_and(|gate| gate.answered_by() == AnsweredBy::Human) {
+                    self.approved_at = Some(step.clone());
+                }
                 self.close_gate(step);
                 self.variables.set_standard("answer", choice.as_str());
             }
@@ -689,6 +695,12 @@ impl History {
             }
             _ => {}
         }
+    }
+
+    /// Returns the last gate at which a person has answered: what the run does now is what they approved.
+    #[must_use]
+    pub fn approved_at(&self) -> Option<&StepId> {
+        self.approved_at.as_ref()
     }
 
     fn close_gate(&mut self, step: &StepId) {
@@ -1119,6 +1131,12 @@ impl History {
     /// Returns the screen that was read for the end of a step.
     pub(crate) fn screen_seen(&self, at: &StepId) -> Option<&str> {
         self.screen.as_ref().filter(|(step, _)| step == at)?.1.as_deref()
+    }
+
+    /// Returns whether the run itself has opened a terminal.
+    #[must_use]
+    pub fn has_opened(&self, session: &str) -> bool {
+        self.terminals.open.iter().any(|open| open == session)
     }
 
     /// Returns the ids of the terminals that the run works with.

@@ -54,7 +54,7 @@ async fn problems(file: &str, place: &DaemonPaths) -> Result<Vec<Problem>, Failu
     }
     Ok(match source::read(file, place).await? {
         WorkflowSource::Workflow(parsed) => match *parsed {
-            Ok(definition) => definition.warnings().to_vec(),
+            Ok(definition) => definition.warnings().iter().cloned().chain(definition.advice()).collect(),
             Err(problems) => problems.into_iter().collect(),
         },
         WorkflowSource::Function(file) => problems_of_functions(&file, place).await?,

@@ -373,7 +373,6 @@ async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
         (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
         (Proof::Terminal, "typed in a terminal of your own"),
         (Proof::Passphrase, "given with the approver's passphrase"),
-        (Proof::Passkey, "signed with a passkey on the page"),
     ] {
         daemon.configure(Configuration { gate_proof: proof, ..Configuration::default() });
         let refused = person.call(answer(&asked, "yes")).await.unwrap().error.unwrap();
@@ -387,12 +386,17 @@ async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
     let signed = PasskeyAssertion { credential_id: "none".to_owned(), ..PasskeyAssertion::default() };
     let refused = person.call(AnswerGate { passkey: Some(Box::new(signed)), ..answer(&asked, "yes") }).await.unwrap();
     assert!(refused.error.unwrap().starts_with("This passkey is not registered"));
-    daemon.configure(Configuration { gate_proof: Proof::Passphrase, ..Configuration::default() });
     let taken = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap();
     assert!(taken.success, "{taken:?}");
     let events = events_of(&daemon, &asked).await;
     let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
-    assert_eq!(answered.data["proof"], "passphrase");
+    assert_eq!((&answered.data["proof"], &answered.data["required"]), (&json!("passphrase"), &json!("passphrase")));
+    // A stricter setting counts at once, also for a question that waits.
+    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    daemon.configure(Configuration { gate_proof: Proof::Passkey, ..Configuration::default() });
+    let passphrase = Some(Passphrase("open sesame".to_owned()));
+    let refused = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap().error.unwrap();
+    assert!(refused.contains("signed with a passkey on the page"), "{refused}");
     // What an agent may answer needs no proof.
     let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(daemon.call(answer(&decided, "go")).await.success);

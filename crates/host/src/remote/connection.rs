@@ -231,6 +231,11 @@ impl RemoteHost {
         Self { shared }
     }
 
+    /// Returns the name of its machine.
+    pub(crate) fn machine(&self) -> &str {
+        &self.shared.route.config.name
+    }
+
     /// Returns the name of its socket over there.
     pub(crate) fn socket(&self) -> &str {
         &self.shared.socket

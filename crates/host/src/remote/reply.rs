@@ -10,8 +10,8 @@ use steplatch_files::{DirectoryEntry, FileDigest, FileError, FileFacts, FilePiec
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, CommandOutcome, CommandResult, Description, Excerpt, Exit, Handover, InputContext, InputError, LockHolder,
-    LoggedAction, LoggedInput, LoggedText, Picture, RunError, ScreenDelta, ScreenUpdate, Sent, Size, Variable,
-    VariablesError, View, Waited, is_link_address,
+    LoggedAction, LoggedInput, LoggedText, NotedState, Picture, RunError, ScreenDelta, ScreenUpdate, Sent, Size,
+    Variable, VariablesError, View, Waited, is_link_address,
 };
 
 use crate::wire::{AttachReply, InvalidPattern, OpenRefused, OpenedTerminal, Stage};
@@ -345,6 +345,19 @@ impl Reply for Handover {
         self.holder = self.holder.checked()?;
         self.note = self.note.map(cleaned);
         Ok(self)
+    }
+}
+
+impl Reply for NotedState {
+    fn checked(self) -> Result<Self, Reason> {
+        Ok(match self {
+            Self::Shell { traps } => {
+                ensure(traps.len() <= MAX_ENTRIES, "more traps than there are events")?;
+                Self::Shell { traps: traps.into_iter().map(label).collect() }
+            }
+            Self::Program { program } => Self::Program { program: program.map(label) },
+            Self::Unknown { why } => Self::Unknown { why: label(why) },
+        })
     }
 }
 

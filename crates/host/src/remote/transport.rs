@@ -3,6 +3,7 @@
 //! OpenSSH brings what the user has configured for the machine: keys, agents, jumps, questions. What is passed on the command line
 //! only keeps a configuration for interactive use out of the way.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -16,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::RemoteHostConfig;
+use super::target::HostTarget;
 
 /// What is kept of the errors that a connection prints, in bytes.
 const LONGEST_ERRORS: usize = 4 << 10;
@@ -34,6 +36,16 @@ pub trait Transport: fmt::Debug + Send + Sync {
         host: &'a RemoteHostConfig,
         client: &'a str,
     ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>>;
+
+    /// Returns where a connection to this host leads now, as far as that is known before it is made.
+    fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> Pin<Box<dyn Future<Output = HostTarget> + Send + 'a>> {
+        Box::pin(std::future::ready(HostTarget::configured(host)))
+    }
+
+    /// Returns where the last connection to this host led to when it was begun.
+    fn dialed(&self, _: &RemoteHostConfig) -> Option<HostTarget> {
+        None
+    }
 }
 
 /// A connection to a relay.
@@ -98,7 +110,13 @@ pub struct OpenSsh {
     pub version: String,
     /// The environment of `ssh`, with what makes it ask its questions through this program.
     pub environment: Arc<dyn SshEnvironment>,
+    /// Where the last connection to each destination led to.
+    pub dialed: DialedTargets,
 }
+
+/// Where connections led to when they were begun, by destination.
+#[derive(Debug, Default)]
+pub struct DialedTargets(Mutex<HashMap<RemoteHostConfig, HostTarget>>);
 
 /// The environment in which `ssh` is started.
 pub trait SshEnvironment: fmt::Debug + Send + Sync {
@@ -113,6 +131,8 @@ impl Transport for OpenSsh {
         client: &'a str,
     ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>> {
         Box::pin(async move {
+            let target = self.target(host).await;
+            self.dialed.0.lock().insert(host.clone(), target);
             let mut arguments = vec![self.program.clone()];
             arguments.extend(ssh_arguments(&host.ssh, &relay_script(&self.version, client)));
             let spec = PipedSpec {
@@ -130,6 +150,14 @@ impl Transport for OpenSsh {
             Ok(Channel { reader: Box::new(reader), writer: Box::new(writer), errors, guard: Box::new(ssh) })
         })
     }
+
+    fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> Pin<Box<dyn Future<Output = HostTarget> + Send + 'a>> {
+        Box::pin(HostTarget::ask(host, &self.program, options().map(OsString::from)))
+    }
+
+    fn dialed(&self, host: &RemoteHostConfig) -> Option<HostTarget> {
+        self.dialed.0.lock().get(host).cloned()
+    }
 }
 
 /// Returns the arguments with which `ssh` runs a script for `sh` over there, whatever shell the user has.
@@ -142,12 +170,14 @@ pub fn ssh_arguments(ssh: &str, script: &str) -> Vec<OsString> {
 /// Options for a connection in the background: no terminal, no forwarded ports that a second connection could not have, no
 /// command of the configuration in the place of ours, and never the master that the user's own connections depend on.
 fn options() -> impl Iterator<Item = &'static str> {
-    const OPTIONS: [&str; 5] = [
+    const OPTIONS: [&str; 6] = [
         "ClearAllForwardings=yes",
         "ControlMaster=no",
         "EscapeChar=none",
         "PermitLocalCommand=no",
         "RemoteCommand=none",
+        // Keys that the other machine names would be new ones to a run that knows the machine by the keys before.
+        "UpdateHostKeys=no",
     ];
     std::iter::once("-T").chain(OPTIONS.into_iter().flat_map(|option| ["-o", option]))
 }

@@ -69,7 +69,7 @@ impl Scene {
     }
 
     async fn open_as(&self, spec: Spec) -> Result<HostedTerminal, HostsError> {
-        Ok(self.hosts.open_on(spec, Some("box"), SHORT_PATIENCE).await?.0)
+        Ok(self.hosts.open_on(spec, Some("box"), SHORT_PATIENCE, None).await?.0)
     }
 
     async fn open(&self) -> HostedTerminal {
@@ -439,7 +439,7 @@ async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
     // Both names lead to the liar: it answers the second one with the terminal of the first.
     let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(first.id().clone());
-    let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), SHORT_PATIENCE).await;
+    let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), SHORT_PATIENCE, None).await;
     assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
     let again = scene.open_as(spec(&["bash"])).await;
     let Err(HostsError::Ask(error)) = again else { panic!("{again:?}") };
@@ -594,7 +594,7 @@ async fn a_name_of_a_listing_is_one_component_of_a_path() {
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
-        let files = scene.hosts.files(Some("box"), SHORT_PATIENCE).await.unwrap();
+        let files = scene.hosts.files(Some("box"), SHORT_PATIENCE, None).await.unwrap();
         let listed = files.list("site".into()).await.map_err(transfer_error);
         assert_eq!(refused(listed, &name), expected, "{name}");
     }
@@ -606,7 +606,7 @@ async fn a_name_of_a_listing_is_one_component_of_a_path() {
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
-    let files = scene.hosts.files(Some("box"), SHORT_PATIENCE).await.unwrap();
+    let files = scene.hosts.files(Some("box"), SHORT_PATIENCE, None).await.unwrap();
     assert_eq!(files.list("site".into()).await.unwrap().len(), 6);
 }
 
@@ -640,8 +640,8 @@ async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
-        let there = scene.hosts.files(Some("box"), SHORT_PATIENCE).await.unwrap();
-        let here = scene.hosts.files(None, SHORT_PATIENCE).await.unwrap();
+        let there = scene.hosts.files(Some("box"), SHORT_PATIENCE, None).await.unwrap();
+        let here = scene.hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
         let inbox = scene.folder.path().join("inbox");
         std::fs::create_dir(&inbox).unwrap();
         let copied = async {

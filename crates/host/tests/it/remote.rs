@@ -152,7 +152,7 @@ fn spec(command: &[&str]) -> Spec {
 }
 
 async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
-    hosts.open_on(spec(command), Some("box"), SHORT_PATIENCE).await.unwrap().0
+    hosts.open_on(spec(command), Some("box"), SHORT_PATIENCE, None).await.unwrap().0
 }
 
 /// Answers each line.

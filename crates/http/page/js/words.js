@@ -43,16 +43,21 @@ export function browserName(agent) {
 }
 
 /**
- * Makes control characters, and format characters that change the direction or the look of text, visible as `⟨U+202E⟩`.
+ * Makes control characters, and format characters that change the direction or the look of text, visible as `⟨U+202E⟩`; so are marks
+ * that strike through or enclose other characters, and those beyond three on one character, which would cover other lines.
  * Line ends and tabs stay.
  * @param {string} text
  * @returns {string}
  */
 export function visible(text) {
-  return text.replace(/[^\P{C}\n\t]|[\u2028\u2029\u115f\u1160\u3164\uffa0]/gu, (character) => {
+  /** @param {string} characters */
+  const named = (characters) => Array.from(characters, (character) => {
     const code = character.codePointAt(0) ?? 0;
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
-  });
+  }).join("");
+  return text
+    .replace(/[^\P{C}\n\t]|[\u2028\u2029\u115f\u1160\u3164\uffa0]|\p{Me}|[\u0334-\u0338\u20d2\u20d3\u20d8-\u20da\u20e5\u20e6\u20ea\u20eb]/gu, named)
+    .replace(/(?<=\p{Mn}{3})\p{Mn}+/gu, named);
 }
 
 /**

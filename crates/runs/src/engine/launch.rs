@@ -50,7 +50,8 @@ impl Engine {
         let (seal, private, seq) = (LiveSeal::new(seal), PrivateForm::default(), 0);
         let parts = RecorderParts { caller, run: run.clone(), about, progress, environment, seal, private, seq };
         let (kind, entries) = begin(Recorder::new(self.clone(), parts));
-        let mut kind = Box::new(kind);
+        let (mut kind, mut entries) = (Box::new(kind), entries);
+        kind.prepare(&mut entries).await;
         match kind.record_first(&entries, key.map(StartKey::into_text)).await {
             Ok(Appended::Written { .. }) => {
                 self.drivers.spawn(drive(kind, inputs, Attempt::First));

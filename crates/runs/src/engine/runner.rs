@@ -76,6 +76,11 @@ pub(crate) trait RunKind: Recovery {
         self.recorder().publish(self.progress());
     }
 
+    /// Adds to the first entries what is to be looked up, before they are stored.
+    fn prepare(&mut self, _: &mut [Self::Entry]) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// Performs what follows from the entries that are stored.
     fn start(&mut self, attempt: Attempt) -> impl Future<Output = bool> + Send;
 

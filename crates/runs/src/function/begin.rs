@@ -179,6 +179,7 @@ impl Engine {
             parent,
             signature: (!started.is_call).then(|| Signature::of_text(&started.text)),
             pins: caller.pins.as_ref().and_then(|pins| pins.signature_with(&started.nodes)),
+            hosts: caller.pins.as_ref().map(|pins| pins.described_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
             source,
             engine,

@@ -51,13 +51,14 @@ impl From<Decide> for GateAnswer {
 
 impl GateAnswer {
     /// Returns the author of the answer, the surface that was used, and the proof.
-    pub(super) async fn by(&self, caller: &Caller, proof: Option<Proof>, signed: Option<SignedAnswer>) -> By {
+    pub(super) async fn by(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
         let mut through = caller.through().await;
         if self.decides {
             through.push_str(" decide");
         }
         let (shown, signed) = (self.digest.clone(), signed.map(Box::new));
-        By { who: caller.who().await, through: Some(through), proof, shown, signed }
+        let (proof, required) = proof.map(|GateProof { given, required }| (given, required)).unzip();
+        By { who: caller.who().await, through: Some(through), proof, shown, signed, required }
     }
 
     /// Returns what a passkey signs of it.
@@ -71,6 +72,13 @@ impl GateAnswer {
         let GateInfo { gate_id, digest, .. } = info;
         Ok(SignedText { gate_id, digest, number: self.number, answer: &self.answer })
     }
+}
+
+/// The proof that a person answered, and the one that the gate required.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GateProof {
+    pub(super) given: Proof,
+    pub(super) required: Proof,
 }
 
 /// An answer that passed every check.

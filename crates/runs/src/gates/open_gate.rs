@@ -14,6 +14,10 @@ use crate::run::Run;
 /// The hexadecimal digits of a digest: 128 bits, so that two questions with the same digest cannot be constructed.
 const DIGEST_DIGITS: usize = 32;
 
+/// The fields of the context that say where the hosts of the run lead.
+const HOSTS: &str = "hosts";
+const OTHER_HOSTS: &str = "hosts of the run";
+
 /// A gate that waits for its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenGate {
@@ -70,6 +74,11 @@ impl OpenGate {
             context: self.context.clone(),
             ..GateInfo::default()
         };
+        if self.is_for_person() && !run.about.hosts.is_empty() {
+            // A function may have a field of that name, which stays.
+            let name = if info.context.contains_key(HOSTS) { OTHER_HOSTS } else { HOSTS };
+            info.context.insert(name.to_owned(), run.about.hosts.join("\n").into());
+        }
         secrets.mask_fields(&mut info.context);
         if let Some(form) = &mut info.form {
             secrets.mask_in(form);

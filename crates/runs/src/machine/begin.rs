@@ -108,7 +108,10 @@ impl Engine {
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
-        let caller = self.pinned(caller, || References::of_machine(definition.document())).await?;
+        let named = start.variables.get("session_id").and_then(Value::as_str);
+        let machine = start.session_id.as_deref().or(named).and_then(|session| self.sessions.machine_of(session));
+        let references = || References::of_machine(definition.document()).on_machine(machine);
+        let caller = self.pinned(caller, references).await?;
         let id = start.run.clone();
         let variables = || {
             let mut input = start.variables.clone();
@@ -129,6 +132,7 @@ impl Engine {
             parent: start.parent.clone(),
             signature: Some(Signature::of(definition.document())),
             pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
+            hosts: caller.pins.as_ref().map(|pins| pins.described_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
             source,
             engine,

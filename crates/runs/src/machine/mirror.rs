@@ -20,6 +20,7 @@ use crate::outer::{EventBatch, InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 impl MachineRun {
     /// Has the run started by the engine, unless the run above starts it there.
     pub(super) async fn start_elsewhere(&mut self, attempt: Attempt) -> bool {
+        self.add_terminals(&mut []).await;
         if let Some(mirror) = &mut self.mirror {
             mirror.start(&self.recorder, attempt);
         }
@@ -127,6 +128,11 @@ impl MachineRun {
             }
             self.history.apply(event);
             left.extend(self.steps_that_start_runs());
+        }
+        // The engine has the events as they are; what is added is for people who look at the gate here.
+        self.add_terminals(&mut new.clone()).await;
+        if self.history.approved_at().is_some() {
+            self.recorder.shared.outer.set_caller(&self.recorder.run.id, self.approved_caller());
         }
         left.retain(|step| self.history.is_over() || !self.history.awaits_child(step));
         self.leave(left);

@@ -11,7 +11,7 @@ use steplatch_access::Caller;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId, WorkflowName};
 use steplatch_protocol::{EngineKind, ExitTerminal, RepairInfo};
-use steplatch_sessions::{TerminalTools, TerminalUse};
+use steplatch_sessions::{AskedTerminal, TerminalTools, TerminalUse};
 use steplatch_store::Record;
 use steplatch_workflow::{
     AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, RECORDED, Repair,
@@ -32,6 +32,9 @@ use crate::source::{DefinitionSource, LibraryCopy, RunEnding};
 
 /// How long reading a screen for a condition may take. After that, the pattern is matched against an empty text.
 const SCREEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// The field of a gate's context that describes the terminals in which the run goes on.
+pub(crate) const TERMINAL: &str = "terminal";
 
 /// One run of a machine.
 pub(crate) struct MachineRun {
@@ -171,6 +174,10 @@ impl RunKind for MachineRun {
         }
     }
 
+    async fn prepare(&mut self, entries: &mut [Event]) {
+        self.add_terminals(entries).await;
+    }
+
     async fn start(&mut self, attempt: Attempt) -> bool {
         if self.mirror.is_some() {
             return self.start_elsewhere(attempt).await;
@@ -219,6 +226,7 @@ impl RunKind for MachineRun {
         };
         let mut decision = self.decide(input);
         self.add_recorded(&mut decision.events).await;
+        self.add_terminals(&mut decision.events).await;
         if wants_last_screens(&self.history, &decision.events) {
             let kept = self.keep_screens().await;
             decision.events.splice(0..0, kept);
@@ -429,6 +437,35 @@ impl MachineRun {
         }
     }
 
+    /// Adds to a gate for a person the terminals in which the run goes on, and has their states noted.
+    pub(super) async fn add_terminals(&mut self, events: &mut [Event]) {
+        let Some(asked) = self.history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) else { return };
+        let step = asked.step.clone();
+        let context = events.iter_mut().find_map(|event| match event {
+            Event::GateAsked { step: asked, context, .. } if *asked == step => Some(context),
+            _ => None,
+        });
+        // The question about a patch is about the screen of a gate that was open before.
+        if context.is_none() && asked.context.contains_key(TERMINAL) {
+            return;
+        }
+        let usual = self.history.session_id().map(str::to_owned);
+        let others = self.history.sessions().map(str::to_owned).filter(|session| Some(session) != usual.as_ref());
+        let mut terminals: Vec<AskedTerminal> = Vec::new();
+        for session in usual.clone().into_iter().chain(others) {
+            if !terminals.iter().any(|known| known.session == session) {
+                terminals.push(AskedTerminal { is_own: self.history.has_opened(&session), session });
+            }
+        }
+        let Some(text) = self.recorder.shared.sessions.describe_asked(&step.to_string(), &terminals).await else {
+            return;
+        };
+        if let Some(context) = context {
+            context.insert(TERMINAL.to_owned(), text.as_str().into());
+        }
+        self.history.add_to_gate(TERMINAL, text.into());
+    }
+
     /// Returns the machine that an input makes the run's own, if it accepts a patch.
     fn accepted(&self, input: &Input) -> Option<Arc<Definition>> {
         let proposal = accepted_patch(&self.history, input)?;
@@ -520,7 +557,7 @@ impl MachineRun {
     }
 
     fn perform(&mut self, effect: Effect, attempt: Attempt) {
-        let (shared, caller) = (self.recorder.shared.clone(), self.recorder.caller.clone());
+        let (shared, caller) = (self.recorder.shared.clone(), self.approved_caller());
         match effect {
             Effect::Perform { step, tool, params, limit } => {
                 self.opening = (tool == "open_terminal").then(|| step.clone());
@@ -607,6 +644,17 @@ impl MachineRun {
                     shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
                 }));
             }
+        }
+    }
+
+    /// Returns the caller of what the run does now, with the gate at which a person has approved it.
+    pub(super) fn approved_caller(&self) -> Arc<Caller> {
+        let caller = &self.recorder.caller;
+        match self.history.approved_at().map(ToString::to_string) {
+            Some(gate) if caller.approved_at.as_ref() != Some(&gate) => {
+                Arc::new(Caller { approved_at: Some(gate), ..(**caller).clone() })
+            }
+            _ => caller.clone(),
         }
     }
 

@@ -91,7 +91,8 @@ impl Runs {
                 Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),
             },
         };
-        let caller = match known {
+        // The events may have brought the answer of a person, which is the approval of what is performed now.
+        let caller = match shared.outer.registration(&run).or(known) {
             Some(Registration { caller, .. }) => caller,
             None => Arc::new(Caller { run: Some(run), ..(**caller).clone() }),
         };

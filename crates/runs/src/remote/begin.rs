@@ -77,6 +77,7 @@ impl Engine {
             parent,
             signature: None,
             pins: None,
+            hosts: Vec::new(),
             request,
             source,
             engine,

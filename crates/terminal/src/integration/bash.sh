@@ -91,7 +91,7 @@ $__steplatch_hook"
   # Does what the request file says, into the answer file, and says that it is done. The last argument of the caller's
   # last command comes and goes as $1, so that $_ stays what it was.
   __steplatch_exchange() {
-    \local -
+    \local - __steplatch_set=$-
     \set +uxeT
     if [ -r "$__steplatch_files.request" ]; then
       \builtin . "$__steplatch_files.request" >|"$__steplatch_files.answer" 2>/dev/null
@@ -101,7 +101,8 @@ $__steplatch_hook"
   # A signal would have to wait until a line is entered; a key that no keyboard has does not.
   if ((BASH_VERSINFO[0] > 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4))); then
     for __steplatch_keymap in emacs vi-insert vi-command; do
-      bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_exchange "$_"; } >/dev/null 2>&1' 2>/dev/null
+      # A function does not see all traps, so they are listed before it, if they are asked for.
+      bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_; [[ ! -r $__steplatch_files.traps ]] || \builtin trap -p >|"$__steplatch_files.traps"; __steplatch_exchange "$__steplatch_last"; } >/dev/null 2>&1' 2>/dev/null
     done
     unset __steplatch_keymap
   fi

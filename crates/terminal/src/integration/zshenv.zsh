@@ -64,6 +64,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
 
   # Answers a request for variables. A handler that somebody else has for the signal is asked where there is none.
   __steplatch_exchange() {
+    local __steplatch_options="${(kv)options[@]}"
     emulate -L zsh
     # The request is read as it stands, whatever its words are to the user.
     setopt no_aliases

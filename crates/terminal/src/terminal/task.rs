@@ -394,6 +394,11 @@ impl Task {
                 let _ = reply.send(inner.map(|agreed| agreed.kind));
             }
             Request::Script(script, reply) => self.begin_script(&script, reply),
+            Request::Waiter(reply) => drop(reply.send(self.waiting_program())),
+            Request::ClearLine(run, reply) => {
+                let _ = reply.send(self.clear_line_for(&run));
+                self.write_waiting();
+            }
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
                 self.resize(size);

@@ -1,6 +1,7 @@
 //! Terminals with real shells and programs.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod approved;
 mod asking;
 mod inner_shells;
 mod piped;

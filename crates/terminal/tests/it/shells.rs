@@ -173,6 +173,7 @@ pub(crate) fn request(command: &str) -> CommandRequest {
         integrate: false,
         step: None,
         by: None,
+        approved_at: None,
     }
 }
 

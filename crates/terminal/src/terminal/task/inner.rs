@@ -27,8 +27,6 @@ pub(super) struct HiddenLineTask {
     pub(super) deadline: Instant,
 }
 
-impl HiddenLineTask {}
-
 enum Purpose {
     /// Which shell it is; its marks come next, and then the command.
     Kind(IntegrationSession, Entering),

@@ -131,6 +131,15 @@ impl Task {
         name_of_group(self.child.pid().as_raw_nonzero().get(), group)
     }
 
+    /// Returns the process group and the name of the program in the foreground, if it waits for input.
+    pub(super) fn waiting_program(&self) -> Option<(i32, Option<String>)> {
+        if self.is_over() || self.states().awaiting_input != Some(true) {
+            return None;
+        }
+        let group = self.pty.foreground()?.as_raw_nonzero().get();
+        Some((group, self.foreground_name()))
+    }
+
     /// Whether its program has ended, or cannot be reached any more.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() || self.ending.is_some() || self.closed

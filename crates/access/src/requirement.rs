@@ -1,0 +1,199 @@
+//! The weakest proof of a person that gates accept, over time.
+//!
+//! The setting `gates.require` is in a file that an agent may be able to write. A stricter value counts at once. A weaker one counts once
+//! a person has confirmed it ([`ProofRequirement::lower`]), and only for questions that are asked after that: a question takes the
+//! strictest value since it was asked. The values that counted are kept in `gates.json` of the state directory, so that a daemon which is
+//! started again knows them. Who can write that file as well is not kept out by it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+use steplatch_clock as clock;
+use steplatch_workflow::{Proof, Timestamp};
+
+use crate::approver::ProofPolicy;
+use crate::private_file;
+
+/// The name of the file in the state directory.
+const FILE: &str = "gates.json";
+
+const VERSION: u32 = 1;
+
+/// Changes that are kept; older ones are joined to the stricter of two.
+const MAX_CHANGES: usize = 64;
+
+/// The requirement of gates.
+#[derive(Debug)]
+pub(crate) struct ProofRequirement {
+    file: PathBuf,
+    policy: Arc<dyn ProofPolicy>,
+    /// In the order of time; never empty.
+    changes: Mutex<Vec<RequirementChange>>,
+}
+
+/// A value that counted from a time on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RequirementChange {
+    at: Timestamp,
+    require: Proof,
+    /// The person who lowered it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    changes: Vec<RequirementChange>,
+}
+
+impl ProofRequirement {
+    pub(crate) fn new(state: &Path, policy: Arc<dyn ProofPolicy>) -> Self {
+        let file = state.join(FILE);
+        let stored = std::fs::read_to_string(&file).ok().and_then(|text| match serde_json::from_str::<Stored>(&text) {
+            Ok(stored) if stored.version == VERSION && !stored.changes.is_empty() => Some(stored.changes),
+            Ok(_) | Err(_) => {
+                // Refusing all answers would protect nothing: who can break the file can remove it.
+                tracing::warn!(file = %file.display(), "it can not be read; the setting gates.require counts");
+                None
+            }
+        });
+        let first = || vec![RequirementChange { at: Timestamp(0), require: policy.weakest(), by: None }];
+        let changes = Mutex::new(stored.unwrap_or_else(first));
+        let requirement = Self { file, policy, changes };
+        if requirement.now() > Proof::None {
+            requirement.write(&requirement.changes.lock());
+        }
+        requirement
+    }
+
+    /// Returns the value that counts now. Notes the setting if that is stricter.
+    pub(crate) fn now(&self) -> Proof {
+        self.observed().last().map_or(Proof::Passkey, |change| change.require)
+    }
+
+    /// Returns the strictest value that counted at any time since.
+    pub(crate) fn strictest_since(&self, since: Timestamp) -> Proof {
+        let changes = self.observed();
+        let ended_before = changes.iter().skip(1).take_while(|next| next.at < since).count();
+        changes.iter().skip(ended_before).map(|change| change.require).max().unwrap_or(Proof::Passkey)
+    }
+
+    /// Returns the setting, if it is weaker than what counts: a person has not confirmed it.
+    pub(crate) fn unconfirmed(&self) -> Option<Proof> {
+        let set = self.policy.weakest();
+        (set < self.now()).then_some(set)
+    }
+
+    /// Lets the setting count from now on. The caller has checked that a person wants it.
+    pub(crate) fn lower(&self, by: String) -> Proof {
+        let mut changes = self.observed();
+        let require = self.policy.weakest();
+        if changes.last().is_some_and(|last| require < last.require) {
+            self.add(&mut changes, RequirementChange { at: clock::now(), require, by: Some(by) });
+        }
+        require
+    }
+
+    /// Returns the changes, with the setting among them if it is stricter than the last one.
+    fn observed(&self) -> MutexGuard<'_, Vec<RequirementChange>> {
+        let mut changes = self.changes.lock();
+        let require = self.policy.weakest();
+        if changes.last().is_none_or(|last| require > last.require) {
+            self.add(&mut changes, RequirementChange { at: clock::now(), require, by: None });
+        }
+        changes
+    }
+
+    fn add(&self, changes: &mut Vec<RequirementChange>, change: RequirementChange) {
+        changes.push(change);
+        if changes.len() > MAX_CHANGES {
+            let first = changes.remove(0);
+            changes[0] = RequirementChange { at: first.at, require: first.require.max(changes[0].require), by: None };
+        }
+        self.write(changes);
+    }
+
+    fn write(&self, changes: &[RequirementChange]) {
+        let stored = Stored { version: VERSION, changes: changes.to_vec() };
+        // It counts in this daemon all the same.
+        if let Err(error) = private_file::write(&self.file, &stored) {
+            tracing::warn!(%error, file = %self.file.display(), "the requirement of gates was not stored");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Setting(Mutex<Proof>);
+
+    impl ProofPolicy for Setting {
+        fn weakest(&self) -> Proof {
+            *self.0.lock()
+        }
+    }
+
+    #[test]
+    fn a_weaker_setting_counts_once_a_person_confirms_it_and_for_later_questions_only() {
+        let state = tempfile::tempdir().unwrap();
+        let setting = Arc::new(Setting(Mutex::new(Proof::Terminal)));
+        let requirement = ProofRequirement::new(state.path(), setting.clone());
+        let asked = clock::now();
+        *setting.0.lock() = Proof::None;
+        assert_eq!((requirement.now(), requirement.unconfirmed()), (Proof::Terminal, Some(Proof::None)));
+        // Nor for the next daemon.
+        let requirement = ProofRequirement::new(state.path(), setting.clone());
+        assert_eq!((requirement.now(), requirement.strictest_since(asked)), (Proof::Terminal, Proof::Terminal));
+        assert_eq!(requirement.lower("ana".to_owned()), Proof::None);
+        let later = Timestamp(clock::now().0 + 1);
+        assert_eq!(
+            (requirement.strictest_since(asked), requirement.strictest_since(later)),
+            (Proof::Terminal, Proof::None)
+        );
+        assert_eq!((requirement.now(), requirement.unconfirmed()), (Proof::None, None));
+        let requirement = ProofRequirement::new(state.path(), setting);
+        assert_eq!(requirement.strictest_since(asked), Proof::Terminal, "it is stored");
+    }
+
+    #[test]
+    fn a_stricter_setting_counts_at_once_also_for_questions_that_wait() {
+        let state = tempfile::tempdir().unwrap();
+        let setting = Arc::new(Setting(Mutex::new(Proof::None)));
+        let requirement = ProofRequirement::new(state.path(), setting.clone());
+        assert!(!state.path().join(FILE).exists(), "nothing to store");
+        let asked = clock::now();
+        *setting.0.lock() = Proof::Passphrase;
+        assert_eq!(requirement.strictest_since(asked), Proof::Passphrase);
+        // Raised and confirmed to be lower again while the question waits.
+        *setting.0.lock() = Proof::Dialog;
+        requirement.lower("ana".to_owned());
+        assert_eq!((requirement.strictest_since(asked), requirement.now()), (Proof::Passphrase, Proof::Dialog));
+    }
+
+    #[test]
+    fn changes_are_bounded_and_the_strictest_is_not_forgotten() {
+        let state = tempfile::tempdir().unwrap();
+        let setting = Arc::new(Setting(Mutex::new(Proof::Passkey)));
+        let requirement = ProofRequirement::new(state.path(), setting.clone());
+        for _ in 0..MAX_CHANGES {
+            *setting.0.lock() = Proof::None;
+            requirement.lower("ana".to_owned());
+            *setting.0.lock() = Proof::Dialog;
+            requirement.now();
+        }
+        assert_eq!(requirement.changes.lock().len(), MAX_CHANGES);
+        assert_eq!(requirement.strictest_since(Timestamp(0)), Proof::Passkey);
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_leaves_the_setting() {
+        let state = tempfile::tempdir().unwrap();
+        std::fs::write(state.path().join(FILE), "{").unwrap();
+        assert_eq!(ProofRequirement::new(state.path(), Arc::new(Proof::Dialog)).now(), Proof::Dialog);
+    }
+}

@@ -1,0 +1,281 @@
+//! What was approved is what is executed: attacks on the time between a question and its answer.
+
+use serde_json::{Value, json};
+use steplatch_daemon::Configuration;
+use steplatch_host::RemoteHostConfig;
+use steplatch_protocol::{
+    AnswerGate, AnswerGateReply, ExitTerminal, GateInfo, GetApprover, GetGate, GetRun, LowerRequirement, RunReply,
+    RunWorkflow, SendInput, SendSignal,
+};
+use steplatch_testkit::TestDaemon;
+use steplatch_workflow::Proof;
+
+/// Returns a machine that asks a person and then performs these actions, one after the other.
+fn gated(actions: &[Value]) -> Value {
+    let mut states = serde_json::Map::new();
+    let ask = json!({"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}});
+    let all: Vec<&Value> = std::iter::once(&ask).chain(actions).collect();
+    for (index, action) in all.iter().enumerate() {
+        let mut state = json!({"action": action});
+        if index + 1 < all.len() {
+            state["transitions"] = json!([{"condition": "success", "next_state": format!("s{}", index + 1)}]);
+        }
+        states.insert(format!("s{index}"), state);
+    }
+    json!({"name": "gated", "initial_state": "s0", "states": states})
+}
+
+fn command(line: &str) -> Value {
+    json!({"tool": "run_command", "params": {"command": line}})
+}
+
+async fn started(daemon: &TestDaemon, definition: Value, session: Option<&str>) -> RunReply {
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        session_id: session.map(str::to_owned),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        keep_terminals: true,
+        ..RunWorkflow::default()
+    };
+    let asked = daemon.call(verb).await;
+    assert_eq!(asked.status, "waiting", "{asked:?}");
+    asked
+}
+
+async fn question(daemon: &TestDaemon, run: &RunReply) -> GateInfo {
+    daemon.call(GetGate { run_id: run.run_id.clone(), ..GetGate::default() }).await.gate.unwrap()
+}
+
+/// Answers as a person, to what is shown now.
+async fn approved(daemon: &TestDaemon, run: &RunReply) -> AnswerGateReply {
+    let gate = question(daemon, run).await;
+    let person = daemon.person_named("person").await;
+    let answer = AnswerGate {
+        run_id: gate.run_id,
+        gate_id: Some(gate.gate_id),
+        answer: "yes".to_owned(),
+        digest: Some(gate.digest),
+        ..AnswerGate::default()
+    };
+    person.call(answer).await.unwrap()
+}
+
+async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
+}
+
+/// Approves, and returns the error with which the run ends.
+async fn refused(daemon: &TestDaemon, run: &RunReply) -> String {
+    let reply = approved(daemon, run).await;
+    assert!(reply.success, "{reply:?}");
+    let ended = end_of(daemon, run).await;
+    assert_eq!(ended.status, "failed", "{ended:?}");
+    ended.error.unwrap_or_default()
+}
+
+async fn person_types(daemon: &TestDaemon, session: &str, text: &str) {
+    let person = daemon.person_named("person").await;
+    let verb = SendInput { session_id: session.to_owned(), input_text: text.to_owned(), ..SendInput::default() };
+    assert!(person.call(verb).await.unwrap().success);
+}
+
+fn hosts(hosts: &[(&str, &str)]) -> Configuration {
+    let config = |(name, ssh): &(&str, &str)| RemoteHostConfig { name: (*name).to_owned(), ssh: (*ssh).to_owned() };
+    Configuration { hosts: hosts.iter().map(config).collect(), ..Configuration::default() }
+}
+
+#[tokio::test]
+async fn a_host_that_leads_elsewhere_since_the_start_gets_nothing() {
+    let there = json!({"tool": "run_command", "params": {"command": "deploy", "host": "box"}});
+    let nested = json!({"initial_state": "n", "states": {"n": {"action": there}}, "name": "nested"});
+    let cases = [
+        there.clone(),
+        json!({"tool": "open_terminal", "params": {"host": "box"}}),
+        json!({"tool": "put_file", "params": {"host": "box", "path": "x", "content": "y"}}),
+        json!({"tool": "get_file", "params": {"host": "box", "path": "x"}}),
+        json!({"tool": "run_workflow", "params": {"workflow_definition": nested}}),
+    ];
+    for action in cases {
+        let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
+        let asked = started(&daemon, gated(std::slice::from_ref(&action)), None).await;
+        let shown = question(&daemon, &asked).await.context["hosts"].clone();
+        assert!(shown.as_str().unwrap().starts_with("box: ana@box.invalid:22 (ssh ana@box.invalid)"), "{shown}");
+        daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
+        let error = refused(&daemon, &asked).await;
+        assert!(
+            error.contains("Host 'box' leads elsewhere") && error.contains("evil@elsewhere.invalid"),
+            "{action}: {error}"
+        );
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_is_removed_added_or_computed_is_refused_by_its_name() {
+    let at = |host: &str| json!({"tool": "run_command", "params": {"command": "deploy", "host": host}});
+    for (before, after, host, expected) in [
+        (&[("box", "ana@box.invalid")][..], &[][..], "box", "is not configured any more"),
+        (&[], &[("new", "evil@elsewhere.invalid")], "new", "Host 'new' did not exist when this run was started"),
+        (&[("box", "ana@box.invalid")], &[("box", "evil@elsewhere.invalid")], "{WHERE}", "Host 'box' leads elsewhere"),
+    ] {
+        let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(before)).await;
+        let mut definition = gated(&[at(host)]);
+        definition["arguments"] = json!({"WHERE": {"default": "box"}});
+        let asked = started(&daemon, definition, None).await;
+        daemon.configure(hosts(after));
+        let error = refused(&daemon, &asked).await;
+        assert!(error.contains(expected), "{host}: {error}");
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_shows_the_terminal_in_which_the_run_goes_on() {
+    let daemon = TestDaemon::new().await;
+    let terminal = daemon.bash().await;
+    let session = terminal.id.clone();
+    terminal.types("make() { touch evil.txt; }\n").await;
+    terminal.types("echo 'a\u{1b}[31mb\u{336}' >/dev/null; cd /tmp\n").await;
+    let secret = SendInput {
+        session_id: session.clone(),
+        input_text: "TOKEN=hunter2-is-long\n".to_owned(),
+        secret: true,
+        ..SendInput::default()
+    };
+    daemon.call(secret).await;
+    terminal.types("echo hunter2-is-long >/dev/null; echo shown\n").await;
+    terminal.sees("^shown$").await;
+    let asked = started(&daemon, gated(&[command("make release")]), Some(&session)).await;
+    let gate = question(&daemon, &asked).await;
+    let shown = gate.context["terminal"].as_str().unwrap();
+    for part in [session.as_str(), "opened by test", "in /tmp", "make() { touch evil.txt; }", "are compared"] {
+        assert!(shown.contains(part), "no {part:?} in:\n{shown}");
+    }
+    assert!(!shown.contains("hunter2") && !shown.contains('\u{1b}') && !shown.contains('\u{336}'), "{shown}");
+    // What is shown is what every surface has to judge, and a part of the digest.
+    assert!(gate.to_judge().iter().any(|(name, _)| *name == "terminal"));
+    assert!(approved(&daemon, &asked).await.success);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_changes_in_the_terminal_while_a_person_reads_is_refused_at_the_first_input() {
+    let typed = json!({"tool": "send_input", "params": {"input_text": "release\n"}});
+    let read_first = json!({"tool": "get_screen_content", "params": {}});
+    let dialogue =
+        json!({"tool": "dialogue", "params": {"input_text": "release\n", "rules": [{"when": "x", "type": "y"}]}});
+    let child = json!({"tool": "run_workflow", "params": {"workflow_definition":
+        {"name": "child", "initial_state": "c", "states": {"c": {"action": command("release")}}}}});
+    for actions in [vec![command("release")], vec![typed.clone()], vec![read_first, typed], vec![dialogue], vec![child]]
+    {
+        let daemon = TestDaemon::new().await;
+        let terminal = daemon.bash().await;
+        let session = terminal.id.clone();
+        terminal.types("release() { echo good; }; trap 'release() { echo evil; }' USR2; echo ready\n").await;
+        terminal.sees("^ready$").await;
+        let asked = started(&daemon, gated(&actions), Some(&session)).await;
+        let shown = question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+        assert!(shown.contains("by itself at SIGUSR2"), "{shown}");
+        let person = daemon.person_named("person").await;
+        let signal = SendSignal { session_id: session.clone(), signal: "USR2".to_owned() };
+        assert!(person.call(signal).await.unwrap().success);
+        let error = refused(&daemon, &asked).await;
+        assert!(error.contains("function release"), "{actions:?}: {error}");
+        assert!(!terminal.screen().await.lines().any(|line| line.trim() == "evil"), "{actions:?}");
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_terminal_takes_what_was_approved_also_after_a_restart() {
+    let child = json!({"tool": "run_workflow", "params": {"workflow_definition": {
+        "name": "child", "initial_state": "c", "arguments": {"WHAT": {"default": "it"}},
+        "states": {"c": {"action": command("echo child-$WHAT")}}}}});
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await.id.clone();
+    let asked = started(&daemon, gated(&[command("true"), command("new=1; cd /"), child]), Some(&session)).await;
+    assert!(approved(&daemon, &asked).await.success);
+    let ended = end_of(&daemon, &asked).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_input_stays_refused_for_whatever_the_run_tries_next() {
+    let daemon = TestDaemon::new().await;
+    let terminal = daemon.bash().await;
+    let session = terminal.id.clone();
+    let definition = json!({"name": "again", "initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes"]}},
+                "transitions": [{"condition": "success", "next_state": "go"}]},
+        "go": {"action": command("echo first-$((1+1))"),
+               "transitions": [{"condition": "failure", "next_state": "again"}]},
+        "again": {"action": command("echo second-$((1+1))")},
+    }});
+    let asked = started(&daemon, definition, Some(&session)).await;
+    person_types(&daemon, &session, "cd /; echo moved\n").await;
+    terminal.sees("^moved$").await;
+    let error = refused(&daemon, &asked).await;
+    assert!(error.contains("directory"), "{error}");
+    let screen = terminal.screen().await;
+    assert!(!screen.contains("first-2") && !screen.contains("second-2"), "{screen}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_compared_is_said_with_the_question_and_with_the_answer() {
+    let daemon = TestDaemon::new().await;
+    let terminal = daemon.bash().await;
+    let session = terminal.id.clone();
+    terminal.types("cat\n").await;
+    terminal.types("in cat\n").await;
+    terminal.sees("(?m)^in cat\\s+in cat$").await;
+    let typed = json!({"tool": "send_input", "params": {"input_text": "rm -r x\n"}});
+    let asked = started(&daemon, gated(std::slice::from_ref(&typed)), Some(&session)).await;
+    let shown = question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
+    assert!(shown.contains("not compared before the next input: the state of 'cat'"), "{shown}");
+    let answered = approved(&daemon, &asked).await;
+    assert!(answered.success && answered.remarks.iter().any(|remark| remark.contains("not compared")), "{answered:?}");
+    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+    // The program ends while a person reads: the shell around it would run what was meant for the program.
+    let asked = started(&daemon, gated(&[typed]), Some(&session)).await;
+    person_types(&daemon, &session, "\u{4}").await;
+    let waited = steplatch_protocol::AwaitOutput {
+        session_id: session.clone(),
+        until: steplatch_protocol::AwaitUntil::Prompt,
+        timeout: 60.0,
+        ..Default::default()
+    };
+    daemon.call(waited).await;
+    let error = refused(&daemon, &asked).await;
+    assert!(error.contains("the program that waits for input"), "{error}");
+    daemon.call(ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_weaker_setting_takes_no_answer_before_a_person_confirms_it() {
+    let require = |gate_proof: Proof| Configuration { gate_proof, ..Configuration::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = TestDaemon::configured(folder, require(Proof::Terminal)).await;
+    let asked = started(&daemon, gated(&[]), None).await;
+    assert_eq!(question(&daemon, &asked).await.requires.as_deref(), Some("terminal"));
+    daemon.configure(require(Proof::None));
+    let error = approved(&daemon, &asked).await.error.unwrap();
+    assert!(error.contains("gates.require = \"terminal\""), "{error}");
+    // Neither for a question that is asked after it, nor after a restart.
+    let later = started(&daemon, gated(&[]), None).await;
+    assert!(approved(&daemon, &later).await.error.unwrap().contains("gates.require = \"terminal\""));
+    let daemon = daemon.restarted().await;
+    daemon.configure(require(Proof::None));
+    assert!(approved(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
+    let told = daemon.call(GetApprover {}).await;
+    assert_eq!((told.requires.as_deref(), told.unconfirmed.as_deref()), (Some("terminal"), Some("none")));
+    // No program confirms it: not an agent's, nor one that has no terminal of its own.
+    let person = daemon.person_named("person").await;
+    assert!(!daemon.call(LowerRequirement::default()).await.success);
+    assert!(!person.call(LowerRequirement::default()).await.unwrap().success);
+    assert!(approved(&daemon, &asked).await.error.unwrap().contains("gates.require = \"terminal\""));
+    daemon.stop().await;
+}

@@ -1,0 +1,142 @@
+//! Terminals as a person sees them at a gate: where the run goes on, who opened it, and what was typed there last.
+//!
+//! What a terminal was made into decides what an approved command does there. Its state is noted in its host at the same time, and
+//! compared before the first input after the answer.
+
+use std::time::Duration;
+
+use steplatch_host::{AskError, HostedTerminal};
+use steplatch_protocol::{InputKind, InputRecord, ReadInputs, visible};
+use steplatch_terminal::NotedState;
+
+use crate::sessions::Sessions;
+
+/// Terminals that are described; further ones are counted.
+const MAX_TERMINALS: usize = 4;
+
+/// Inputs of a terminal that are shown, and the characters of each.
+const MAX_INPUTS: u32 = 8;
+const MAX_INPUT_CHARS: usize = 160;
+
+/// Time limit of one terminal's report.
+const REPORT_TIME: Duration = Duration::from_secs(5);
+
+/// Time limit of the reports of all terminals of a question.
+const QUESTION_TIME: Duration = Duration::from_secs(12);
+
+/// The beginning of a line that says why a terminal is not compared.
+pub const NOT_COMPARED: &str = "not compared before the next input: ";
+
+/// A terminal that a run works with when it asks a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedTerminal {
+    /// Its id or name.
+    pub session: String,
+    /// Whether the run itself opened it.
+    pub is_own: bool,
+}
+
+impl Sessions {
+    /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. Returns `None` where there is none.
+    pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal]) -> Option<String> {
+        let describing = self.describe_all(gate, terminals);
+        // The question is asked all the same.
+        let late = || Some(format!("{NOT_COMPARED}the terminals of the run do not answer"));
+        tokio::time::timeout(QUESTION_TIME, describing).await.unwrap_or_else(|_| late())
+    }
+
+    async fn describe_all(&self, gate: &str, terminals: &[AskedTerminal]) -> Option<String> {
+        let mut described = Vec::new();
+        for asked in terminals.iter().take(MAX_TERMINALS) {
+            described.extend(self.describe_one(gate, asked).await);
+        }
+        // Also those that are not described are compared.
+        for asked in terminals.iter().skip(MAX_TERMINALS) {
+            if let Ok(terminal) = self.find(&asked.session).await {
+                // One that does not answer is not compared, as one that is not described is not shown.
+                let _ = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
+            }
+        }
+        if terminals.len() > MAX_TERMINALS {
+            described.push(format!("and {} more terminals of the run", terminals.len() - MAX_TERMINALS));
+        }
+        (!described.is_empty()).then(|| described.join("\n"))
+    }
+
+    async fn describe_one(&self, gate: &str, asked: &AskedTerminal) -> Option<String> {
+        let terminal = self.find(&asked.session).await.ok()?;
+        let about = tokio::time::timeout(REPORT_TIME, terminal.describe()).await.ok()?.ok()?;
+        let secrets = self.secrets.within(terminal.id());
+        let name = about.name.as_deref().map(|name| format!(" '{name}'")).unwrap_or_default();
+        let host = self.machine_of(terminal.id().as_str()).map(|host| format!(" on host {host}")).unwrap_or_default();
+        let by = match (asked.is_own, about.opened_by) {
+            (true, _) => "this run".to_owned(),
+            (false, Some(by)) => by,
+            (false, None) => "an unnamed program".to_owned(),
+        };
+        let folder = about.cwd.map(|folder| format!(", in {}", secrets.masked(folder))).unwrap_or_default();
+        let command = secrets.masked(about.command);
+        let mut lines = vec![visible(&format!("{}{name} ({command}){host}, opened by {by}{folder}", terminal.id()))];
+        let inputs = self.last_inputs(&terminal).await;
+        lines.push(match inputs.is_empty() {
+            true => "nothing was typed there so far".to_owned(),
+            false => format!("typed there last: {}", inputs.join("; ")),
+        });
+        lines.extend(noted(tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await.ok()));
+        Some(lines.join("\n  "))
+    }
+
+    /// Returns the last inputs of a terminal, oldest first, each in one line and with who typed it.
+    async fn last_inputs(&self, terminal: &HostedTerminal) -> Vec<String> {
+        let verb = ReadInputs { session_id: terminal.id().to_string(), ..ReadInputs::default() };
+        let Ok(reply) = self.try_inputs(verb).await else { return vec!["not known".to_owned()] };
+        let mut shown: Vec<String> =
+            reply.inputs.into_iter().rev().filter_map(input_line).take(MAX_INPUTS as usize).collect();
+        shown.reverse();
+        shown
+    }
+}
+
+/// Returns an input as one line; `None` for what types nothing.
+fn input_line(input: InputRecord) -> Option<String> {
+    let text = match input.kind {
+        InputKind::Typed | InputKind::Attached | InputKind::Command | InputKind::Entered => {
+            let keys = input.keys.iter().map(|key| format!("<{key}>")).collect::<String>();
+            let text = format!("{}{keys}", input.text.unwrap_or_default().trim_end());
+            if text.is_empty() { return None } else { text }
+        }
+        InputKind::Hidden => "a hidden line".to_owned(),
+        InputKind::Signal => format!("signal {}", input.signal.unwrap_or_default()),
+        InputKind::Wait | InputKind::Resize => return None,
+    };
+    let cut = if text.chars().count() > MAX_INPUT_CHARS { "…" } else { "" };
+    let text: String = text.chars().take(MAX_INPUT_CHARS).collect();
+    let by = input.by.map(|by| format!(" ({})", visible(&by))).unwrap_or_default();
+    Some(format!("{}{cut}{by}", visible(&text)))
+}
+
+/// Returns what of the terminal is compared before the next input.
+fn noted(state: Option<Result<NotedState, AskError>>) -> Vec<String> {
+    match state {
+        Some(Ok(NotedState::Shell { traps })) => {
+            let mut lines = vec![
+                "its directory, variables, functions, aliases, traps and keys are compared before the next input"
+                    .to_owned(),
+            ];
+            if !traps.is_empty() {
+                let traps = visible(&traps.join(", "));
+                lines.push(format!("it runs something by itself at {traps}, which may change what is typed"));
+            }
+            lines
+        }
+        Some(Ok(NotedState::Program { program })) => {
+            let program = visible(&program.unwrap_or_else(|| "a program".to_owned()));
+            vec![format!(
+                "{NOT_COMPARED}the state of '{program}', which waits for input; only that it is the same program"
+            )]
+        }
+        Some(Ok(NotedState::Unknown { why })) => vec![format!("{NOT_COMPARED}{}", visible(&why))],
+        Some(Err(error)) => vec![format!("{NOT_COMPARED}{}", visible(&error.to_string()))],
+        None => vec![format!("{NOT_COMPARED}it does not answer")],
+    }
+}

@@ -1,0 +1,195 @@
+//! Inputs that a person has approved, in terminals that have changed since, and in those that have not.
+
+use steplatch_terminal::{CommandRequest, Input, InputError, NotedState, RunError, Signal};
+
+use crate::shells::{SHELLS, Session, World, request};
+
+/// Asks a person at a gate, and returns the traps of the shell.
+async fn asks(session: &Session, gate: &str) -> Vec<String> {
+    match session.0.note_state(gate.to_owned()).await.unwrap() {
+        NotedState::Shell { traps } => traps,
+        other => panic!("no state of a shell: {other:?}"),
+    }
+}
+
+/// Types what was approved at a gate. Returns what has changed since.
+async fn types(session: &Session, gate: &str, text: &str) -> Option<String> {
+    let input = Input {
+        text: text.to_owned(),
+        approved_at: Some(gate.to_owned()),
+        run: Some("run".to_owned()),
+        step: Some(format!("{gate}/next")),
+        ..Input::default()
+    };
+    match session.0.send(input).await {
+        Ok(_) => None,
+        Err(InputError::Changed(what)) => Some(what),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn approved(command: &str, gate: &str) -> CommandRequest {
+    CommandRequest { approved_at: Some(gate.to_owned()), step: Some(format!("{gate}/run")), ..request(command) }
+}
+
+#[tokio::test]
+async fn an_approved_input_is_typed_where_nothing_has_changed() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        // As prompts do that count, tell the time and look at the directory.
+        match shell {
+            "bash" => {
+                session
+                    .runs("PROMPT_COMMAND='N=$((N+1)); branch=$(ls)'; PS1='$SECONDS \\t $N> '; ls() { command ls; }")
+                    .await;
+            }
+            "zsh" => {
+                session.runs("setopt prompt_subst; PROMPT='%* $SECONDS> '; precmd() { n=$((n+1)); b=$(ls) }").await;
+            }
+            _ => {
+                session
+                    .runs("function fish_prompt; set -g n (math $n + 1 2>/dev/null; or echo 0); date; echo '> '; end")
+                    .await;
+            }
+        }
+        session.runs("ls; true").await;
+        asks(&session, "gate").await;
+        asks(&session, "gate").await;
+        session.0.resize(steplatch_terminal::Size { cols: 90, rows: 30 }).await.unwrap();
+        let ran = session.0.run(approved("echo approved", "gate")).await;
+        assert_eq!(ran.unwrap_or_else(|error| panic!("{shell}: {error}")).output, "approved\n", "{shell}");
+        session
+            .runs("new=1; true".replace("new=1", if shell == "fish" { "set new 1" } else { "new=1" }).as_str())
+            .await;
+        // The first one counts: what the run does after that is its own.
+        let later = session.0.run(CommandRequest { step: None, ..approved("echo later", "gate") }).await;
+        assert_eq!(later.unwrap().output, "later\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn an_approved_input_is_refused_where_anything_has_changed() {
+    let changes: [(&str, &[(&str, &str)]); 3] = [
+        (
+            "bash",
+            &[
+                ("cd /", "directory"),
+                ("make() { touch evil; }", "function make"),
+                ("alias make='touch evil'", "alias make"),
+                ("PATH=/tmp/evil:$PATH", "variable PATH"),
+                ("export LD_PRELOAD=/tmp/evil.so", "variable LD_PRELOAD"),
+                ("export BASH_ENV=/tmp/evil", "variable BASH_ENV"),
+                ("trap 'touch evil' DEBUG", "traps"),
+                ("trap 'touch evil' ERR", "traps"),
+                ("hash -p /bin/true make", "place of make"),
+                ("bind '\"m\": \"touch evil; m\"'", "keys"),
+                ("shopt -s expand_aliases extglob nullglob", "options"),
+                ("enable -n echo", "options"),
+                ("umask 0777", "options"),
+                ("PROMPT_COMMAND+=('touch evil')", "variable PROMPT_COMMAND"),
+                ("PS0='$(touch evil)'", "variable PS0"),
+                ("set -o noclobber", "options"),
+            ],
+        ),
+        (
+            "zsh",
+            &[
+                ("cd /", "directory"),
+                ("make() { touch evil }", "function make"),
+                ("alias make='touch evil'", "alias make"),
+                ("alias -g now='; touch evil'", "alias -g now"),
+                ("path=(/tmp/evil $path)", "variable PATH"),
+                ("export LD_PRELOAD=/tmp/evil.so", "variable LD_PRELOAD"),
+                ("trap 'touch evil' DEBUG", "traps"),
+                ("TRAPUSR2() { touch evil }", "function TRAPUSR2"),
+                ("hash make=/bin/true", "place of make"),
+                ("bindkey -s m 'touch evil'", "keys"),
+                ("setopt sh_word_split", "options"),
+                ("preexec_functions+=(evil)", "variable preexec_functions"),
+            ],
+        ),
+        (
+            "fish",
+            &[
+                ("cd /", "directory"),
+                ("function make; touch evil; end", "function make"),
+                ("function ls; touch evil; end", "function ls"),
+                ("set -gx PATH /tmp/evil $PATH", "variable PATH"),
+                ("function evil --on-signal USR2; touch evil; end", "function evil"),
+                ("bind m 'touch evil'", "keys"),
+                ("umask 0777", "variable umask"),
+            ],
+        ),
+    ];
+    for (shell, changes) in changes {
+        let world = World::new();
+        for (number, (change, what)) in changes.iter().enumerate() {
+            let session = world.open(&[shell]).await;
+            let gate = format!("gate{number}");
+            asks(&session, &gate).await;
+            session.types(&format!("{change}\n")).await;
+            session.prompt().await;
+            let typed = types(&session, &gate, "make\n").await.unwrap_or_default();
+            assert!(typed.contains(what), "{shell}: {change}: {typed:?}");
+            let ran = session.0.run(approved("make", &gate)).await;
+            assert!(
+                matches!(&ran, Err(RunError::Changed(named)) if named.contains(what)),
+                "{shell}: {change}: {ran:?}"
+            );
+            assert!(!session.view().await.screen.contains("make: "), "{shell}: {change}: something was typed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_trap_that_acts_while_a_person_reads_is_named_before_and_refused_after() {
+    for shell in ["bash", "zsh"] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.runs("release() { echo good; }; trap 'release() { touch evil; }; echo trapped' USR2").await;
+        let traps = asks(&session, "gate").await;
+        assert!(traps.iter().any(|trap| trap.ends_with("USR2")), "{shell}: {traps:?}");
+        session.0.signal(Signal::USR2).await.unwrap().unwrap();
+        // bash runs a trap once its line editor looks, at the next exchange at the latest.
+        let refused = types(&session, "gate", "release\n").await.unwrap_or_default();
+        assert!(refused.contains("function release"), "{shell}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_others_have_begun_hides_no_change() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    session.types("echo begun; ").await;
+    session.comes_to("the line is shown", |view| view.screen.contains("echo begun;")).await;
+    asks(&session, "run/gate").await;
+    session.types("cd /\n").await;
+    session.prompt().await;
+    session.types("echo begun; ").await;
+    session.comes_to("the line is shown", |view| view.screen.ends_with("echo begun;")).await;
+    assert_eq!(types(&session, "run/gate", "pwd\n").await.as_deref(), Some("directory, variable OLDPWD, variable PWD"));
+}
+
+#[tokio::test]
+async fn what_can_not_be_compared_is_said_and_another_program_is_refused() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    session.types("cat\n").await;
+    session.comes_to("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+    let noted = session.0.note_state("gate".to_owned()).await.unwrap();
+    assert_eq!(noted, NotedState::Program { program: Some("cat".to_owned()) });
+    assert_eq!(types(&session, "gate", "to cat\n").await, None);
+    session.0.note_state("next gate".to_owned()).await.unwrap();
+    session.types("\u{4}").await;
+    session.prompt().await;
+    let input = Input { text: "rm x\n".to_owned(), approved_at: Some("next gate".to_owned()), ..Input::default() };
+    let refused = session.0.send(input.clone()).await;
+    assert!(matches!(refused, Err(InputError::Changed(_))), "the shell would have run it: {refused:?}");
+    // A terminal that was opened after the answer was no part of the question.
+    session.0.send(Input { approved_at: Some("other".to_owned()), text: "true\n".to_owned(), ..input }).await.unwrap();
+
+    let dash = world.open(&["dash"]).await;
+    let noted = dash.0.note_state("gate".to_owned()).await.unwrap();
+    assert!(matches!(noted, NotedState::Program { .. } | NotedState::Unknown { .. }), "{noted:?}");
+}

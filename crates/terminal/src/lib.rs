@@ -55,4 +55,4 @@ pub use terminal::{
     Part, ScreenDelta, ScreenUpdate, Sent, Settle, Stage, Terminal, TerminalClosed, View,
 };
 pub use terminals::{OpenError, Opened, Options, Spec, Terminals};
-pub use wait::{InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};
+pub use wait::{InputReading, InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::menu::Menu;
 use crate::question::stands_in;
 use crate::template::{Binding, replaced};
 use crate::turn::{Act, Ending, Turn};
@@ -16,8 +17,8 @@ use crate::variation::normalised;
 pub(crate) struct Alignment {
     /// What was typed with another value.
     pub(crate) arguments: Vec<Difference>,
-    /// Printed words that are others in the second capture and no argument's value, by turn.
-    pub(crate) varying: BTreeMap<usize, Vec<String>>,
+    /// Printed words that are others in the second capture and no argument's value, with those others, by turn.
+    pub(crate) varying: BTreeMap<usize, Vec<(String, String)>>,
     /// The turn of the second capture that does the same, by turn.
     pub(crate) pairs: BTreeMap<usize, usize>,
     /// What a person or an agent has to decide.
@@ -249,10 +250,14 @@ impl Alignment {
             let Some((before, _)) = before.rsplit_once('{') else { break };
             pattern = format!("{before}.+{rest}");
         }
-        let screen = if let Ending::Screen(rows) = &other.ending { rows.as_str() } else { "" };
+        let screen = match (&other.ending, &other.menu) {
+            (Ending::Screen(rows), _) => rows.clone(),
+            (_, Menu::Drawn { rows, .. }) => rows.join("\n"),
+            _ => String::new(),
+        };
         let output = if let Act::Command { output, .. } = &other.act { output.as_str() } else { "" };
         let pattern = pattern.replace("{{", "{").replace("}}", "}");
-        [other.printed.as_str(), output, screen].iter().any(|text| stands_in(&pattern, text))
+        [other.printed.as_str(), output, screen.as_str()].iter().any(|text| stands_in(&pattern, text))
     }
 
     /// Compares what a pair of steps types.
@@ -329,7 +334,7 @@ impl Alignment {
         let all = lines.iter().flat_map(|(line, other_line)| differences(line, other_line));
         for (word, other_word) in all.filter(|(word, other_word)| !word.is_empty() && !other_word.is_empty()) {
             if !self.explains(one.index, word, other_word) {
-                self.varying.entry(one.index).or_default().push(word.to_owned());
+                self.varying.entry(one.index).or_default().push((word.to_owned(), other_word.to_owned()));
             }
         }
     }

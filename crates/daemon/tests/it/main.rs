@@ -3,6 +3,7 @@
 
 mod asking;
 mod calls;
+mod captured_screens;
 mod captures;
 mod commands;
 mod contract;

@@ -190,24 +190,29 @@ impl Redactor {
         text.map(|text| self.masked(text))
     }
 
-    /// Returns a screen without any secret in it, also where one was wrapped over several rows.
+    /// Returns a text in rows, such as a screen, without any secret in it, also where one was wrapped over several rows.
     pub fn masked_screen(&self, screen: String) -> String {
-        let values = self.values();
         let mut screen = self.masked(screen);
-        for secret in values {
-            // The characters without line ends, each with its position.
-            let places: Vec<(usize, char)> =
-                screen.char_indices().filter(|(_, character)| *character != '\n').collect();
-            let joined: String = places.iter().map(|(_, character)| character).collect();
+        let joined_rows = |screen: &str| screen.replace('\n', "");
+        let mut joined = joined_rows(&screen);
+        for secret in self.values().into_iter().filter(|secret| !secret.is_empty()) {
             let mut hidden = Vec::new();
             for (at, found) in joined.match_indices(&secret) {
                 let first = joined[..at].chars().count();
-                hidden.extend(places[first..first + found.chars().count()].iter().map(|(place, _)| *place));
+                hidden.extend(first..first + found.chars().count());
             }
-            if !hidden.is_empty() {
-                let hide = |(place, character)| if hidden.binary_search(&place).is_ok() { '•' } else { character };
-                screen = screen.char_indices().map(hide).collect();
+            if hidden.is_empty() {
+                continue;
             }
+            // Line ends have no place.
+            let mut place = 0;
+            let hide = |character: char| {
+                let is_hidden = character != '\n' && hidden.binary_search(&place).is_ok();
+                place += usize::from(character != '\n');
+                if is_hidden { '•' } else { character }
+            };
+            screen = screen.chars().map(hide).collect();
+            joined = joined_rows(&screen);
         }
         screen
     }

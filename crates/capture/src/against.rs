@@ -306,6 +306,7 @@ impl Alignment {
             } else {
                 name_of_question(one.asked, is_value)
             };
+            let base = argument_name(&base);
             let is_taken = |name: &String| self.arguments.iter().any(|known| known.name == *name);
             let numbered = (2..).map(|number| format!("{base}_{number}"));
             let name = std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base);
@@ -466,6 +467,12 @@ pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> S
     if says.is_empty() { "ANSWER".to_owned() } else { says.join("_") }
 }
 
+/// Returns a name that an argument may have: it begins with a letter.
+fn argument_name(name: &str) -> String {
+    let name = name.trim_start_matches('_');
+    if name.starts_with(|first: char| first.is_ascii_uppercase()) { name.to_owned() } else { format!("INPUT_{name}") }
+}
+
 /// Returns the name of an argument in a command: that of its option, or the word before it.
 fn name_in_command(command: &str, value: &str) -> String {
     let words = words(command);
@@ -511,5 +518,7 @@ mod tests {
         assert_eq!(name_in_command("git tag v1", "v1"), "TAG");
         assert_eq!(name_in_command("mkdir demo", "demo"), "MKDIR_ARGUMENT");
         assert_eq!(name_in_command("git commit -m 'a fix'", "a fix"), "VALUE");
+        assert_eq!(argument_name(&name_in_command("(Pdb) make", "make")), "PDB__ARGUMENT");
+        assert_eq!(argument_name(&name_of_question("2nd disk? ", |_| false)), "INPUT_2ND_DISK");
     }
 }

@@ -338,7 +338,8 @@ fn a_change_of_size_is_no_end_of_a_line() {
 /// Each line costs as much as the one before: with the square or the cube of their number, this test would not end.
 #[test]
 fn a_script_of_eight_thousand_lines_is_imported_and_captured() {
-    let questions: [(&str, fn(usize) -> String); 3] = [
+    type Question = fn(usize) -> String;
+    let questions: [(&str, Question); 3] = [
         ("another answer each time", |number| {
             let answer = format!("job-{number}");
             format!("expect -exact \"Option {number}: \"\nsend -- \"{answer}\\r\"\nexpect -exact \"{answer}\r\n\"\n")

@@ -25,8 +25,10 @@ pub(crate) async fn ask(daemon: &ReconnectingClient, verb: &mut RunWorkflow) -> 
     // The shell of an existing terminal may have them.
     let Some(mut person) = Person::here().filter(|_| verb.session_id.is_none()) else { return Ok(()) };
     let given = verb.initial_variables.get_or_insert_default();
-    let is_missing =
-        |argument: &SecretArgument| !given.contains_key(&argument.name) && std::env::var_os(&argument.name).is_none();
+    let is_missing = |argument: &SecretArgument| {
+        let is_given = given.keys().any(|name| name.eq_ignore_ascii_case(&argument.name));
+        !is_given && std::env::var_os(&argument.name).is_none()
+    };
     let needed = match (&verb.workflow_file, &verb.workflow_name) {
         (Some(file), _) => of_file(Path::new(file)),
         (None, Some(name)) => of_saved(daemon, name).await,

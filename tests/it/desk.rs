@@ -51,6 +51,7 @@ impl Desk {
             since: None,
             input: None,
             until: Until::Match,
+            reads: None,
             timeout: Duration::from_secs(60),
             by: None,
         };

@@ -169,31 +169,34 @@ impl Redactor {
         text.map(|text| self.masked(text))
     }
 
-    /// Returns a screen without any secret in it, also where one was wrapped over several rows.
-    pub fn masked_screen(&self, screen: String) -> String {
-        let values = self.values();
+    /// Returns a text in rows, such as a screen, without any secret in it, also where one was wrapped over several rows.
+    pub fn masked_screen(&self, mut screen: String) -> String {
         if self.hides_all() && !screen.is_empty() {
             return MASK.to_owned();
         }
-        let mut screen = screen;
+        let values = self.values();
         mask_whole(&mut screen, &values);
-        // The characters without line ends, each with its position.
-        let in_one_line = |screen: &str| -> (Vec<usize>, String) {
-            screen.char_indices().filter(|(_, character)| *character != '\n').unzip()
-        };
-        let (mut places, mut joined) = in_one_line(&screen);
+        let joined_rows = |screen: &str| screen.replace('\n', "");
+        let mut joined = joined_rows(&screen);
         // A divided one keeps its place, so that the rows stay as wide as they are.
-        for secret in values.iter() {
+        for secret in values.iter().filter(|secret| !secret.is_empty()) {
             let mut hidden = Vec::new();
             for (at, found) in joined.match_indices(secret) {
                 let first = joined[..at].chars().count();
-                hidden.extend(&places[first..first + found.chars().count()]);
+                hidden.extend(first..first + found.chars().count());
             }
-            if !hidden.is_empty() {
-                let hide = |(place, character)| if hidden.binary_search(&place).is_ok() { '•' } else { character };
-                screen = screen.char_indices().map(hide).collect();
-                (places, joined) = in_one_line(&screen);
+            if hidden.is_empty() {
+                continue;
             }
+            // Line ends have no place.
+            let mut place = 0;
+            let hide = |character: char| {
+                let is_hidden = character != '\n' && hidden.binary_search(&place).is_ok();
+                place += usize::from(character != '\n');
+                if is_hidden { '•' } else { character }
+            };
+            screen = screen.chars().map(hide).collect();
+            joined = joined_rows(&screen);
         }
         screen
     }

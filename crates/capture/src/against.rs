@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::menu::Menu;
 use crate::question::stands_in;
 use crate::template::{Binding, replaced};
 use crate::turn::{Act, Ending, Turn};
@@ -16,8 +17,8 @@ use crate::variation::normalised;
 pub(crate) struct Alignment {
     /// What was typed with another value.
     pub(crate) arguments: Vec<Difference>,
-    /// Printed words that are others in the second capture and no argument's value, by turn.
-    pub(crate) varying: BTreeMap<usize, Vec<String>>,
+    /// Printed words that are others in the second capture and no argument's value, with those others, by turn.
+    pub(crate) varying: BTreeMap<usize, Vec<(String, String)>>,
     /// The turn of the second capture that does the same, by turn.
     pub(crate) pairs: BTreeMap<usize, usize>,
     /// What a person or an agent has to decide.
@@ -249,10 +250,14 @@ impl Alignment {
             let Some((before, _)) = before.rsplit_once('{') else { break };
             pattern = format!("{before}.+{rest}");
         }
-        let screen = if let Ending::Screen(rows) = &other.ending { rows.as_str() } else { "" };
+        let screen = match (&other.ending, &other.menu) {
+            (Ending::Screen(rows), _) => rows.clone(),
+            (_, Menu::Drawn { rows, .. }) => rows.join("\n"),
+            _ => String::new(),
+        };
         let output = if let Act::Command { output, .. } = &other.act { output.as_str() } else { "" };
         let pattern = pattern.replace("{{", "{").replace("}}", "}");
-        [other.printed.as_str(), output, screen].iter().any(|text| stands_in(&pattern, text))
+        [other.printed.as_str(), output, screen.as_str()].iter().any(|text| stands_in(&pattern, text))
     }
 
     /// Compares what a pair of steps types.
@@ -301,6 +306,7 @@ impl Alignment {
             } else {
                 name_of_question(one.asked, is_value)
             };
+            let base = argument_name(&base);
             let is_taken = |name: &String| self.arguments.iter().any(|known| known.name == *name);
             let numbered = (2..).map(|number| format!("{base}_{number}"));
             let name = std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base);
@@ -329,7 +335,7 @@ impl Alignment {
         let all = lines.iter().flat_map(|(line, other_line)| differences(line, other_line));
         for (word, other_word) in all.filter(|(word, other_word)| !word.is_empty() && !other_word.is_empty()) {
             if !self.explains(one.index, word, other_word) {
-                self.varying.entry(one.index).or_default().push(word.to_owned());
+                self.varying.entry(one.index).or_default().push((word.to_owned(), other_word.to_owned()));
             }
         }
     }
@@ -461,6 +467,12 @@ pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> S
     if says.is_empty() { "ANSWER".to_owned() } else { says.join("_") }
 }
 
+/// Returns a name that an argument may have: it begins with a letter.
+fn argument_name(name: &str) -> String {
+    let name = name.trim_start_matches('_');
+    if name.starts_with(|first: char| first.is_ascii_uppercase()) { name.to_owned() } else { format!("INPUT_{name}") }
+}
+
 /// Returns the name of an argument in a command: that of its option, or the word before it.
 fn name_in_command(command: &str, value: &str) -> String {
     let words = words(command);
@@ -506,5 +518,7 @@ mod tests {
         assert_eq!(name_in_command("git tag v1", "v1"), "TAG");
         assert_eq!(name_in_command("mkdir demo", "demo"), "MKDIR_ARGUMENT");
         assert_eq!(name_in_command("git commit -m 'a fix'", "a fix"), "VALUE");
+        assert_eq!(argument_name(&name_in_command("(Pdb) make", "make")), "PDB__ARGUMENT");
+        assert_eq!(argument_name(&name_of_question("2nd disk? ", |_| false)), "INPUT_2ND_DISK");
     }
 }

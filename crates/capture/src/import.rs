@@ -121,12 +121,30 @@ pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen)
     Imported { log, left_out, undecided }
 }
 
-/// Whether a command line begins a shell that a terminal can be opened with.
+/// Options of shells that have a value behind them.
+const OPTIONS_WITH_VALUES: [&str; 8] = ["--init-command", "--init-file", "--rcfile", "+O", "+o", "-C", "-O", "-o"];
+
+/// Whether a command line begins an interactive shell that a terminal can be opened with. One with a file or a command to execute
+/// is a program as any other.
 fn is_shell(command: &str) -> bool {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap_or("bash").rsplit('/').next().unwrap_or_default();
-    let runs = words.any(|word| !word.starts_with("--") && word.starts_with('-') && word.contains('c'));
-    matches!(program, "bash" | "sh" | "zsh" | "dash" | "fish" | "ksh") && !runs
+    if !matches!(program, "bash" | "sh" | "zsh" | "dash" | "fish" | "ksh") {
+        return false;
+    }
+    while let Some(word) = words.next() {
+        let executes = match word.strip_prefix("--") {
+            Some(option) => option.is_empty() || option == "command" || option.starts_with("command="),
+            None => !word.starts_with(['-', '+']) || word.contains('c'),
+        };
+        if executes {
+            return false;
+        }
+        if OPTIONS_WITH_VALUES.contains(&word) {
+            words.next();
+        }
+    }
+    true
 }
 
 /// Whether a text asks for something that is typed without being shown.

@@ -5,7 +5,7 @@
 //!
 //! The parts, in the order in which they work: `turn` pairs each input with its outcome, `noise` names what is left out,
 //! `against` compares with another capture of the same procedure, `template` and `provenance` replace values by variables,
-//! `question` makes patterns of what programs ask, and `machine` writes the states. `golden` is the recording beside them.
+//! `question` and `menu` make patterns of what programs ask, and `machine` writes the states. `golden` is the recording beside them.
 //! `variation` knows what differs from run to run, and is not compared with it.
 
 mod against;
@@ -18,11 +18,14 @@ mod import;
 #[cfg(test)]
 mod laws;
 mod machine;
+mod menu;
 mod noise;
 #[cfg(test)]
 mod procedures;
 mod provenance;
 mod question;
+#[cfg(test)]
+mod questions;
 mod session_log;
 mod template;
 mod turn;

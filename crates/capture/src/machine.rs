@@ -1,6 +1,6 @@
 //! The states of a captured machine, and the capture itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::ToSpan as _;
 use jiff::civil::Date;
@@ -10,11 +10,12 @@ use steplatch_workflow::substitute::literal;
 
 use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::{Judgement, Reader, judge, reader_behind};
+use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{Extraction, extractions};
-use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question, stands_in};
+use crate::question::{Leeway, escaped, general, landmark, question, stands_in, varying_words};
 use crate::session_log::{MASK, SessionLog, Surroundings};
-use crate::template::{Binding, Use, replaced, typed};
-use crate::turn::{Act, Ending, Turn, seconds_between, turns};
+use crate::template::{Binding, Use, typed};
+use crate::turn::{Act, Ending, NextRead, Turn, seconds_between, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
 
 /// The shortest time that a state waits, in seconds, and the longest.
@@ -49,10 +50,12 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     let found = extractions(&all, &known_values, around);
     let reasons = noise_of(&all, &found, request);
     left_out.extend(noise::left_out(&all, &reasons));
+    let is_directory = |name: &String| DIRECTORIES.contains(&name.as_str());
     let mut writer = Writer {
         logs,
         around: around.clone(),
         bindings,
+        untyped: request.inputs.iter().map(|(name, _)| name.clone()).filter(|name| !is_directory(name)).collect(),
         alignment,
         others,
         used: BTreeMap::new(),
@@ -62,6 +65,8 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         asked: vec![String::new(); logs.len()],
         chosen: vec![String::new(); logs.len()],
         states: Vec::new(),
+        state_names: Names::default(),
+        secret_names: Names::default(),
         open_ends: open_ends(&all, logs.len()),
         captured: Captured { left_out, ..Captured::default() },
     };
@@ -84,8 +89,8 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
             noise::question(turn).unwrap_or_default().clone_into(asked);
         }
         if let Some(chosen) = writer.chosen.get_mut(turn.log) {
-            let entry = turn.menu.first().filter(|_| matches!(turn.ending, Ending::Question(_)));
-            entry.and_then(|entry| entry.split_once(' ')).map_or("", |(_, label)| label).clone_into(chosen);
+            let label = if let Menu::Printed(menu) = &turn.menu { menu.label.as_str() } else { "" };
+            label.clone_into(chosen);
         }
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
@@ -158,6 +163,9 @@ fn argument_names(inputs: &[(String, String)]) -> Vec<(String, String)> {
 /// The most characters of a given name that the name of an argument has.
 const LONGEST_ARGUMENT: usize = 50;
 
+/// The variables of the directories that are known before anything is typed.
+pub(crate) const DIRECTORIES: [&str; 2] = ["PWD", "HOME"];
+
 /// Returns what is known of the machine and its user, as variables that a run takes from its client's environment.
 fn known(around: &Surroundings) -> Vec<Binding> {
     let bindings = [(&around.directory, "PWD"), (&around.home, "HOME")];
@@ -176,12 +184,45 @@ struct DraftState {
     timeout: Option<f64>,
 }
 
+/// Names of which no two are the same.
+#[derive(Debug, Default)]
+struct Names {
+    taken: BTreeSet<String>,
+    /// The number behind the next name with this beginning.
+    numbers: BTreeMap<String, usize>,
+}
+
+impl Names {
+    fn is_taken(&self, name: &str) -> bool {
+        self.taken.contains(name)
+    }
+
+    /// Returns the name, with a number behind it where it is taken.
+    fn free(&self, base: &str) -> String {
+        let first = self.numbers.get(base).copied().unwrap_or(2);
+        let numbered = (first..).map(|number| format!("{base}_{number}"));
+        std::iter::once(base.to_owned()).chain(numbered).find(|name| !self.is_taken(name)).unwrap_or_default()
+    }
+
+    /// Takes that name.
+    fn take(&mut self, base: &str) -> String {
+        let name = self.free(base);
+        if let Some(number) = name.strip_prefix(base).and_then(|rest| rest.strip_prefix('_')?.parse::<usize>().ok()) {
+            self.numbers.insert(base.to_owned(), number + 1);
+        }
+        self.taken.insert(name.clone());
+        name
+    }
+}
+
 struct Writer<'r> {
     logs: &'r [SessionLog],
     /// What is known of the machine, and which printed words change in the turn that is written.
     around: Surroundings,
     /// The values that variables stand for in the turn that is written.
     bindings: Vec<Binding>,
+    /// The inputs whose values were not typed yet.
+    untyped: BTreeSet<String>,
     /// What differs in the capture that this one is compared with.
     alignment: Alignment,
     /// The turns of that capture.
@@ -198,6 +239,8 @@ struct Writer<'r> {
     /// The label of the entry of a menu that the next answer chooses by its number, by log.
     chosen: Vec<String>,
     states: Vec<DraftState>,
+    state_names: Names,
+    secret_names: Names,
     /// The logs that end within a program.
     open_ends: Vec<usize>,
     captured: Captured,
@@ -276,23 +319,20 @@ impl Writer<'_> {
 
     /// Adds a state under a name that no other has, and returns the name.
     fn add(&mut self, base: &str, tool: &'static str, params: Map<String, Value>, condition: Value) -> String {
-        let name = self.free_name(base);
+        let name = self.state_names.take(&slug(base));
         self.states.push(DraftState { name: name.clone(), tool, params, condition, timeout: None });
         name
     }
 
     /// Returns the name that a state gets which is added under `base`.
     fn free_name(&self, base: &str) -> String {
-        let base = slug(base);
-        let is_taken = |name: &String| self.states.iter().any(|state| state.name == *name);
-        let numbered = (2..).map(|number| format!("{base}_{number}"));
-        std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base)
+        self.state_names.free(&slug(base))
     }
 
     /// Returns what the state of a line at a prompt is named after: the line without the directories that it is in.
     fn name_of_line(&self, line: &str) -> String {
         let directories: Vec<Binding> =
-            self.bindings.iter().filter(|binding| ["PWD", "HOME"].contains(&binding.name.as_str())).cloned().collect();
+            self.bindings.iter().filter(|binding| DIRECTORIES.contains(&binding.name.as_str())).cloned().collect();
         typed(line, &directories, Use::Plain).0.replace("{PWD}", "").replace("{HOME}", "")
     }
 
@@ -306,7 +346,7 @@ impl Writer<'_> {
             return format!("choose {label}");
         }
         let name = format!("answer {}", subject(text, keys));
-        let is_taken = self.states.iter().any(|state| state.name == slug(&name));
+        let is_taken = self.state_names.is_taken(&slug(&name));
         let asked = self.asked.get(log).filter(|asked| !asked.is_empty() && (text.trim().is_empty() || is_taken));
         asked.map_or(name, |asked| format!("answer {}", name_of_question(asked, |_| false)))
     }
@@ -373,6 +413,7 @@ impl Writer<'_> {
         let usage = if at_prompt { Use::Shell } else { Use::Plain };
         let (template, names) = typed(text, &self.bindings, usage);
         self.note_used(&names);
+        self.untyped.retain(|name| !names.contains(name));
         let around = self.around.clone();
         for (name, value) in [("host name", &around.host), ("user name", &around.user)] {
             if value.len() >= 3 && crate::template::typed(text, &[binding(value)], Use::Plain).1.len() == 1 {
@@ -499,7 +540,7 @@ impl Writer<'_> {
             (None, None) => (self.secrets.len(), None, "give"),
         };
         if reason.is_none() {
-            let name = self.name_of_secret(row);
+            let name = self.secret_names.take(kind_of_secret(row).map_or("SECRET", |(_, name)| name));
             self.secrets.push(SecretArgument { name, row: row.to_owned(), line });
         }
         let name = self.secrets.get(index).map(|one| one.name.clone()).unwrap_or_default();
@@ -515,14 +556,6 @@ impl Writer<'_> {
             *typed = Some(index);
         }
         (name, base)
-    }
-
-    /// Returns a name for a new secret argument.
-    fn name_of_secret(&self, row: &str) -> String {
-        let base = kind_of_secret(row).map_or("SECRET", |(_, name)| name);
-        let is_taken = |name: &String| self.secrets.iter().any(|one| one.name == *name);
-        let numbered = (2..).map(|number| format!("{base}_{number}"));
-        std::iter::once(base.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
     }
 
     fn command(&mut self, turn: &Turn, command: &str, directory: Option<&str>, exit_code: Option<i32>, output: &str) {
@@ -574,14 +607,14 @@ impl Writer<'_> {
     /// Returns a pattern of the client, with values as variables.
     fn pattern_of_client(&mut self, state: &str, pattern: &str) -> String {
         // In a pattern, a value may stand as it is, or escaped.
-        let escapes = self.bindings.iter().map(|binding| Binding { value: escaped(&binding.value), ..binding.clone() });
-        let mut bindings: Vec<Binding> = escapes.chain(self.bindings.iter().cloned()).collect();
-        bindings.retain(|binding| binding.name != "PWD" && binding.name != "HOME");
+        let known = self.shown_bindings();
+        let escapes = known.iter().map(|binding| Binding { value: escaped(&binding.value), ..binding.clone() });
+        let mut bindings: Vec<Binding> = escapes.chain(known.iter().cloned()).collect();
+        bindings.retain(|binding| !DIRECTORIES.contains(&binding.name.as_str()));
         let (template, names) = crate::template::template(pattern, &bindings, Use::Pattern, literal);
         self.note_used(&names);
         self.guess(state, format!("it waits for /{pattern}/"), "that was waited for when it was captured");
-        let varying = self.around.varying.iter();
-        varying.fold(template, |pattern, word| replaced(&pattern, &escaped(word), r"\S+"))
+        varying_words(template, &self.around)
     }
 
     /// Adds an input with what is waited for behind it.
@@ -597,6 +630,7 @@ impl Writer<'_> {
             _ => None,
         };
         self.golden(&name, &turn.printed, exit_code.filter(|_| waits.len() <= 1));
+        self.note_reading(turn, &name, &mut waits);
         if waits.first().is_some_and(|wait| !wait.on_screen) {
             let wait = waits.remove(0);
             let state = &mut self.states[index];
@@ -608,9 +642,25 @@ impl Writer<'_> {
             state.timeout = Some(seconds + 5.0);
         }
         for wait in waits {
+            let is_on_screen = wait.on_screen;
             let name = self.await_output(turn, &name, wait);
-            let prints = if let Ending::Screen(rows) = &turn.ending { rows } else { &turn.printed };
-            self.golden(&name, prints, exit_code);
+            let screen = match (&turn.ending, &turn.menu) {
+                (Ending::Screen(rows), _) => Some(rows.clone()),
+                (_, Menu::Drawn { rows, .. }) if is_on_screen => Some(rows.join("\n")),
+                _ => None,
+            };
+            self.golden(&name, screen.as_ref().unwrap_or(&turn.printed), exit_code);
+        }
+    }
+
+    /// Lets the last wait before an answer end only where the program reads that answer, and as it read it then.
+    fn note_reading(&mut self, turn: &Turn, state: &str, waits: &mut [Wait]) {
+        let has_pattern = |wait: &&mut Wait| wait.params.iter().any(|(name, _)| *name == "pattern");
+        let Some(wait) = waits.last_mut().filter(has_pattern) else { return };
+        if let Some(reads) = turn.reads.parameter() {
+            wait.params.push(("reads", reads.into()));
+        } else if turn.reads == NextRead::Later {
+            self.guess(state, "the next input is typed without waiting for the program to read it", "it was typed so");
         }
     }
 
@@ -619,7 +669,8 @@ impl Writer<'_> {
             wait.params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         if wait.on_screen {
             params.insert("target".to_owned(), "screen".into());
-        } else {
+        }
+        if !wait.on_screen || params.contains_key("reads") {
             params.insert("stop_at_input".to_owned(), true.into());
         }
         params.insert("timeout".to_owned(), json!(limit(turn.elapsed)));
@@ -647,36 +698,42 @@ impl Writer<'_> {
                 };
                 waits.push(Wait { params: vec![("until", "prompt".into())], condition, on_screen: false });
             }
-            Ending::Question(line) | Ending::Password(line)
-                if (!is_covered || !turn.menu.is_empty()) && !line.trim().is_empty() =>
+            Ending::Question(_) | Ending::Password(_) | Ending::Screen(_)
+                if let Menu::Drawn { rows, is_last } = &turn.menu =>
             {
-                let pattern = question(line, &self.bindings, &self.around);
+                let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.around, turn.leeway, *is_last);
+                self.note_used_in(&pattern);
+                self.guess(
+                    state,
+                    "the screen must have the same rows in the same order",
+                    "they stood there when input went on",
+                );
+                waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
+            }
+            // A client may have waited for less than the question, such as `[y/N]`.
+            Ending::Question(line) | Ending::Password(line)
+                if (!is_covered || turn.menu != Menu::None || turn.leeway == Leeway::Identifiers)
+                    && !line.trim().is_empty() =>
+            {
+                let bindings = self.shown_bindings();
+                let pattern = question(line, &bindings, &self.around, turn.leeway);
                 if pattern.is_empty() {
                     waits.push(self.quiet(state));
                     return waits;
                 }
-                let pattern = match turn.menu.first() {
-                    Some(chosen) => {
-                        let sentence = format!("the menu must have the entry '{chosen}'");
-                        self.guess(state, sentence, "the next input chooses it by its number");
-                        format!("{}{ANYTHING}{pattern}", entry(chosen, &self.bindings, &self.around))
-                    }
-                    None => pattern,
+                let wait = match &turn.menu {
+                    Menu::Printed(menu) => self.menu(state, menu, &bindings, &pattern),
+                    Menu::None | Menu::Drawn { .. } => Wait::pattern(pattern),
                 };
-                self.note_used_in(&pattern);
-                self.guess(state, format!("it waits for /{pattern}/"), "the line stood there when input went on");
-                waits.push(Wait::pattern(pattern));
-            }
-            Ending::Screen(_) if !turn.menu.is_empty() => {
-                let pattern = menu(&turn.menu, &self.bindings, &self.around);
-                self.note_used_in(&pattern);
-                let sentence = "the screen must have the same rows in the same order, but for numbers";
-                self.guess(state, sentence, "the next input moves to one of them by keys");
-                waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
+                if let Some(pattern) = wait.params.first().and_then(|(_, pattern)| pattern.as_str()) {
+                    self.note_used_in(pattern);
+                    self.guess(state, format!("it waits for /{pattern}/"), "the line stood there when input went on");
+                }
+                waits.push(wait);
             }
             Ending::Screen(rows) => match landmark(screen.or(turn.screen.as_deref()), rows) {
                 Some(row) => {
-                    let pattern = general(row, &self.bindings, &self.around);
+                    let pattern = general(row, &self.shown_bindings(), &self.around, turn.leeway);
                     self.note_used_in(&pattern);
                     self.guess(
                         state,
@@ -696,6 +753,31 @@ impl Writer<'_> {
             }
         }
         waits
+    }
+
+    /// Returns the wait for a menu that is chosen from by a number, and for the question below it.
+    fn menu(&mut self, state: &str, menu: &PrintedMenu, bindings: &[Binding], question: &str) -> Wait {
+        let pattern = format!("{}{question}", menu.pattern(bindings, &self.around));
+        let sentence = format!("the menu must have the entry '{}' and its other rows as they are", menu.entry());
+        self.guess(state, sentence, "the next input chooses it by its number");
+        let wait = Wait::pattern(pattern);
+        if !menu.finds_another() {
+            self.guess(
+                state,
+                "another row above the menu may begin with the same number",
+                "one did when it was captured",
+            );
+            return wait;
+        }
+        let condition = json!({"success": true, "field_equals": {format!("groups.{ANOTHER_ENTRY}"): null}});
+        Wait { condition, ..wait }
+    }
+
+    /// Returns the values that may stand in what a program shows now: those that were typed, those that were read off an output,
+    /// and the directories. What was printed before a value was typed does not depend on it.
+    fn shown_bindings(&self) -> Vec<Binding> {
+        let shown = self.bindings.iter().filter(|binding| !self.untyped.contains(&binding.name));
+        shown.cloned().collect()
     }
 
     /// Notes the variables of a pattern as used.
@@ -959,8 +1041,9 @@ fn arguments(
         }
     }
     for SecretArgument { name, row, .. } in secrets {
-        let row =
-            general(row, &[], around).replace(r"\S+", "…").replace(r"\d+", "…").replace(" +", " ").replace('\\', "");
+        let is_same = |word: &&str| general(word, &[], around, Leeway::Data) == escaped(word);
+        let words = row.split_whitespace().map(|word| if is_same(&word) { word } else { "…" });
+        let row = words.collect::<Vec<_>>().join(" ");
         let description = format!("Typed at: {}", literal(row.trim()));
         arguments.insert(name.clone(), json!({"description": description, "secret": true}));
     }

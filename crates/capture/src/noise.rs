@@ -332,7 +332,9 @@ mod tests {
             printed: printed.to_owned(),
             elapsed: None,
             screen: None,
-            menu: Vec::new(),
+            menu: crate::menu::Menu::None,
+            leeway: crate::question::Leeway::Data,
+            reads: crate::turn::NextRead::None,
         }
     }
 

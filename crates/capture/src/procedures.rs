@@ -7,7 +7,7 @@ use crate::{CaptureRequest, Captured, Moment, SessionLog, Surroundings, capture}
 
 /// The log of a terminal that was opened in `/home/ana/shop`.
 #[derive(Default)]
-struct Log {
+pub(crate) struct Log {
     moments: Vec<Moment>,
 }
 
@@ -26,7 +26,7 @@ impl Log {
     }
 
     /// A command that needed no input.
-    fn runs(self, command: &str, exit_code: i32, output: &str) -> Self {
+    pub(crate) fn runs(self, command: &str, exit_code: i32, output: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Command,
             context: "prompt".to_owned(),
@@ -40,7 +40,7 @@ impl Log {
     }
 
     /// A line at a prompt, of a program that asks and ends with this exit code.
-    fn starts(self, line: &str, exit_code: i32, printed: &str) -> Self {
+    pub(crate) fn starts(self, line: &str, exit_code: i32, printed: &str) -> Self {
         let typed = InputRecord {
             kind: InputKind::Typed,
             context: "prompt".to_owned(),
@@ -60,7 +60,7 @@ impl Log {
     }
 
     /// An answer behind a row of the screen.
-    fn answers(self, row: &str, text: &str, printed: &str) -> Self {
+    pub(crate) fn answers(self, row: &str, text: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Typed,
             context: "program".to_owned(),
@@ -72,7 +72,7 @@ impl Log {
     }
 
     /// A secret behind a row of the screen.
-    fn hides(self, row: &str, printed: &str) -> Self {
+    pub(crate) fn hides(self, row: &str, printed: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Hidden,
             context: "password".to_owned(),
@@ -84,7 +84,7 @@ impl Log {
     }
 
     /// A wait of the client that found a pattern up to the end of the output.
-    fn waits(self, pattern: &str) -> Self {
+    pub(crate) fn waits(self, pattern: &str) -> Self {
         let input = InputRecord {
             kind: InputKind::Wait,
             context: "program".to_owned(),
@@ -96,14 +96,21 @@ impl Log {
         self.add(input, "", None)
     }
 
-    fn captured(self, inputs: &[(&str, &str)], directory: &str) -> Captured {
-        let shell = "bash".to_owned();
-        let log = SessionLog {
-            shell,
+    pub(crate) fn captured(self, inputs: &[(&str, &str)], directory: &str) -> Captured {
+        self.compared(None, inputs, directory)
+    }
+
+    fn session(self) -> SessionLog {
+        SessionLog {
+            shell: "bash".to_owned(),
             directory: "/home/ana/shop".to_owned(),
             moments: self.moments,
             ..SessionLog::default()
-        };
+        }
+    }
+
+    /// As [`Log::captured`], compared with another time of the same procedure.
+    pub(crate) fn compared(self, other: Option<Self>, inputs: &[(&str, &str)], directory: &str) -> Captured {
         let around = Surroundings {
             home: "/home/ana".to_owned(),
             directory: directory.to_owned(),
@@ -112,12 +119,13 @@ impl Log {
             ..Surroundings::default()
         };
         let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        capture(&[log], &around, &CaptureRequest { inputs, ..CaptureRequest::default() })
+        let against = other.into_iter().map(Self::session).collect();
+        capture(&[self.session()], &around, &CaptureRequest { inputs, against, ..CaptureRequest::default() })
     }
 }
 
 /// Returns a parameter of the action of each state that has it.
-fn all<'c>(captured: &'c Captured, parameter: &str) -> Vec<&'c str> {
+pub(crate) fn all<'c>(captured: &'c Captured, parameter: &str) -> Vec<&'c str> {
     let states = captured.definition["states"].as_object().expect("a machine has states");
     states.values().filter_map(|state| state["action"]["params"][parameter].as_str()).collect()
 }
@@ -149,7 +157,7 @@ fn the_directory_of_the_session_is_an_argument_wherever_it_is_typed() {
 #[test]
 fn a_number_chooses_the_entry_that_stood_there() {
     let menu = "1) Ubuntu 20.04\n2) Ubuntu 22.04\nChoose [1-2]: ";
-    let pattern = r"\b2\) +Ubuntu 22\.04(?:  |\t| *$)[\s\S]*?^Choose \[\d+-\d+\]: *\Z";
+    let pattern = r"(?P<another_entry>\b2[)\].:]\s[\s\S]*)?^[^\S\n]*1\) Ubuntu 20\.04\s*\n\s*2\) Ubuntu 22\.04\s*\n^Choose \[1-2\]: *\Z";
     let log = Log::default().starts("sh setup.sh", 0, menu).answers("Choose [1-2]: ", "2", "");
     let captured = log.captured(&[], "/srv");
     assert_eq!(all(&captured, "pattern"), [pattern]);
@@ -162,8 +170,99 @@ fn a_number_chooses_the_entry_that_stood_there() {
         Log::default().starts("sh setup.sh", 0, "(1) one\n(2) two\nPick a number from 1 to 2\n").answers("", "2", "");
     assert_eq!(
         all(&log.captured(&[], "/srv"), "pattern"),
-        [r"\(2\) +two(?:  |\t| *$)[\s\S]*?^Pick a number from \d+ to \d+\s*\Z"]
+        [
+            r"(?P<another_entry>\b2[)\].:]\s[\s\S]*)?^[^\S\n]*\(1\) one\s*\n\s*\(2\) two\s*\n^Pick a number from 1 to 2\s*\Z"
+        ]
     );
+}
+
+/// An input into rows that a program draws in place.
+fn drawn(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
+    InputRecord {
+        kind: InputKind::Typed,
+        context: "program".to_owned(),
+        row: Some(row.to_owned()),
+        screen: Some(screen.to_owned()),
+        awaited: Some(true),
+        text: Some(text.to_owned()).filter(|text| !text.is_empty()),
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        ..InputRecord::default()
+    }
+}
+
+#[test]
+fn a_wizard_that_draws_over_its_lines_is_waited_for_as_it_stood_there() {
+    let menu = "$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod";
+    let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)";
+    // In the text of the output, what was drawn over is gone, and later lines end as the answer does.
+    let log = Log::default()
+        .starts("node x.js", 0, "? Where to?\n❯ dev\n  staging\n  prod\n")
+        .add(drawn("? Where to? ", menu, "", &["down", "enter"]), "✔ Where to? staging\n", None)
+        .add(drawn("? Project name? ", asks, "demo\n", &[]), "✔ Project name? demo\nScaffolded demo\n", None)
+        .runs("ls -la", 0, "");
+    let captured = log.captured(&[], "/srv");
+    assert_eq!(
+        names(&captured),
+        ["open", "node_x_js", "after_node_x_js", "answer_where", "after_answer_where", "answer_demo", "done"]
+    );
+    assert_eq!(all(&captured, "target"), ["screen", "screen"]);
+    assert_eq!(all(&captured, "reads"), ["shown", "shown"]);
+    let patterns = all(&captured, "pattern");
+    for (pattern, screen) in patterns.iter().zip([menu, asks]) {
+        assert!(crate::question::stands_in(pattern, screen), "{pattern}");
+    }
+    assert!(patterns[1].contains(r"\? Project name\? \(demo\)"), "{patterns:?}");
+    // The recording is found by the waits too.
+    for (state, pattern) in ["after_node_x_js", "after_answer_where"].iter().zip(patterns) {
+        let step = captured.golden.iter().find(|step| step.state == *state).expect("each state has a step");
+        assert!(crate::question::stands_in(pattern, &step.prints), "{pattern} {}", step.prints);
+    }
+}
+
+#[test]
+fn a_wait_ends_where_the_program_reads_the_next_input_as_it_did() {
+    let asked = |awaited: Option<bool>, context: &str| {
+        let input = InputRecord {
+            kind: InputKind::Typed,
+            context: context.to_owned(),
+            row: Some("Value: ".to_owned()),
+            text: Some("x\n".to_owned()),
+            awaited,
+            ..InputRecord::default()
+        };
+        let log = Log::default().starts("sh x", 0, "Value: ").add(input, "x\n", None).runs("true", 0, "");
+        let captured = log.captured(&[], "/srv");
+        let says_so = captured.guesses.iter().any(|guess| guess.guess.starts_with("the next input is typed without"));
+        (all(&captured, "reads").first().map(|reads| (*reads).to_owned()), says_so)
+    };
+    assert_eq!(asked(Some(true), "program"), (Some("shown".to_owned()), false));
+    assert_eq!(asked(None, "program"), (Some("shown".to_owned()), false), "over ssh, or of an older log");
+    assert_eq!(asked(None, "password"), (Some("hidden".to_owned()), false));
+    assert_eq!(asked(Some(false), "program"), (None, true));
+    // What the client waited for ends as the program reads, too.
+    let log =
+        Log::default().starts("sh x", 0, "Value: ").waits("Value").answers("Value: ", "x", "").runs("true", 0, "");
+    assert_eq!(all(&log.captured(&[], "/srv"), "reads"), ["shown"]);
+}
+
+#[test]
+fn a_line_that_nobody_typed_is_named_and_is_no_state() {
+    let entered = InputRecord {
+        kind: InputKind::Entered,
+        context: "prompt".to_owned(),
+        text: Some("touch PWN".to_owned()),
+        reason: Some("ended".to_owned()),
+        exit_code: Some(0),
+        ..InputRecord::default()
+    };
+    let log = Log::default().runs("python3 x.py", 0, "").add(entered.clone(), "", Some("")).runs("make", 0, "");
+    let captured = log.captured(&[], "/srv");
+    assert_eq!(all(&captured, "command"), ["python3 x.py", "make"]);
+    let [left] = &captured.left_out[..] else { panic!("{:?}", captured.left_out) };
+    assert!(left.input == "touch PWN" && left.reason.starts_with("nobody typed it"), "{left:?}");
+    // The beginning of the log was dropped.
+    let captured = Log::default().add(entered, "", Some("")).runs("make", 0, "").captured(&[], "/srv");
+    assert_eq!(captured.left_out, []);
 }
 
 fn secrets(captured: &Captured) -> Vec<&str> {

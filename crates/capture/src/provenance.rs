@@ -3,9 +3,10 @@
 //! A word that looks like data, is typed, stands in an earlier output and was in no earlier input came from there. The
 //! state that printed it reads it with a group, and the text that is typed has a variable in its place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::question::general;
+use crate::machine::DIRECTORIES;
+use crate::question::{Leeway, general};
 use crate::session_log::Surroundings;
 use crate::template::{Binding, stands_alone};
 use crate::turn::{Act, Turn};
@@ -27,32 +28,87 @@ pub(crate) struct Extraction {
 /// values: arguments and what is known of the machine.
 pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroundings) -> Vec<Extraction> {
     let mut found: Vec<Extraction> = Vec::new();
-    let mut typed_before = String::new();
+    let places = Places::of(turns);
     for (usage, turn) in turns.iter().enumerate() {
         let text = typed_text(&turn.act);
         for word in data_words(text) {
             let is_known = bindings.iter().any(|binding| binding.value == word)
                 || found.iter().any(|one| one.binding.value == word)
                 || found.iter().any(|one| one.usage == usage && one.binding.value.contains(word))
-                || contains_word(&typed_before, word);
+                || places
+                    .typed(word)
+                    .any(|before| before < usage && contains_word(typed_text(&turns[before].act), word));
             if is_known {
                 continue;
             }
-            let source = (0..usage).rev().find_map(|source| {
+            let source = places.printed(word).rev().filter(|source| *source < usage).find_map(|source| {
                 let (line, at) = line_with(printed(&turns[source]), word)?;
                 // A question that offers the word is answered, not read: the answer is the person's choice.
                 Some((source, line, at)).filter(|_| source + 1 < usage || !is_offered(turn, word))
             });
             let Some((source, line, at)) = source else { continue };
             let name = name_of(&line[..at], &found, bindings);
-            let pattern = pattern_of(line, at, word, &name, bindings, around);
+            // What was printed before a value was typed does not depend on it.
+            let is_shown = |binding: &&Binding| {
+                let is_typed = |turn: &Turn| contains_word(typed_text(&turn.act), &binding.value);
+                DIRECTORIES.contains(&binding.name.as_str()) || turns[..=source].iter().any(is_typed)
+            };
+            let shown: Vec<Binding> = bindings.iter().filter(is_shown).cloned().collect();
+            let pattern = pattern_of(line, at, word, &name, &shown, around);
             let binding = Binding { value: word.to_owned(), name };
             found.push(Extraction { source, usage, binding, pattern });
         }
-        typed_before.push_str(text);
-        typed_before.push('\n');
     }
     found
+}
+
+/// The turns in which the words of data that are typed may stand, by their longest part with a digit: so each text is read
+/// once.
+struct Places<'t> {
+    typed: HashMap<&'t str, Vec<usize>>,
+    printed: HashMap<&'t str, Vec<usize>>,
+}
+
+impl<'t> Places<'t> {
+    fn of(turns: &'t [Turn]) -> Self {
+        let words = turns.iter().flat_map(|turn| data_words(typed_text(&turn.act)));
+        let wanted: HashSet<&str> = words.map(longest_part).collect();
+        let noted = |text: fn(&Turn) -> &str| {
+            let mut places: HashMap<&'t str, Vec<usize>> = HashMap::new();
+            for (index, turn) in turns.iter().enumerate() {
+                for part in parts(text(turn)).filter(|part| wanted.contains(part)) {
+                    let turns = places.entry(part).or_default();
+                    if turns.last() != Some(&index) {
+                        turns.push(index);
+                    }
+                }
+            }
+            places
+        };
+        Self { typed: noted(|turn| typed_text(&turn.act)), printed: noted(printed) }
+    }
+
+    /// Returns the turns that may type a word, in order.
+    fn typed(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
+        self.typed.get(longest_part(word)).into_iter().flatten().copied()
+    }
+
+    /// Returns the turns that may print a word, in order.
+    fn printed(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
+        self.printed.get(longest_part(word)).into_iter().flatten().copied()
+    }
+}
+
+/// Returns the parts of a text that have letters and digits only.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|sign: char| !(sign.is_alphanumeric() || sign == '_'))
+}
+
+fn longest_part(word: &str) -> &str {
+    parts(word)
+        .filter(|part| part.contains(|sign: char| sign.is_ascii_digit()))
+        .max_by_key(|part| part.len())
+        .unwrap_or("")
 }
 
 fn typed_text(act: &Act) -> &str {
@@ -147,10 +203,10 @@ fn pattern_of(line: &str, at: usize, word: &str, name: &str, bindings: &[Binding
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
     let group = if is_number { r"\d+" } else { r"[\w.:/+-]*\w" };
     let begin = if before.len() < line[..at].len() || before.is_empty() { "^ *" } else { "^" };
-    let before = general(before, bindings, around);
+    let before = general(before, bindings, around, Leeway::Data);
     // What stands behind the value is often data too; its first sign is enough to know where the value ends.
     let after: String = after.chars().take_while(|sign| !sign.is_alphanumeric()).take(3).collect();
-    let after = general(&after, &[], around);
+    let after = general(&after, &[], around, Leeway::Data);
     format!("{begin}{before}(?P<{name}>{group}){after}")
 }
 

@@ -44,6 +44,6 @@ pub struct Surroundings {
     pub user: String,
     /// The name of the host.
     pub host: String,
-    /// Words that another capture of the same procedure printed otherwise.
-    pub varying: Vec<String>,
+    /// Words that another capture of the same procedure printed otherwise, each with its other form.
+    pub varying: Vec<(String, String)>,
 }

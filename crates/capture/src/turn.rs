@@ -6,6 +6,8 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
+use crate::menu::Menu;
+use crate::question::Leeway;
 use crate::session_log::{MASK, Moment, SessionLog};
 
 /// An input, with its output and the state of the program behind it.
@@ -29,9 +31,51 @@ pub(crate) struct Turn {
     pub(crate) screen: Option<String>,
     /// It was typed at the prompt of a shell.
     pub(crate) at_prompt: bool,
-    /// What must be shown, in this order, because the next input chooses from it: the rows of a menu, or its line with the
-    /// number that is typed.
-    pub(crate) menu: Vec<String>,
+    /// What must be shown because the next input chooses from it.
+    pub(crate) menu: Menu,
+    /// How much of the question may be other the next time, by what it is answered with.
+    pub(crate) leeway: Leeway,
+    /// How the program reads the next input.
+    pub(crate) reads: NextRead,
+}
+
+/// How the program read the next input, when that was typed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum NextRead {
+    /// There is none.
+    #[default]
+    None,
+    /// The program did not read yet.
+    Later,
+    /// It shows what is typed.
+    Shown,
+    /// It reads a line without showing it.
+    Hidden,
+    /// Either of both.
+    Any,
+}
+
+impl NextRead {
+    fn of(input: &InputRecord, is_imported: bool) -> Self {
+        match input.context.as_str() {
+            _ if input.awaited == Some(false) => Self::Later,
+            // A recording by another program does not say it: it is concluded from texts.
+            "password" if is_imported => Self::Any,
+            "password" => Self::Hidden,
+            "program" => Self::Shown,
+            _ => Self::None,
+        }
+    }
+
+    /// Returns the parameter of a wait.
+    pub(crate) fn parameter(self) -> Option<&'static str> {
+        match self {
+            Self::None | Self::Later => None,
+            Self::Shown => Some("shown"),
+            Self::Hidden => Some("hidden"),
+            Self::Any => Some("any"),
+        }
+    }
 }
 
 /// What was done.
@@ -70,7 +114,15 @@ pub(crate) enum Ending {
 
 /// Returns the turns of a log, and the inputs that are none.
 pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>) {
-    let mut reader = Reader { index, moments: &log.moments, turns: Vec::new(), left_out: Vec::new(), open: None };
+    let mut reader = Reader {
+        index,
+        moments: &log.moments,
+        is_imported: log.is_imported,
+        has_resized: false,
+        turns: Vec::new(),
+        left_out: Vec::new(),
+        open: None,
+    };
     let mut at = 0;
     while at < log.moments.len() {
         at = reader.take(at);
@@ -92,6 +144,9 @@ fn floor(text: &str, at: usize) -> usize {
 struct Reader<'r> {
     index: usize,
     moments: &'r [Moment],
+    is_imported: bool,
+    /// A change of size was named.
+    has_resized: bool,
     turns: Vec<Turn>,
     left_out: Vec<LeftOut>,
     /// The exit code of the command that the program in progress belongs to, once it has ended: a conversation is open.
@@ -121,10 +176,7 @@ impl Reader<'_> {
                 at + 1
             }
             InputKind::Resize => {
-                // Each time that a person attaches the terminal changes its size.
-                if !self.moments[..at].iter().any(|moment| moment.input.kind == InputKind::Resize) {
-                    self.leave_out("changes of size".to_owned(), "a machine opens its terminals in one size");
-                }
+                self.note_resize();
                 at + 1
             }
             InputKind::Signal if input.signal == Some(2) => {
@@ -140,14 +192,39 @@ impl Reader<'_> {
                 self.command(at);
                 at + 1
             }
-            // Belongs to an input that is no longer in the log.
-            InputKind::Entered => at + 1,
+            InputKind::Entered => {
+                self.note_untyped(at);
+                at + 1
+            }
             InputKind::Typed | InputKind::Attached | InputKind::Hidden if is_at_prompt(input) => self.line(at),
             InputKind::Typed | InputKind::Attached | InputKind::Hidden => {
                 let act = act_of(input);
                 self.push(at, act);
                 at + 1
             }
+        }
+    }
+
+    /// Names a line that a shell took and that was typed by nobody, as by a program that puts input into its own terminal. One at the
+    /// beginning belongs to an input that is no longer in the log.
+    fn note_untyped(&mut self, at: usize) {
+        let Some(line) = self.moments[at].input.text.as_deref().filter(|line| !line.trim().is_empty()) else { return };
+        let before = &self.moments[..at];
+        let is_of_log = before.iter().any(|moment| is_input(&moment.input));
+        let is_typed = |moment: &Moment| match moment.input.kind {
+            InputKind::Hidden => true,
+            _ => moment.input.text.as_deref().is_some_and(|text| is_input(&moment.input) && text.contains(line.trim())),
+        };
+        if is_of_log && !before.iter().any(is_typed) {
+            self.leave_out(line.to_owned(), "nobody typed it: a program did, and does it again where it is run again");
+        }
+    }
+
+    /// Names the first change of size. Each time that a person attaches the terminal changes it.
+    fn note_resize(&mut self) {
+        if !self.has_resized {
+            self.has_resized = true;
+            self.leave_out("changes of size".to_owned(), "a machine opens its terminals in one size");
         }
     }
 
@@ -195,6 +272,8 @@ impl Reader<'_> {
             match input.kind {
                 InputKind::Entered => taken.push(next),
                 InputKind::Wait => {}
+                // The size changes while the line is typed: a line that goes on is one line.
+                InputKind::Resize => self.note_resize(),
                 _ if is_typed(input) && is_at_prompt(input) && taken.is_empty() => typed.push(next),
                 _ => break,
             }
@@ -265,13 +344,19 @@ impl Reader<'_> {
             Act::Command { exit_code, .. } => Ending::Prompt { exit_code },
             Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
         };
-        let menu = match (&ending, self.next_input(at)) {
-            (Ending::Screen(rows), Some(next)) => menu_rows(rows, &next.input),
-            (Ending::Question(_), Some(next)) => numbered_line(&printed, &next.input).into_iter().collect(),
-            _ => Vec::new(),
+        let next = self.next_input(at).map(|next| &next.input);
+        let menu = next.map(|next| self.menu(at, &ending, &printed, next)).unwrap_or_default();
+        let leeway = match (&ending, next) {
+            (Ending::Question(line), Some(next)) => leeway_of(&act_of(next), line),
+            (Ending::Screen(rows), Some(next)) => leeway_of(&act_of(next), rows),
+            (Ending::Password(_), Some(_)) => Leeway::Identifiers,
+            _ => Leeway::Data,
         };
+        let reads = next.map(|next| NextRead::of(next, self.is_imported)).unwrap_or_default();
         self.turns.push(Turn {
             menu,
+            leeway,
+            reads,
             log: self.index,
             timestamp: input.timestamp.clone(),
             number: input.number,
@@ -283,6 +368,22 @@ impl Reader<'_> {
             screen: input.screen.clone(),
             at_prompt: is_at_prompt(input),
         });
+    }
+
+    /// Returns the menu that the next input chooses from.
+    fn menu(&self, at: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
+        let act = act_of(next);
+        match (ending, &next.screen) {
+            (Ending::Screen(rows), _) => Menu::of_screen(rows, &act),
+            (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
+                let input = &self.moments[at].input;
+                let entered = input.text.as_deref().filter(|_| is_at_prompt(input)).unwrap_or_default();
+                let entered = entered.trim_end().lines().next_back().unwrap_or_default();
+                Menu::drawn(screen, next.row.as_deref().unwrap_or_default(), entered, &act)
+            }
+            (Ending::Question(_), None) => Menu::printed(printed, &act),
+            _ => Menu::None,
+        }
     }
 
     /// Returns what was printed from an entry up to the next input.
@@ -314,7 +415,8 @@ impl Reader<'_> {
             "prompt" => Ending::Prompt { exit_code: self.open.flatten() },
             "full_screen" => Ending::Screen(next.screen.clone().unwrap_or_default()),
             context => {
-                if let Some(question) = echoed {
+                // A program that waited had asked with what stood there.
+                if let Some(question) = echoed.filter(|_| next.awaited != Some(true)) {
                     return Ending::Question(question.to_owned());
                 }
                 let row = next.row.clone().unwrap_or_default();
@@ -333,71 +435,26 @@ impl Reader<'_> {
     }
 }
 
-/// The most rows of a full screen that are a menu. A screen with more shows what changes, such as processes or files.
-const LONGEST_MENU: usize = 16;
+/// Answers that say yes or no in a word, or let something go on.
+const CONFIRMATIONS: [&str; 34] = [
+    "abort", "accept", "agree", "all", "allow", "always", "apply", "cancel", "confirm", "continue", "da", "deny",
+    "exit", "false", "force", "go", "ja", "keep", "nein", "never", "net", "no", "non", "none", "nope", "off", "ok",
+    "okay", "on", "oui", "proceed", "quit", "true", "yes",
+];
 
-/// Returns the rows with text of a screen on which an input moves to an entry.
-fn menu_rows(screen: &str, input: &InputRecord) -> Vec<String> {
-    let Act::Typed { text, keys } = act_of(input) else { return Vec::new() };
-    let moves = |key: &String| matches!(key.as_str(), "up" | "down" | "left" | "right" | "tab" | "pageup" | "pagedown");
-    if !text.is_empty() || !keys.iter().any(moves) {
-        return Vec::new();
-    }
-    let rows = screen.lines().map(crate::question::without_frame);
-    let rows: Vec<String> = rows.filter(|row| row.chars().any(char::is_alphabetic)).map(str::to_owned).collect();
-    if rows.len() > LONGEST_MENU { Vec::new() } else { rows }
-}
-
-/// Returns the entry of a printed menu that an input chooses by its number: the number and its label, as `2) Paris`,
-/// `(2) Paris`, `[2] Paris`, `2. Paris` or `2 Paris`.
-fn numbered_line(printed: &str, input: &InputRecord) -> Option<String> {
-    let Act::Typed { text, .. } = act_of(input) else { return None };
-    let number = text.trim();
-    if number.is_empty() || number.len() > 3 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let marked = |line: &str| {
-        let (begin, end) = line.match_indices(number).find_map(|(at, _)| marked_number(line, at, number.len()))?;
-        label(&line[end..]).map(|label| format!("{} {label}", &line[begin..end]))
+/// Returns how much of a question may be other the next time. A word that says yes or no, a key, and a word that the question
+/// offers mean what the whole question says; anything else is data, whose question may have other numbers.
+fn leeway_of(answer: &Act, question: &str) -> Leeway {
+    let Act::Typed { text, .. } = answer else { return Leeway::Identifiers };
+    let question = question.to_lowercase();
+    let is_offered = |word: &str| question.split(|sign: char| !sign.is_alphanumeric()).any(|offered| offered == word);
+    let confirms = |line: &str| {
+        let word = line.trim().to_lowercase();
+        let is_key = word.chars().count() <= 1 && !word.contains(|sign: char| sign.is_ascii_digit());
+        let is_phrase = word.contains(char::is_whitespace) && question.contains(&word);
+        is_key || is_phrase || CONFIRMATIONS.contains(&word.as_str()) || is_offered(&word)
     };
-    let bare = |line: &str| {
-        let (found, rest) = bare_number(line)?;
-        label(rest).filter(|_| found == number).map(|label| format!("{number} {label}"))
-    };
-    let is_table = || printed.lines().filter(|line| bare_number(line).is_some()).count() > 1;
-    let marked = printed.lines().rev().find_map(marked);
-    marked.or_else(|| printed.lines().rev().find_map(bare).filter(|_| is_table()))
-}
-
-/// Returns where a number with its signs, as `(2)`, `2.` or `2:`, begins and ends.
-fn marked_number(line: &str, at: usize, length: usize) -> Option<(usize, usize)> {
-    let (before, after) = (&line[..at], &line[at + length..]);
-    let sign = after.chars().next().filter(|sign| ").]:".contains(*sign))?;
-    let open = match sign {
-        ')' => before.ends_with('('),
-        ']' => before.ends_with('['),
-        _ => false,
-    };
-    let begin = at - usize::from(open);
-    let is_apart = line[..begin].chars().next_back().is_none_or(char::is_whitespace);
-    let end = at + length + sign.len_utf8();
-    (is_apart && line[end..].starts_with(char::is_whitespace)).then_some((begin, end))
-}
-
-/// Returns the number that a row of a table begins with, behind a mark of the usual choice, and the rest of the row.
-fn bare_number(line: &str) -> Option<(&str, &str)> {
-    let row = line.trim_start_matches(|sign: char| sign.is_whitespace() || "*>→".contains(sign));
-    let digits = row.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, rest) = row.split_at(digits);
-    let is_row = (1..=3).contains(&digits) && rest.starts_with(char::is_whitespace) && label(rest).is_some();
-    is_row.then_some((number, rest))
-}
-
-/// Returns the label of an entry, up to the next column: entries stand in columns where there is room.
-fn label(rest: &str) -> Option<&str> {
-    let rest = rest.trim_start();
-    let label = rest.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
-    label.chars().any(char::is_alphabetic).then_some(label)
+    if text.trim().is_empty() || text.trim().lines().any(confirms) { Leeway::Identifiers } else { Leeway::Data }
 }
 
 /// Words that a line begins with that asks for an answer.
@@ -454,7 +511,7 @@ fn act_of(input: &InputRecord) -> Act {
 }
 
 /// Returns a word for a POSIX shell, in quotes where it needs them.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+~@%:,=".contains(sign);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -534,34 +591,5 @@ mod tests {
         assert_eq!(shown_lines("login\nhunter2\n", "$ login\nPassword: \nWelcome\n"), "login\n••••••\n");
         assert_eq!(shown_lines("cat <<E\na b\nE\n", "$ cat <<E\n> a  b\n> E\n"), "cat <<E\na b\nE\n");
         assert_eq!(shown_lines("make\n", ""), "make\n");
-    }
-
-    #[test]
-    fn what_an_input_chooses_from_is_known() {
-        let input = |text: &str, keys: &[&str]| InputRecord {
-            kind: InputKind::Typed,
-            text: Some(text.to_owned()).filter(|text| !text.is_empty()),
-            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
-            ..InputRecord::default()
-        };
-        let entry = |printed, typed| numbered_line(printed, &input(typed, &[]));
-        let menu = "1) Berlin   2) Paris\n3) New York\n#? ";
-        assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
-        assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
-        assert_eq!(entry("[1] one\n 12: dozen\nwhich? ", "12\n").as_deref(), Some("12: dozen"));
-        assert_eq!(entry("(1) one  (2) two\nSelect (1): ", "2\n").as_deref(), Some("(2) two"));
-        assert_eq!(entry("[1] one\n[2] two 2.1\nChoose [1-2]: ", "2\n").as_deref(), Some("[2] two 2.1"));
-        assert_eq!(entry("1. one\n2. two\nPick a number from 1 to 2\n", "1\n").as_deref(), Some("1. one"));
-        let table = "* 0            /usr/bin/vim   30   auto mode\n  1            /bin/nano      10   manual mode\nType a number: ";
-        assert_eq!(entry(table, "1\n").as_deref(), Some("1 /bin/nano"));
-        assert_eq!(entry(table, "0\n").as_deref(), Some("0 /usr/bin/vim"));
-        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is no table");
-        for (printed, typed) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n", "2\n"), ("", "1\n")] {
-            assert_eq!(entry(printed, typed), None, "{printed:?} {typed:?}");
-        }
-        let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
-        assert_eq!(menu_rows(screen, &input("", &["down", "enter"])), ["Setup", "Which?", "de Berlin"]);
-        assert_eq!(menu_rows(screen, &input("", &["enter"])), Vec::<String>::new());
-        assert_eq!(menu_rows(&"a row\n".repeat(17), &input("", &["down"])), Vec::<String>::new());
     }
 }

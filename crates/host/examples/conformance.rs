@@ -48,6 +48,7 @@ async fn main() -> ExitCode {
         since: None,
         until: Until::Exit,
         input: None,
+        reads: None,
         timeout: LONGEST,
         by: None,
     };

@@ -18,8 +18,8 @@ use steplatch_files::FileAsk;
 use steplatch_ids::TerminalId;
 use steplatch_ledger::{Effect, EffectKey};
 use steplatch_terminal::{
-    CommandRequest, HoldKey, Input, InputWait, Limit, LockHolder, OpenError, Part, Quiet, SecretText, Size, SpawnError,
-    Spec, Target, Until,
+    CommandRequest, HoldKey, Input, InputReading, InputWait, Limit, LockHolder, OpenError, Part, Quiet, SecretText,
+    Size, SpawnError, Spec, Target, Until,
 };
 
 /// The version of the protocol. A host that speaks another one keeps its terminals and receives no requests about
@@ -454,6 +454,9 @@ pub struct WaitRequest {
     /// Whether it also ends when the program waits for input. A host of an older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputWait>,
+    /// How the program must read input for a match to end the wait. A host of an older version overlooks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<InputReading>,
     /// How long it waits at the most.
     pub timeout: Duration,
     /// The client or run that waits, for the log of inputs. A host of an older version overlooks it.

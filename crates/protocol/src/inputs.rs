@@ -73,9 +73,12 @@ pub struct InputRecord {
     /// The row of the cursor, up to the cursor: the question of a program
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<String>,
-    /// The rows of a full screen that something was typed into
+    /// The rows of a full screen, or of a program that draws in place, that something was typed into
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
+    /// Whether the program waited for input then, where that is known
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<bool>,
     /// The directory of the shell that was at its prompt
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,

@@ -184,6 +184,21 @@ pub struct SendInput {
     /// Also end when the program is known to wait for input that was not waited for
     #[serde(default, skip_serializing_if = "is_false")]
     pub stop_at_input: bool,
+    /// A match ends the wait only once the program reads input: shown, hidden or any
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<InputReading>,
+}
+
+/// How a program reads the input that it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputReading {
+    /// It shows what is typed, or takes keys
+    Shown,
+    /// It reads a line without showing it, as for a password
+    Hidden,
+    /// Either of both
+    Any,
 }
 
 /// What came of an input.
@@ -424,6 +439,9 @@ pub struct AwaitOutput {
     /// Also end when the program is known to wait for input that was not waited for
     #[serde(default, skip_serializing_if = "is_false")]
     pub stop_at_input: bool,
+    /// A match ends the wait only once the program reads input: shown, hidden or any
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<InputReading>,
 }
 
 /// How the wait in one of several terminals ended.

@@ -102,15 +102,16 @@ fn begin_of_last(inputs: &[InputRecord], count: usize) -> usize {
     })
 }
 
-/// Returns a piece of output without secrets, and without what its cut left of one.
+/// Returns a piece of output without secrets, also those that were printed over several lines, and without what its cut left
+/// of one.
 fn without_secrets(piece: String, secrets: &Redactor) -> String {
     match piece.split_once(CUT) {
         Some((head, tail)) => {
             let (head, tail) = secrets.masked_cut(head.to_owned(), Some(tail.to_owned()));
-            let (head, tail) = (secrets.masked(head), secrets.masked(tail.unwrap_or_default()));
+            let (head, tail) = (secrets.masked_screen(head), secrets.masked_screen(tail.unwrap_or_default()));
             format!("{head}{CUT}{tail}")
         }
-        None => secrets.masked(piece),
+        None => secrets.masked_screen(piece),
     }
 }
 
@@ -120,4 +121,27 @@ fn output_of(input: &InputRecord, ranges: &mut Vec<(u64, u64)>) -> Option<usize>
     let range = input.output_begin.zip(input.output_end).filter(|_| is_command)?;
     ranges.push(range);
     Some(ranges.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_was_printed_over_several_lines_is_hidden_in_a_piece() {
+        let secrets = Redactor::default();
+        secrets.add("hunter2-is-long");
+        let piece = |text: &str| without_secrets(text.to_owned(), &secrets);
+        for (printed, hidden) in [
+            ("the key hunter2-is-long\n", "the key ••••••\n"),
+            ("the key hunter2-\nis-long\nthat is all\n", "the key ••••••••\n•••••••\nthat is all\n"),
+            ("hunter\n2-is-l\nong", "••••••\n••••••\n•••"),
+            ("ä hunter2-is\n-long\nb hunter2-is-long", "ä ••••••••••\n•••••\nb ••••••"),
+            ("hunter2-\nno\n", "hunter2-\nno\n"),
+        ] {
+            assert_eq!(piece(printed), hidden);
+            let cut = format!("{printed}{CUT}end");
+            assert_eq!(piece(&cut), format!("{hidden}{CUT}end"));
+        }
+    }
 }

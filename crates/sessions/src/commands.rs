@@ -353,6 +353,7 @@ async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
         since: None,
         until: Until::Prompt,
         input: Some(InputWait::Known),
+        reads: None,
         timeout: within,
         by: None,
     };

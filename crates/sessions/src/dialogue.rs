@@ -95,6 +95,7 @@ impl Sessions {
             since,
             until: Until::Prompt,
             input: Some(InputWait::Known),
+            reads: None,
             timeout: Duration::try_from_secs_f64(timeout).unwrap_or_default(),
             by: caller.label(),
         };

@@ -78,7 +78,7 @@ fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
 }
 
 fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
-    let LoggedInput { number, at, by, offset, context, screen, directory, took, action } = logged;
+    let LoggedInput { number, at, by, offset, context, screen, awaited, directory, took, action } = logged;
     let (context, row) = match context {
         InputContext::Prompt => ("prompt", None),
         InputContext::FullScreen => ("full_screen", None),
@@ -98,6 +98,7 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
         context: context.to_owned(),
         row: row.filter(|row| !row.is_empty()).map(|row| secrets.masked_fragment(row)),
         screen: screen.map(|screen| secrets.masked_screen(screen)),
+        awaited,
         directory: directory.map(|directory| secrets.masked(directory)),
         elapsed_time: took.map(|took| (took.as_secs_f64() * 1e3).round() / 1e3),
         cut,
@@ -197,8 +198,19 @@ mod tests {
 
     fn logged(number: u64, action: LoggedAction) -> LoggedInput {
         let context = InputContext::Program { row: String::new() };
-        let (by, screen, directory, took) = (None, None, None, None);
-        LoggedInput { number, at: SystemTime::UNIX_EPOCH, by, offset: 0, context, screen, directory, took, action }
+        let (by, screen, awaited, directory, took) = (None, None, None, None, None);
+        LoggedInput {
+            number,
+            at: SystemTime::UNIX_EPOCH,
+            by,
+            offset: 0,
+            context,
+            screen,
+            awaited,
+            directory,
+            took,
+            action,
+        }
     }
 
     fn typed(text: &str, keys: &[&str]) -> LoggedAction {

@@ -8,10 +8,10 @@ use steplatch_clock as clock;
 use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
 use steplatch_pattern::Pattern;
 use steplatch_protocol::{
-    AwaitMode, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil, ScreenMode, SendInput, Since,
-    TerminalWait, WaitInfo,
+    AwaitMode, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil, InputReading as ProtocolReading,
+    ScreenMode, SendInput, Since, TerminalWait, WaitInfo,
 };
-use steplatch_terminal::{InputWait, Limit, Part, Quiet, Reason, Target, Until, View, Waited};
+use steplatch_terminal::{InputReading, InputWait, Limit, Part, Quiet, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -52,6 +52,7 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
         until: verb.until.unwrap_or_default(),
         timeout: verb.timeout.unwrap_or(INPUT_TIMEOUT),
         stop_at_input: verb.stop_at_input,
+        reads: verb.reads,
         ..AwaitOutput::default()
     }))
 }
@@ -71,6 +72,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
     if !(0.0..=LONGEST).contains(&verb.timeout) {
         return Err(format!("timeout must be between 0 and {LONGEST} seconds, not {}", verb.timeout).into());
     }
+    let has_patterns = !patterns.is_empty();
     Ok(WaitRequest {
         patterns,
         target: match verb.target {
@@ -94,9 +96,18 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit if verb.stop_at_input => Some(InputWait::Known),
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,
         },
+        reads: verb.reads.filter(|_| has_patterns).map(reading),
         timeout: Duration::from_secs_f64(verb.timeout),
         by: caller.label(),
     })
+}
+
+fn reading(reads: ProtocolReading) -> InputReading {
+    match reads {
+        ProtocolReading::Shown => InputReading::Shown,
+        ProtocolReading::Hidden => InputReading::Hidden,
+        ProtocolReading::Any => InputReading::Any,
+    }
 }
 
 impl Sessions {

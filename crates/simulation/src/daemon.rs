@@ -568,7 +568,8 @@ impl Daemon {
                 }
             }
             TimerEnd::Answer(step) => {
-                let by = By { who: "ana".to_owned(), through: None, proof: None, shown: None, signed: None };
+                let by =
+                    By { who: "ana".to_owned(), through: None, proof: None, required: None, shown: None, signed: None };
                 self.feed(world, run, Input::GateAnswered { step, choice: "yes".to_owned(), by });
             }
             TimerEnd::Deadline(number) => {

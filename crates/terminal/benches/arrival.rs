@@ -40,6 +40,7 @@ async fn main() {
             target: Target::Output,
             since: None,
             input: None,
+            reads: None,
             until: Until::Match,
             timeout: Duration::from_secs(10),
             by: None,

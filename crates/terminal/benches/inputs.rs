@@ -47,6 +47,7 @@ async fn input(terminal: &Terminal, line: &str) -> Duration {
         target: Target::Output,
         since: Some(from),
         input: None,
+        reads: None,
         until: Until::Match,
         timeout: Duration::from_secs(10),
         by: None,

@@ -44,9 +44,13 @@ pub struct LoggedInput {
     pub offset: u64,
     /// What the program showed.
     pub context: InputContext,
-    /// The rows of a full screen that something was typed into, without empty ones at the end.
+    /// The rows that something was typed into, without empty ones at the end: of a full screen, or of a program that draws in
+    /// place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
+    /// Whether the program waited for input, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<bool>,
     /// The directory of the shell that was at its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
@@ -64,6 +68,7 @@ pub(crate) struct Moment {
     pub(crate) offset: u64,
     pub(crate) context: InputContext,
     pub(crate) screen: Option<String>,
+    pub(crate) awaited: Option<bool>,
     pub(crate) directory: Option<String>,
 }
 
@@ -284,9 +289,9 @@ impl InputLog {
             return number;
         }
         self.newest += 1;
-        let Moment { offset, context, screen, directory } = moment;
+        let Moment { offset, context, screen, awaited, directory } = moment;
         let (number, at, by) = (self.newest, SystemTime::now(), by.map(str::to_owned));
-        let entry = LoggedInput { number, at, by, offset, context, screen, directory, took: None, action };
+        let entry = LoggedInput { number, at, by, offset, context, screen, awaited, directory, took: None, action };
         self.bytes += entry.bytes();
         self.entries.push_back(Box::new(entry));
         self.drop_oldest();
@@ -311,7 +316,11 @@ impl InputLog {
     /// line.
     fn continue_line(&mut self, by: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
         let is_same = |known: &InputContext| std::mem::discriminant(known) == std::mem::discriminant(context);
-        let newest = self.entries.back_mut();
+        // A size and a wait are no input: the line goes on behind them.
+        let is_input = |entry: &&mut Box<LoggedInput>| {
+            !matches!(entry.action, LoggedAction::Resized(_) | LoggedAction::Waited { .. })
+        };
+        let newest = self.entries.iter_mut().rev().find(is_input);
         let newest = newest.filter(|newest| newest.by.as_deref() == by && is_same(&newest.context))?;
         match (&mut newest.action, action) {
             (LoggedAction::Attached { bytes: line }, LoggedAction::Attached { bytes })
@@ -359,7 +368,7 @@ mod tests {
     }
 
     fn at(offset: u64) -> Moment {
-        Moment { offset, context: InputContext::Prompt, screen: None, directory: None }
+        Moment { offset, context: InputContext::Prompt, screen: None, awaited: None, directory: None }
     }
 
     fn attached(text: &str) -> LoggedAction {
@@ -414,6 +423,29 @@ mod tests {
         let actions: Vec<LoggedAction> = log.from(1).into_iter().map(|entry| entry.action).collect();
         let hidden = |entered| LoggedAction::Hidden { entered };
         assert_eq!(actions, [attached("ls\r"), attached("pwd\r"), attached("x"), hidden(true), hidden(false)]);
+    }
+
+    #[test]
+    fn a_line_goes_on_behind_a_change_of_size_and_a_wait() {
+        let mut log = InputLog::default();
+        let wait =
+            || LoggedAction::Waited { patterns: vec!["x".to_owned()], reason: Reason::Match, matched: None, until: 0 };
+        log.add(Some("ana"), at(0), attached("ec"));
+        log.add(None, at(0), LoggedAction::Resized(Size { cols: 90, rows: 30 }));
+        log.add(Some("ana"), at(0), attached("ho"));
+        log.add(Some("run"), at(0), wait());
+        log.add(Some("ana"), at(0), attached(" hi\r"));
+        log.add(None, at(0), LoggedAction::Resized(Size { cols: 80, rows: 24 }));
+        log.add(Some("ana"), at(0), attached("ls\r"));
+        let typed: Vec<String> = log
+            .from(1)
+            .into_iter()
+            .filter_map(|entry| match entry.action {
+                LoggedAction::Attached { bytes } => Some(bytes.text),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(typed, ["echo hi\r", "ls\r"]);
     }
 
     #[test]

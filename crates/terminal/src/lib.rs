@@ -59,4 +59,4 @@ pub use terminal::{
     Part, QueryFilter, ScreenDelta, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,
 };
 pub use terminals::{OpenError, Opened, Options, Place, Spec, Terminals};
-pub use wait::{InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};
+pub use wait::{InputReading, InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

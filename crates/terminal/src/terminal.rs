@@ -806,6 +806,7 @@ impl Terminal {
                     since: None,
                     until: Until::Prompt,
                     input: Some(InputWait::Known),
+                    reads: None,
                     timeout: PROMPT_TIME,
                     by: None,
                 };

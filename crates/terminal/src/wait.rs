@@ -29,6 +29,9 @@ pub struct Wait {
     pub until: Until,
     /// Whether the wait also ends when the program waits for typed input, see [`Reason::Input`].
     pub input: Option<InputWait>,
+    /// A match ends the wait only once the program waits for typed input, and only where it reads it in this way. What is printed
+    /// meanwhile may take the match away.
+    pub reads: Option<InputReading>,
     /// How long it waits at the most.
     pub timeout: Duration,
     /// The client or run that waits. A wait without one is not in the log of inputs.
@@ -66,6 +69,28 @@ pub enum InputWait {
     Known,
     /// Also where it cannot be determined, as for event loops, once the program has been quiet for a while.
     KnownOrQuiet,
+}
+
+/// How a program reads the input that it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputReading {
+    /// It shows what is typed, or takes keys.
+    Shown,
+    /// It reads a line without showing it, as for a password.
+    Hidden,
+    /// Either of both.
+    Any,
+}
+
+impl InputReading {
+    /// Whether a program reads so that reads lines `unseen`, or not.
+    pub(crate) fn is(self, unseen: bool) -> bool {
+        match self {
+            Self::Shown => !unseen,
+            Self::Hidden => unseen,
+            Self::Any => true,
+        }
+    }
 }
 
 /// How long a terminal must be silent to be called quiet.

@@ -77,11 +77,11 @@ impl ContractVariable {
     }
 
     /// Returns whether an argument is exported into the environment of the run's terminal, where every program finds
-    /// it. A secret is exported only if its declaration says `"export": true`. `{NAME}` is replaced by its value either
-    /// way.
+    /// it. A secret is exported only if its declaration says `"export": true`, a name with lower-case letters never. `{NAME}`
+    /// is replaced by its value either way.
     #[must_use]
     pub fn is_exported(&self) -> bool {
-        self.export.unwrap_or(!self.secret)
+        self.export.unwrap_or(!self.secret) && is_of_environment(&self.name)
     }
 
     /// Returns the declaration's setting about export into the environment of the run's terminal, if it has one.
@@ -100,6 +100,12 @@ impl ContractVariable {
     fn matters(&self) -> bool {
         self.required || self.default.is_some()
     }
+}
+
+/// Returns whether a variable of a contract is one of the environment too: its name is in capitals.
+#[must_use]
+pub fn is_of_environment(name: &str) -> bool {
+    !name.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 impl Contract {
@@ -132,7 +138,8 @@ impl Contract {
 
     /// Returns the names of those that the shell has.
     pub(crate) fn names_in_shell(&self) -> impl Iterator<Item = &str> {
-        self.variables.iter().filter(|variable| variable.from.is_none()).map(|variable| variable.name.as_str())
+        let is_in_shell = |variable: &&ContractVariable| variable.from.is_none() && is_of_environment(&variable.name);
+        self.variables.iter().filter(is_in_shell).map(|variable| variable.name.as_str())
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {

@@ -37,7 +37,10 @@ pub use steplatch_clock::Timestamp;
 
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
-pub use contract::{Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, workflow_signature};
+pub use contract::{
+    Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, is_of_environment,
+    workflow_signature,
+};
 pub use decide::{
     Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, accepted_patch, asks_about_patch, decide,
     resume, wants_last_screens, wants_screen,

@@ -73,7 +73,14 @@ fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
         (Some(until), []) => format!("'{until}'"),
         (Some(until), patterns) => format!("{} or '{until}'", patterns.join(" or ")),
     };
+    let reads = text(params, "reads");
+    let echo = match reads.as_deref() {
+        Some("shown") => " with its echo on",
+        Some("hidden") => " with its echo off",
+        _ => "",
+    };
     match text(result, "reason").as_deref() {
+        Some("input") if reads.is_some() => format!("the program waited for input, but not at {awaited}{echo}"),
         Some("exit") => {
             let code = text(result, "exit_code").map(|code| format!(" with exit code {code}")).unwrap_or_default();
             format!("the program ended{code} before {awaited} came")
@@ -88,7 +95,10 @@ fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
                 .map(|time| format!(" within {}", time::spoken(time)))
                 .unwrap_or_default();
-            format!("{awaited} did not come{within}")
+            match reads {
+                Some(_) => format!("the program did not wait for input at {awaited}{echo}{within}"),
+                None => format!("{awaited} did not come{within}"),
+            }
         }
     }
 }
@@ -144,6 +154,16 @@ mod tests {
                 json!({"until": "prompt", "pattern": "OK"}),
                 json!({"reason": "input"}),
                 "the wait ended with 'input' before /OK/ or 'prompt' came",
+            ),
+            (
+                json!({"pattern": "Key:", "reads": "hidden"}),
+                json!({"reason": "input"}),
+                "the program waited for input, but not at /Key:/ with its echo off",
+            ),
+            (
+                json!({"pattern": "Go on", "reads": "any", "timeout": 2}),
+                json!({"reason": "timeout"}),
+                "the program did not wait for input at /Go on/ within 2s",
             ),
             (json!({}), json!({"elapsed_time": 1.5}), "what it waited for did not come within 1.5s"),
         ] {

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::contract::is_of_environment;
 use crate::groups;
 use crate::rules::Rules;
 use crate::substitute::{Lookup, SECRET};
@@ -79,7 +80,7 @@ impl Variables {
 
     /// Leaves `${NAME}` to the shell for these names, also when there is a variable of that name.
     pub(crate) fn leave_to_shell<'n>(&mut self, names: impl Iterator<Item = &'n String>) {
-        self.of_shell.extend(names.cloned());
+        self.of_shell.extend(names.filter(|name| is_of_environment(name)).cloned());
     }
 
     /// Adds the defaults of arguments.

@@ -141,6 +141,9 @@ impl Prove {
             let mut variables: BTreeMap<String, String> = recorded.chain(secrets.clone()).collect();
             let is_other = turn >= TIMES;
             if is_other {
+                // A name may differ from that of the argument in case.
+                let is_given = |name: &String| self.input.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+                variables.retain(|name, _| !is_given(name));
                 variables.extend(self.input.iter().cloned());
             }
             let verb = RunWorkflow {

@@ -6,7 +6,7 @@ use super::echo::{MASKS, end_of_pasted, has_pieces, is_on_screen, rest_of_line, 
 use super::edit::{EditedLine, named_keys};
 use super::reader::{RawInput, Recorded};
 use super::secrets::{Secrets, without_echo};
-use super::{asks_for_secret, floor, is_same_prompt, shortened};
+use super::{MOST_PRINTED, asks_for_secret, floor, is_same_prompt, shortened};
 use crate::session_log::Moment;
 
 /// How far behind a pasted line the next one is looked for, in bytes.
@@ -179,7 +179,12 @@ impl Writer<'_> {
         let before = self.inputs[..index].iter().rev().take(MOST_PARTS).take_while(|input| !is_end(input)).count();
         let behind = self.inputs[index..].iter().take(MOST_PARTS).take_while(|input| !is_end(input)).count();
         let end = (index + behind + 1).min(self.inputs.len());
-        self.inputs[index - before..end].iter().map(|input| input.text.as_str()).collect()
+        let texts = |inputs: &[RawInput]| inputs.iter().map(|input| input.text.as_str()).collect::<String>();
+        let before = texts(&self.inputs[index - before..index]);
+        let behind = texts(&self.inputs[index..end]);
+        // No secret is longer; one input has as many bytes at the most.
+        let begin = floor(&before, before.len().saturating_sub(MOST_PRINTED));
+        format!("{}{}", &before[begin..], &behind[..floor(&behind, 2 * MOST_PRINTED)])
     }
 
     /// Returns what an input types into a line.

@@ -2,6 +2,7 @@
 
 use super::{Timeline, TimelineEvent, asks_for_secret};
 use crate::LeftOut;
+use crate::turn::quoted;
 
 /// The most commands that are read, and the deepest nesting of braces.
 const MOST_COMMANDS: usize = 20_000;
@@ -31,7 +32,7 @@ pub fn expect_script(script: &str) -> Option<Timeline> {
             ["expect", "eof"] => {}
             ["spawn", rest @ ..] if is_known && !has_spawned && !rest.is_empty() => {
                 has_spawned = true;
-                timeline.command = rest.join(" ");
+                timeline.command = rest.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
             }
             ["send", "--", text] | ["send", text] if is_known && !text.starts_with("--") => {
                 timeline.events.push((0.0, TimelineEvent::Input((*text).to_owned())));

@@ -55,6 +55,8 @@ pub(super) struct Reader<'s> {
     screen: &'s mut dyn RecordedScreen,
     now: f64,
     pending: Option<RawInput>,
+    /// The sizes that the screen got while a line was typed.
+    resized: Vec<RawInput>,
     /// Lines that were printed when the last key was pressed.
     lines_then: usize,
     inputs: Vec<RawInput>,
@@ -73,6 +75,7 @@ impl<'s> Reader<'s> {
             screen,
             now: 0.0,
             pending: None,
+            resized: Vec::new(),
             lines_then: 0,
             inputs: Vec::new(),
             exit: None,
@@ -151,9 +154,12 @@ impl<'s> Reader<'s> {
     }
 
     fn resizes(&mut self, cols: u16, rows: u16) {
-        self.flush();
         let input = RawInput { size: Some((cols, rows)), ..self.input() };
-        self.add(input);
+        // It is no input: a line that is being typed goes on.
+        self.resized.push(input);
+        if self.pending.is_none() {
+            self.flush();
+        }
         self.screen.resize(cols, rows);
         self.lines.set_width(usize::from(cols));
     }
@@ -178,7 +184,8 @@ impl<'s> Reader<'s> {
     }
 
     fn flush(&mut self) {
-        if let Some(input) = self.pending.take() {
+        let resized = std::mem::take(&mut self.resized);
+        for input in self.pending.take().into_iter().chain(resized) {
             self.add(input);
         }
     }

@@ -54,9 +54,10 @@ impl RecordedScreen for Rows {
     }
 }
 
+const SIZE: steplatch_terminal::Size = steplatch_terminal::Size { cols: 80, rows: 24 };
+
 pub(crate) fn read(name: &str, timeline: Timeline) -> Imported {
-    let size = steplatch_terminal::Size { cols: 80, rows: 24 };
-    imported(name, timeline, &mut Rows { replay: steplatch_terminal::Replay::new(size) })
+    imported(name, timeline, &mut Rows { replay: steplatch_terminal::Replay::new(SIZE) })
 }
 
 fn entries(imported: &Imported) -> Vec<(InputKind, &str, Option<&str>)> {
@@ -262,6 +263,101 @@ fn a_line_that_is_longer_than_a_row_is_one() {
     let mut lines = Lines::new(Some(10));
     lines.put("$ 12345678 \r90\r\n50%\r100%");
     assert_eq!(lines.into_text(), "$ 1234567890\n100%");
+}
+
+/// A command that a recording begins with is started, unless it is an interactive shell, whose prompts the machine needs.
+#[test]
+fn a_shell_with_a_file_is_a_program() {
+    for (spawned, opened, started) in [
+        ("bash", "bash", None),
+        ("/bin/bash --norc -i", "/bin/bash", None),
+        ("bash --rcfile /dev/null", "bash", None),
+        ("bash -o vi", "bash", None),
+        ("zsh -f", "zsh", None),
+        ("bash ./ask.sh", "", Some("bash ./ask.sh\n")),
+        ("sh ask.sh one", "", Some("sh ask.sh one\n")),
+        ("bash -x ./ask.sh", "", Some("bash -x ./ask.sh\n")),
+        ("bash --norc ./ask.sh", "", Some("bash --norc ./ask.sh\n")),
+        ("bash -o vi ./ask.sh", "", Some("bash -o vi ./ask.sh\n")),
+        ("bash -- ./ask.sh", "", Some("bash -- ./ask.sh\n")),
+        ("bash -lc {read x}", "", Some("bash -lc 'read x'\n")),
+        ("fish --command=ask", "", Some("fish --command=ask\n")),
+        ("./ask.sh", "", Some("./ask.sh\n")),
+        ("python3 x.py", "", Some("python3 x.py\n")),
+    ] {
+        let script = format!(
+            "spawn {spawned}\nexpect -exact \"Name? \"\nsend -- \"bob\\r\"\nexpect -exact \"bob\r\nhello\r\n\"\nexpect eof\n"
+        );
+        let read = read("x", expect_script(&script).unwrap());
+        let first = entries(&read)[0];
+        assert_eq!((read.log.shell.as_str(), first.2), (opened, started.or(Some("bob\n"))), "{spawned}");
+        let timeline = Timeline { command: spawned.replace(['{', '}'], "'"), ..Timeline::default() };
+        let shell = imported("x", timeline, &mut Rows { replay: steplatch_terminal::Replay::new(SIZE) }).log.shell;
+        assert_eq!(shell, opened, "the command of another header: {spawned}");
+    }
+}
+
+#[test]
+fn a_change_of_size_is_no_end_of_a_line() {
+    let output = |text: &str| TimelineEvent::Output(text.to_owned());
+    let input = |text: &str| TimelineEvent::Input(text.to_owned());
+    let resize = || TimelineEvent::Resize { cols: 90, rows: 30 };
+    let events = [
+        output("ana$ "),
+        input("t"),
+        output("t"),
+        resize(),
+        input("ouch hi"),
+        output("ouch hi"),
+        resize(),
+        resize(),
+        input("\r"),
+        output("\r\nana$ "),
+        input("ask\r"),
+        output("ask\r\nName? "),
+        input("bo"),
+        output("bo"),
+        resize(),
+        input("b\r"),
+        output("b\r\nana$ "),
+    ];
+    let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
+    let read = read("x", Timeline { events, ..Timeline::default() });
+    let typed = |kind: InputKind| {
+        let inputs = read.log.moments.iter().map(|moment| &moment.input).filter(move |input| input.kind == kind);
+        inputs.map(|input| input.text.as_deref().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    assert_eq!(typed(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{read:#?}");
+    assert_eq!(typed(InputKind::Entered), ["touch hi", "ask"]);
+    assert_eq!(typed(InputKind::Resize).len(), 4);
+    let captured = capture(&[read.log], &Surroundings::default(), &CaptureRequest::default());
+    let states = captured.definition["states"].to_string();
+    assert!(states.contains("\"touch hi\"") && states.contains("bob\\n"), "{states}");
+}
+
+/// Each line costs as much as the one before: with the square or the cube of their number, this test would not end.
+#[test]
+fn a_script_of_eight_thousand_lines_is_imported_and_captured() {
+    type Question = fn(usize) -> String;
+    let questions: [(&str, Question); 3] = [
+        ("another answer each time", |number| {
+            let answer = format!("job-{number}");
+            format!("expect -exact \"Option {number}: \"\nsend -- \"{answer}\\r\"\nexpect -exact \"{answer}\r\n\"\n")
+        }),
+        ("the same answer", |_| "expect -exact \"Go on? \"\nsend -- \"y\\r\"\nexpect -exact \"y\r\n\"\n".to_owned()),
+        ("a secret", |number| {
+            format!("expect -exact \"Key: \"\nsend -- \"key-{number}\\r\"\nexpect -exact \"\r\n\"\n")
+        }),
+    ];
+    for (kind, question) in questions {
+        let script: String =
+            std::iter::once("spawn ./install.sh\n".to_owned()).chain((0..2000).map(question)).collect();
+        assert!(script.lines().count() >= 8000);
+        let read = read("x", expect_script(&script).unwrap());
+        assert_eq!(read.log.moments.len(), 2002, "{kind}");
+        let captured = capture(&[read.log], &Surroundings::default(), &CaptureRequest::default());
+        assert!(captured.is_incomplete && captured.undecided[0].contains("at most 100 states"), "{kind}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod approved;
 mod asking;
 mod calls;
+mod captured_screens;
 mod captures;
 mod commands;
 mod contract;

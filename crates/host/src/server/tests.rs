@@ -78,6 +78,7 @@ fn run(terminal: &TerminalId, step: &str, command: &str) -> Ask {
         input: false,
         integrate: false,
         step: Some(step.to_owned()),
+        approved_at: None,
         by: None,
     };
     Ask::Terminal(terminal.clone(), TerminalAsk::Run(request))

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_library::Signature;
 use steplatch_protocol::EngineKind;
-use steplatch_workflow::{Definition, InvalidVariables, Start, secret_variable};
+use steplatch_workflow::{Definition, InvalidVariables, Start, is_of_environment, secret_variable};
 
 use super::run::MachineRun;
 use crate::engine::{LaunchParts, StartError, uncancelled};
@@ -39,6 +39,7 @@ pub(crate) struct MachineLaunch {
 ///
 /// With everything that is wrong.
 pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
+    definition.match_names(&mut start.variables);
     let named = start.variables.get("session_id").and_then(Value::as_str);
     let has_terminal = start.session_id.as_deref().or(named).is_some_and(|session| !session.is_empty());
     if !has_terminal {
@@ -59,6 +60,9 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
 
 /// Returns the value that a caller's environment gives an argument.
 fn inherited<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
+    if !is_of_environment(name) {
+        return None;
+    }
     // A program that starts another one in a directory often leaves its own `PWD` in the environment.
     if name == "PWD" {
         return caller.folder.to_str();
@@ -120,6 +124,10 @@ impl Engine {
         };
         let RunArguments { mut input, mut params } = given.unwrap_or_else(variables);
         let named = Seal::default().of(&definition);
+        definition.match_names(&mut params);
+        if let Value::Object(input) = &mut input {
+            definition.match_names(input);
+        }
         named.hide_named(&mut params);
         if let Value::Object(fields) = &mut input {
             named.hide_named(fields);

@@ -21,6 +21,14 @@ const CONFIRMED: Duration = Duration::from_millis(30);
 /// How long it must be silent where its state cannot be determined.
 const SETTLED_UNKNOWN: Duration = Duration::from_millis(800);
 
+/// How long it must be silent where its state cannot be determined, or is that of an editor of lines, and the text stands
+/// there that the wait is for.
+const SETTLED_FOUND: Duration = Duration::from_millis(200);
+
+/// How long a program must be silent that takes keys, where the rows are not there that a wait looks for on the screen: it draws them
+/// once what it waits for besides keys has come.
+const SETTLED_DRAWING: Duration = Duration::from_secs(2);
+
 /// How long a program must be silent that passes input on, without a question on the screen. Longer, because a silent
 /// remote command looks the same.
 const SETTLED_RELAY: Duration = Duration::from_secs(3);
@@ -45,6 +53,17 @@ pub(super) enum ScreenState {
     EditorAtEmptyRow,
     /// Neither.
     Lines,
+}
+
+/// What stands where a program may wait for input, for a wait that looks for a text with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// The wait looks for no such text, or the text did not come in the output.
+    Nothing,
+    /// The text.
+    Text,
+    /// Another screen than that which it looks for.
+    OtherScreen,
 }
 
 /// The looks of one wait.
@@ -74,15 +93,18 @@ impl InputWatch {
         self.look_at
     }
 
-    /// Takes in what a look at `now` has shown. Returns whether the program waits for input.
-    pub(super) fn looked(&mut self, Look { state, screen }: Look, now: Instant) -> bool {
+    /// Takes in what a look at `now` has shown. Returns whether the program waits for input. `awaited` is what stands
+    /// there.
+    pub(super) fn looked(&mut self, Look { state, screen }: Look, awaited: Awaited, now: Instant) -> bool {
         let full_screen = screen == ScreenState::Full;
         let is_quiet = |settled: Duration| now >= self.silent_since + settled;
         let guesses = self.wait == InputWait::KnownOrQuiet;
         let waits = match state {
             // An editor of lines takes keys while a command of its own is under way; it has not shown its prompt then.
-            InputState::Awaits => screen != ScreenState::EditorAtEmptyRow || is_quiet(SETTLED_UNKNOWN),
             InputState::Works => false,
+            _ if awaited == Awaited::Text && is_quiet(SETTLED_FOUND) => true,
+            InputState::Awaits if awaited == Awaited::OtherScreen => is_quiet(SETTLED_DRAWING),
+            InputState::Awaits => screen != ScreenState::EditorAtEmptyRow || is_quiet(SETTLED_UNKNOWN),
             InputState::Unknown => (guesses || full_screen) && is_quiet(SETTLED_UNKNOWN),
             InputState::Relays if full_screen => is_quiet(SETTLED_UNKNOWN),
             InputState::Relays => guesses && is_quiet(SETTLED_RELAY),
@@ -118,7 +140,7 @@ mod tests {
 
     /// Looks until the watch is sure, and returns whether the program waits.
     fn sees(watch: &mut InputWatch, look: Look, now: Instant) -> bool {
-        watch.looked(look, now) || watch.looked(look, now + CONFIRMED)
+        watch.looked(look, Awaited::Nothing, now) || watch.looked(look, Awaited::Nothing, now + CONFIRMED)
     }
 
     #[test]
@@ -140,7 +162,7 @@ mod tests {
         let mut looks = 0;
         while watch.due() < at(begin, 10_000) {
             let now = watch.due();
-            assert!(!watch.looked(full(InputState::Works), now));
+            assert!(!watch.looked(full(InputState::Works), Awaited::Nothing, now));
             looks += 1;
         }
         assert!(looks < 16, "{looks} looks");
@@ -150,13 +172,46 @@ mod tests {
     fn a_program_that_waits_is_looked_at_twice() {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
-        assert!(!watch.looked(lines(InputState::Awaits), at(begin, 70)));
+        assert!(!watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 70)));
         assert_eq!(watch.due(), at(begin, 100));
-        assert!(watch.looked(lines(InputState::Awaits), at(begin, 100)));
+        assert!(watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 100)));
         let mut watch = InputWatch::new(InputWait::Known, begin);
-        assert!(!watch.looked(lines(InputState::Awaits), at(begin, 70)));
-        assert!(!watch.looked(lines(InputState::Works), at(begin, 100)), "it went on");
-        assert!(!watch.looked(lines(InputState::Awaits), at(begin, 150)), "which begins anew");
+        assert!(!watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 70)));
+        assert!(!watch.looked(lines(InputState::Works), Awaited::Nothing, at(begin, 100)), "it went on");
+        assert!(!watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 150)), "which begins anew");
+    }
+
+    #[test]
+    fn an_unknown_state_counts_sooner_where_the_awaited_text_stands() {
+        let begin = Instant::now();
+        for (state, waits) in [
+            (InputState::Unknown, true),
+            (InputState::Relays, true),
+            (InputState::Awaits, true),
+            (InputState::Works, false),
+        ] {
+            let look = Look { state, screen: ScreenState::EditorAtEmptyRow };
+            let mut watch = InputWatch::new(InputWait::Known, begin);
+            assert!(!watch.looked(look, Awaited::Text, at(begin, 100)));
+            let seen =
+                watch.looked(look, Awaited::Text, at(begin, 200)) || watch.looked(look, Awaited::Text, at(begin, 230));
+            assert_eq!(seen, waits, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_draws_has_time_until_its_rows_are_there() {
+        let begin = Instant::now();
+        let mut watch = InputWatch::new(InputWait::Known, begin);
+        let mut waits = |awaited: Awaited, milliseconds: u64| {
+            let look = lines(InputState::Awaits);
+            watch.looked(look, awaited, at(begin, milliseconds))
+                || watch.looked(look, awaited, at(begin, milliseconds) + CONFIRMED)
+        };
+        assert!(!waits(Awaited::OtherScreen, 100) && !waits(Awaited::OtherScreen, 1900));
+        assert!(waits(Awaited::OtherScreen, 2000));
+        let mut watch = InputWatch::new(InputWait::Known, begin);
+        assert!(sees(&mut watch, lines(InputState::Awaits), at(begin, 100)));
     }
 
     #[test]

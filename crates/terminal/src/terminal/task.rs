@@ -24,7 +24,7 @@ use self::running::{Entering, Running};
 use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
 use super::floods::{OutputScheduler, Place};
-use super::input_watch::InputWatch;
+use super::input_watch::{Awaited, InputWatch};
 use super::outgoing::{Keystrokes, Outgoing};
 use super::seat::WriteLock;
 use super::shell::Shell;
@@ -47,7 +47,10 @@ use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all,
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size};
 use crate::transcript::{Mark, Transcript};
-use crate::wait::{EchoZones, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
+use crate::wait::{
+    EchoZones, InputReading, InputWait, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited,
+    on_screen,
+};
 
 /// What a terminal is made of.
 pub(crate) struct TerminalParts {
@@ -165,6 +168,12 @@ struct Pending {
     unread_until: Instant,
     /// Ends when the program waits for input.
     input: Option<InputWatch>,
+    /// Ends at a match only once the program reads input in this way.
+    reads: Option<InputReading>,
+    /// The match that stands there, of a wait that ends once the program reads input.
+    found: Option<PatternMatch>,
+    /// The count of drawn portions when such a wait was searched.
+    searched_at: Option<u64>,
     /// When it began, or all of the input whose answer it waits for is written; and whether there was output since.
     began: Instant,
     heard: bool,
@@ -827,6 +836,9 @@ impl Task {
             quiet: None,
             unread_until: now + UNREAD_PATIENCE,
             input: None,
+            reads: None,
+            found: None,
+            searched_at: None,
             began: now,
             heard: false,
             deadline: now + at_most,
@@ -861,7 +873,9 @@ impl Task {
             Until::Quiet(quiet) => pending.quiet = Some(quiet),
         }
         pending.logged = logged;
-        pending.input = wait.input.map(|input| InputWatch::new(input, self.last_output.max(self.last_input)));
+        pending.reads = wait.reads;
+        let input = wait.input.or(wait.reads.map(|_| InputWait::Known));
+        pending.input = input.map(|input| InputWatch::new(input, self.last_output.max(self.last_input)));
         self.waits.push(pending);
     }
 
@@ -901,7 +915,13 @@ impl Task {
             return false;
         }
         let look = self.look_for_input();
-        self.waits[index].input.as_mut().is_some_and(|watch| watch.looked(look, now))
+        let wait = &mut self.waits[index];
+        let awaited = match wait.reads.map(|_| (&wait.found, &wait.screen)) {
+            None | Some((None, None)) => Awaited::Nothing,
+            Some((Some(_), _)) => Awaited::Text,
+            Some((None, Some(_))) => Awaited::OtherScreen,
+        };
+        wait.input.as_mut().is_some_and(|watch| watch.looked(look, awaited, now))
     }
 
     /// Whether there is input to write or output to read, so that the silence begins anew.
@@ -928,9 +948,22 @@ impl Task {
         let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
         let now = Instant::now();
         let wait = &mut self.waits[index];
-        match wait.search.advance(self.intake.transcript.history(), echo) {
+        let waits_for_reader = wait.reads.is_some();
+        let is_searched = waits_for_reader && wait.searched_at.replace(self.drawn) == Some(self.drawn);
+        let pass = match is_searched {
+            true => Ok(Pass::Nothing),
+            false => {
+                wait.found = None;
+                wait.search.advance(self.intake.transcript.history(), echo)
+            }
+        };
+        match pass {
+            Ok(Pass::Found(found)) if waits_for_reader => wait.found = Some(found),
             Ok(Pass::Found(found)) => return Look::Over(Reason::Match, Some(found), None),
-            Ok(Pass::More) if now < wait.deadline => return Look::More,
+            Ok(Pass::More) if now < wait.deadline => {
+                wait.searched_at = None;
+                return Look::More;
+            }
             Ok(Pass::More | Pass::Nothing) => {}
             Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
         }
@@ -940,6 +973,7 @@ impl Task {
             *looked_at = self.drawn;
             match on_screen(patterns, &self.intake.screen.text()) {
                 Ok(None) => {}
+                Ok(found) if waits_for_reader => wait.found = found,
                 Ok(Some(found)) => return Look::Over(Reason::Match, Some(found), None),
                 Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
             }
@@ -954,6 +988,13 @@ impl Task {
         } else if now >= wait.deadline {
             Some(Reason::Timeout)
         } else if self.is_at_input(index, now) {
+            let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
+            let wait = &mut self.waits[index];
+            if wait.reads.is_some_and(|reads| reads.is(unseen))
+                && let Some(found) = wait.found.take()
+            {
+                return Look::Over(Reason::Match, Some(found), None);
+            }
             Some(Reason::Input)
         } else if self.is_quiet(index, now) {
             Some(Reason::Quiet)
@@ -962,7 +1003,7 @@ impl Task {
         };
         match over {
             None => Look::NotYet,
-            Some(reason @ (Reason::Exit | Reason::Timeout)) if self.waits[index].has_patterns => {
+            Some(reason @ (Reason::Exit | Reason::Timeout)) if self.waits[index].has_patterns && !waits_for_reader => {
                 let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
                 let echoed = self.waits[index].search.in_echo(self.intake.transcript.history(), echo);
                 Look::Over(if echoed.is_some() { Reason::Match } else { reason }, echoed, None)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steplatch_terminal::{CommandRequest, InputWait, Reason, Until, Wait};
+use steplatch_terminal::{CommandRequest, Input, InputContext, InputReading, InputWait, Reason, Until, Wait};
 
 use super::shells::{SHELLS, World, request, until_prompt};
 
@@ -91,4 +91,85 @@ async fn a_program_that_works_in_silence_does_not_ask() {
     for wait in [patient, guessing] {
         assert_eq!(session.waits(wait).await.0.reason, Reason::Timeout);
     }
+}
+
+/// A wait for a text at which a program reads in this way.
+fn until_reads(pattern: &str, reads: InputReading) -> Wait {
+    let pattern = steplatch_pattern::Pattern::new(pattern).unwrap();
+    Wait { patterns: vec![pattern], until: Until::Match, reads: Some(reads), ..until_prompt() }
+}
+
+#[tokio::test]
+async fn a_match_ends_a_wait_only_once_the_program_reads_input() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    // The text is gone before the program reads.
+    for meanwhile in ["sleep 0.01", "sleep 0.3"] {
+        let script = format!("printf 'Go on? '; {meanwhile}; printf '\\rErase all? '; read x");
+        session.types(&format!("bash -c \"{script}\"\n")).await;
+        let (waited, view) = session.waits(until_reads(r"^Go on\? *\Z", InputReading::Shown)).await;
+        assert_eq!((waited.reason, waited.found), (Reason::Input, None), "{meanwhile}: {}", view.screen);
+        session.types("n\n").await;
+        session.prompt().await;
+    }
+    session.types("bash -c \"printf 'Go on? '; sleep 0.3; read x\"\n").await;
+    let (waited, view) = session.waits(until_reads(r"^Go on\? *\Z", InputReading::Shown)).await;
+    assert_eq!((waited.reason, view.awaiting_input), (Reason::Match, None), "{}", view.screen);
+    assert_eq!(waited.found.unwrap().text, "Go on? ");
+    session.types("y\n").await;
+    session.prompt().await;
+    // The program never reads.
+    session.types("bash -c \"printf 'Go on? '; sleep 30\"\n").await;
+    let short = Wait { timeout: Duration::from_millis(900), ..until_reads(r"^Go on\? *\Z", InputReading::Any) };
+    let (waited, _) = session.waits(short).await;
+    assert_eq!((waited.reason, waited.found), (Reason::Timeout, None));
+}
+
+#[tokio::test]
+async fn a_question_that_is_read_without_showing_it_is_another_question() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    for (read, reads, reason) in [
+        ("read x", InputReading::Shown, Reason::Match),
+        ("read x", InputReading::Hidden, Reason::Input),
+        ("read x", InputReading::Any, Reason::Match),
+        ("read -s x", InputReading::Shown, Reason::Input),
+        ("read -s x", InputReading::Hidden, Reason::Match),
+        ("read -s x", InputReading::Any, Reason::Match),
+        // Key by key, as editors of lines and menus do.
+        ("read -e x", InputReading::Shown, Reason::Match),
+        ("read -n 1 x", InputReading::Shown, Reason::Match),
+    ] {
+        session.types(&format!("bash -c \"printf 'Value: '; {read}\"\n")).await;
+        let (waited, view) = session.waits(until_reads(r"Value: *\Z", reads)).await;
+        assert_eq!(waited.reason, reason, "{read} {reads:?}: {}", view.screen);
+        session.types("v\n").await;
+        session.prompt().await;
+    }
+}
+
+#[tokio::test]
+async fn the_log_has_what_stood_where_keys_were_typed_into_a_program_that_draws_in_place() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    // Draws three rows, goes up to the first one, and reads a key; then asks in a row that it has drawn over.
+    let menu = r"printf 'Where to?\n> dev\n  prod\nkeys: up down'; printf '\e[3A\r\e[9C'; read -rsn 3 key; \
+                 printf '\r\e[JWhere to? prod\nName? (demo)\nhint'; printf '\e[1A\r\e[6C'; read -rn 2 name";
+    session.types(&format!("bash -c \"{}\"\n", menu.replace("\\\n", ""))).await;
+    let waits = until_reads("keys: up down", InputReading::Any);
+    assert_eq!(session.waits(waits).await.0.reason, Reason::Match);
+    let down = Input { keys: vec!["down".to_owned()], ..Input::default() };
+    session.0.send(down).await.unwrap();
+    assert_eq!(session.waits(until_reads("hint", InputReading::Any)).await.0.reason, Reason::Match);
+    session.types("ab").await;
+    session.prompt().await;
+    let log = session.0.inputs(0).await.unwrap();
+    let typed: Vec<_> = log.iter().filter(|entry| matches!(entry.context, InputContext::Program { .. })).collect();
+    let screens: Vec<&str> = typed.iter().filter_map(|entry| entry.screen.as_deref()).collect();
+    assert_eq!(screens.len(), 2, "{typed:#?}");
+    assert!(screens[0].ends_with("Where to?\n> dev\n  prod\nkeys: up down"), "{}", screens[0]);
+    assert!(screens[1].ends_with("Where to? prod\nName? (demo)\nhint"), "{}", screens[1]);
+    assert!(typed.iter().all(|entry| entry.awaited == Some(true)), "{typed:#?}");
+    let rows: Vec<&InputContext> = typed.iter().map(|entry| &entry.context).collect();
+    assert!(matches!(rows[1], InputContext::Program { row } if row == "Name? "), "{rows:?}");
 }

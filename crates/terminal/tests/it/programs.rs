@@ -107,6 +107,7 @@ fn wait_for(pattern: &str) -> Wait {
         since: None,
         until: Until::Match,
         input: None,
+        reads: None,
         timeout: Duration::from_secs(60),
         by: None,
     }

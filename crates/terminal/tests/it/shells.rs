@@ -188,6 +188,7 @@ pub(crate) fn until_prompt() -> Wait {
         since: None,
         until: Until::Prompt,
         input: None,
+        reads: None,
         timeout: Duration::from_secs(60),
         by: None,
     }

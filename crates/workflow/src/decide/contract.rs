@@ -131,7 +131,7 @@ impl DecisionBuilder<'_> {
         let contract = self.definition.arguments();
         if done == Some(Purpose::ExportGiven) {
             let unknown: Vec<String> =
-                contract.names().filter(|name| !known.contains_key(*name)).map(str::to_owned).collect();
+                contract.names_in_shell().filter(|name| !known.contains_key(*name)).map(str::to_owned).collect();
             if !unknown.is_empty() {
                 return self.ask(Purpose::ReadArguments, BTreeMap::new(), unknown, Some(to), terminals);
             }

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
 use super::shape::VARIABLE_KEYS;
 use super::{Problem, State};
-use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema};
+use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema, is_of_environment};
+use crate::variables::may_be_named;
 use crate::{dialogue, substitute};
 
 /// The key of the side whose variables a run exports.
@@ -22,6 +23,12 @@ impl Diagnostics {
         if count > MOST_VARIABLES {
             let message = format!("'{what}' has at most {MOST_VARIABLES} variables, not {count}");
             self.error(&entries.pointer, message);
+        }
+        for (name, place) in entries.iter() {
+            let is_same = |(other, _): &(&String, JsonPath<'_>)| *other != name && other.eq_ignore_ascii_case(name);
+            if let Some((other, _)) = entries.iter().find(is_same).filter(|(other, _)| *other < name) {
+                self.error(&place.pointer, format!("the names '{other}' and '{name}' differ in case only"));
+            }
         }
         Contract { variables: entries.iter().filter_map(|(name, place)| self.variable(what, name, &place)).collect() }
     }
@@ -54,16 +61,21 @@ impl Diagnostics {
     }
 
     fn variable(&mut self, what: &str, name: &str, place: &JsonPath<'_>) -> Option<ContractVariable> {
-        let upper = |byte: u8| byte.is_ascii_uppercase();
+        let is_argument = what == ARGUMENTS;
+        let letter = |byte: u8| if is_argument { byte.is_ascii_alphabetic() } else { byte.is_ascii_uppercase() };
         let well_formed = (1..=LONGEST_VARIABLE).contains(&name.len())
-            && name.bytes().next().is_some_and(upper)
-            && name.bytes().all(|byte| upper(byte) || byte.is_ascii_digit() || byte == b'_');
+            && name.bytes().next().is_some_and(letter)
+            && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit() || byte == b'_');
         if !well_formed {
+            let kind = if is_argument { "Argument" } else { "Environment variable" };
+            let capitals = if is_argument { "" } else { "be uppercase, " };
             let message = format!(
-                "Environment variable '{name}' must be uppercase, start with letter, contain only letters, numbers, and \
-                 underscores, and have at most {LONGEST_VARIABLE} characters"
+                "{kind} '{name}' must {capitals}start with letter, contain only letters, numbers, and underscores, and have at \
+                 most {LONGEST_VARIABLE} characters"
             );
             self.error(&place.pointer, message);
+        } else if !may_be_named(name) {
+            self.error(&place.pointer, format!("'{name}' is a variable of every run: give the argument another name"));
         }
         if let Value::String(description) = place.value {
             return Some(ContractVariable {
@@ -94,7 +106,11 @@ impl Diagnostics {
                     "'export' belongs to an argument; a return value is only read from the shell",
                 );
             }
-            self.boolean(&place, "'export'")
+            let export = self.boolean(&place, "'export'");
+            if export == Some(true) && !is_of_environment(name) {
+                self.error(&place.pointer, "an argument is exported only if its name is in capitals");
+            }
+            export
         });
         let from = object.get("from").and_then(|place| {
             if what == ARGUMENTS {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::document::{escaped, suggestion};
 use super::{Definition, Problem, State, ToolCatalog, secret_variable};
-use crate::contract::{Contract, InvalidVariables};
+use crate::contract::{Contract, ContractVariable, InvalidVariables, is_of_environment};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
 use crate::variables::STANDARD_NAMES;
@@ -224,6 +224,24 @@ impl Definition {
         self.warnings.into_iter().filter(|warning| !unneeded.contains(warning)).collect()
     }
 
+    /// Gives variables that a run is started with the names of arguments, where they differ from those in case only and are no
+    /// variables of the definition themselves.
+    pub fn match_names(&self, given: &mut Map<String, Value>) {
+        for argument in self.arguments.iter().map(ContractVariable::name) {
+            let is_meant = |name: &&String| {
+                name.eq_ignore_ascii_case(argument) && !self.needs.iter().any(|needed| needed.name == **name)
+            };
+            if given.contains_key(argument) {
+                continue;
+            }
+            if let Some(name) = given.keys().find(is_meant).cloned()
+                && let Some(value) = given.remove(&name)
+            {
+                given.insert(argument.to_owned(), value);
+            }
+        }
+    }
+
     /// Checks that a run can be started with these variables: those of arguments fit their schemas, and every placeholder
     /// that nothing else gives a value is among them. `in_shell` answers whether the shell that the run will work in may
     /// have a variable; a required argument must be given where it may not.
@@ -241,7 +259,7 @@ impl Definition {
             argument.is_required()
                 && argument.default().is_none()
                 && !initial.contains_key(name)
-                && !in_shell(name)
+                && !(is_of_environment(name) && in_shell(name))
                 && !self.sets_variable(name)
         });
         violations.extend(missing.map(|argument| {

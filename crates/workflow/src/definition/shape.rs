@@ -29,8 +29,8 @@ pub(super) struct Machine {
     /// What it is for, in a sentence
     #[schemars(length(max = LONGEST_DESCRIPTION))]
     description: Option<String>,
-    /// Environment variables that the shell must have before the first state
-    #[schemars(default, schema_with = "contract")]
+    /// Values that a run is started with, for {NAME}; a name in capitals is also an environment variable of the shell
+    #[schemars(default, schema_with = "arguments")]
     arguments: Option<BTreeMap<String, Variable>>,
     /// Environment variables that the shell must have after the last state
     #[schemars(default, schema_with = "contract")]
@@ -319,10 +319,18 @@ fn workflows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 fn contract(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    contract_of(generator, "^[A-Z][A-Z0-9_]*$")
+}
+
+fn arguments(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    contract_of(generator, "^[A-Za-z][A-Za-z0-9_]*$")
+}
+
+fn contract_of(generator: &mut schemars::SchemaGenerator, names: &str) -> schemars::Schema {
     let variable = generator.subschema_for::<Variable>();
     json_schema!({
         "type": ["object", "null"],
-        "propertyNames": {"pattern": "^[A-Z][A-Z0-9_]*$", "maxLength": LONGEST_VARIABLE},
+        "propertyNames": {"pattern": names, "maxLength": LONGEST_VARIABLE},
         "maxProperties": MOST_VARIABLES,
         "additionalProperties": variable
     })

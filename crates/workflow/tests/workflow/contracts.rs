@@ -71,7 +71,10 @@ fn a_contract_is_read_in_its_short_and_its_long_form() {
 fn every_mistake_in_a_contract_is_told_with_its_place() {
     let document = contract(
         &json!({
-            "home": "lower case",
+            "9home": "a digit",
+            "output": "a variable of every run",
+            "both_Cases": "first",
+            "both_cases": {"export": true},
             "PATH/X": "a slash",
             "A": {"name": "B", "descripton": "a typo", "required": "yes"},
             "C": 7,
@@ -84,8 +87,11 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
         &json!({"BOTH": "and there"}),
     );
     expect![[r#"
-        /arguments/home: Environment variable 'home' must be uppercase, start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
-        /arguments/PATH~1X: Environment variable 'PATH/X' must be uppercase, start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
+        /arguments/both_cases: the names 'both_Cases' and 'both_cases' differ in case only
+        /arguments/9home: Argument '9home' must start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
+        /arguments/output: 'output' is a variable of every run: give the argument another name
+        /arguments/both_cases/export: an argument is exported only if its name is in capitals
+        /arguments/PATH~1X: Argument 'PATH/X' must start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
         /arguments/A/descripton: unknown key 'descripton' in a variable of a contract, did you mean 'description'?
         /arguments/A/name: 'name' must be the variable's key 'A', not 'B'
         /arguments/A/required: 'required' must be true or false, not the text "yes"
@@ -104,6 +110,42 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
         .assert_eq(&problems(&contract(&many(21), &json!(null))));
     expect!["/return_values: 'return_values' must be an object, not a list"]
         .assert_eq(&problems(&contract(&json!({}), &json!(["X"]))));
+}
+
+#[test]
+fn an_argument_in_lower_case_is_filled_in_and_is_no_variable_of_the_shell() {
+    let mut document = contract(&json!({"host": "where", "Port": {"default": "22"}, "USER": "x"}), &json!({}));
+    document["states"]["make"]["action"]["params"]["input_text"] = "ssh -p {Port} {host} $USER".into();
+    let mut run = Machine::start_with(&document, given(&json!({"host": "web1"})));
+    assert_eq!(asked(&run), r#"read ["USER"] in term_1"#);
+    run.shell_tells(&json!({"USER": "ana"}));
+    assert_eq!(run.state(), "make");
+    let typed = run.last.effects.iter().find_map(|effect| match effect {
+        Effect::Perform { params, .. } => params["input_text"].as_str().map(str::to_owned),
+        _ => None,
+    });
+    assert_eq!(typed.as_deref(), Some("ssh -p 22 web1 $USER"));
+    // No shell can give it a value.
+    let missing = definition(&document).check_start(&fields(&json!({})), |_| true).unwrap_err().to_string();
+    assert!(missing.contains("argument host (where) was not given") && !missing.contains("USER"), "{missing}");
+}
+
+#[test]
+fn a_given_name_that_differs_from_an_argument_in_case_is_that_argument() {
+    let matched = |arguments: Value, given: Value| {
+        let mut document = contract(&arguments, &json!({}));
+        document["states"]["make"]["action"]["params"]["input_text"] = "{host} {free}".into();
+        let mut given = fields(&given);
+        definition(&document).match_names(&mut given);
+        Value::Object(given)
+    };
+    let arguments = || json!({"PROJECT": "x", "host": "x"});
+    let given = json!({"project": "a", "HOST": "b", "other": "c"});
+    assert_eq!(matched(arguments(), given), json!({"PROJECT": "a", "host": "b", "other": "c"}));
+    let exact = json!({"PROJECT": "a", "project": "b"});
+    assert_eq!(matched(arguments(), exact.clone()), exact, "the exact name is there");
+    let needed = json!({"free": "a"});
+    assert_eq!(matched(json!({"FREE": "x"}), needed.clone()), needed, "it is a variable itself");
 }
 
 #[test]

@@ -42,10 +42,28 @@ impl Task {
         }
         let offset = self.intake.transcript.history().end();
         let is_typed = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Hidden { .. });
-        let screen = (is_typed && context == InputContext::FullScreen).then(|| self.logged_screen());
+        let has_screen = match &context {
+            InputContext::FullScreen => is_typed,
+            InputContext::Program { row } => is_typed && self.draws_in_place(row, &action),
+            InputContext::Prompt | InputContext::Password { .. } => false,
+        };
+        let screen = has_screen.then(|| self.logged_screen());
+        let is_asked = matches!(context, InputContext::Program { .. } | InputContext::Password { .. });
+        let awaited = if is_typed && is_asked { self.input_state().awaits() } else { None };
         let enters = !matches!(action, LoggedAction::Waited { .. } | LoggedAction::Entered { .. });
         let directory = if enters && context == InputContext::Prompt { self.directory() } else { None };
-        self.inputs.add(by, Moment { offset, context, screen, directory }, action)
+        self.inputs.add(by, Moment { offset, context, screen, awaited, directory }, action)
+    }
+
+    /// Whether an input is typed into rows that a program draws in place: it takes keys, and the input is a key, or `row`, that of
+    /// the cursor, is not the end of what was printed.
+    fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
+        if self.pty.line_discipline().is_none_or(|now| now.whole_lines) {
+            return false;
+        }
+        let is_key = matches!(action, LoggedAction::Typed { text, .. } if text.text.trim().is_empty());
+        let printed = settled(self.intake.transcript.history().open_line());
+        is_key || !printed.trim_end().ends_with(row.trim())
     }
 
     fn logged_screen(&self) -> String {

@@ -13,7 +13,7 @@ use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, 
 use crate::history::Zone;
 use crate::integration::Kind;
 use crate::process::Exit;
-use crate::terminal::input_watch::{InputWatch, ScreenState};
+use crate::terminal::input_watch::{Awaited, InputWatch, ScreenState};
 use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
 use crate::wait::InputWait;
@@ -407,7 +407,7 @@ impl Task {
         }
         let look = self.look_for_input();
         let full_screen = look.screen == ScreenState::Full;
-        let waits = self.running.as_mut()?.input()?.looked(look, now);
+        let waits = self.running.as_mut()?.input()?.looked(look, Awaited::Nothing, now);
         waits.then(|| InputRequest {
             program: self.foreground_name(),
             full_screen,

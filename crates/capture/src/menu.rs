@@ -1,0 +1,394 @@
+//! Menus: rows that must stand there as they did, because the next input chooses from them.
+//!
+//! An entry is chosen by its number, from printed rows, or by keys that move to it, from rows that are drawn. Either way another
+//! row in between, above or below makes another choice of the same input, so all rows belong to the wait.
+
+use steplatch_pattern::Pattern;
+
+use crate::question::{Leeway, general, without_frame};
+use crate::session_log::Surroundings;
+use crate::template::Binding;
+use crate::turn::Act;
+
+/// What must be shown when the next input chooses from it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Menu {
+    /// The next input chooses nothing.
+    #[default]
+    None,
+    /// Printed entries, of which one is chosen by its number.
+    Printed(PrintedMenu),
+    /// Rows of the screen, of which one is moved to by keys.
+    Drawn {
+        /// The rows, top first.
+        rows: Vec<String>,
+        /// Whether nothing stands below them.
+        is_last: bool,
+    },
+}
+
+/// The last block of entries before a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PrintedMenu {
+    /// The number that is typed.
+    number: String,
+    /// The signs before and behind the number; none in a table.
+    signs: Option<(&'static str, char)>,
+    /// The label of the entry with the number.
+    pub(crate) label: String,
+    /// The rows of the block.
+    rows: Vec<String>,
+    /// The rows between the block and the question.
+    between: Vec<String>,
+    /// Whether another entry with the number stands above the block.
+    has_decoy: bool,
+}
+
+/// The most rows of a full screen that are a menu. A screen with more shows what changes, such as processes or files.
+const MOST_ROWS_OF_SCREEN: usize = 16;
+
+/// The most rows of a menu that is printed or drawn in place.
+const MOST_ROWS: usize = 60;
+
+/// Name of the group of a pattern that finds another entry with the same number.
+pub(crate) const ANOTHER_ENTRY: &str = "another_entry";
+
+impl Menu {
+    /// Returns the menu of a full screen.
+    pub(crate) fn of_screen(screen: &str, act: &Act) -> Self {
+        if !is_moved_in(act) {
+            return Self::None;
+        }
+        let rows: Vec<String> = filled_rows(screen.lines());
+        if rows.is_empty() || rows.len() > MOST_ROWS_OF_SCREEN {
+            return Self::None;
+        }
+        Self::Drawn { rows, is_last: false }
+    }
+
+    /// Returns the rows that a program draws in place: those around the cursor, which stands behind `row`, down to the
+    /// last one. They begin below the line that was `entered`. Where a line is typed, they begin with the row of the cursor.
+    pub(crate) fn drawn(screen: &str, row: &str, entered: &str, act: &Act) -> Self {
+        let all: Vec<&str> = screen.lines().map(str::trim_end).collect();
+        let Some(last) = all.iter().rposition(|row| !row.is_empty()) else { return Self::None };
+        let row = row.trim_end();
+        let cursor = all.iter().rposition(|one| !row.is_empty() && one.starts_with(row)).unwrap_or(last);
+        let is_entered = |one: &str| !entered.is_empty() && one.ends_with(entered);
+        let above = all[..cursor].iter().rposition(|one| one.is_empty() || is_entered(one));
+        let first = if is_line(act) { cursor } else { above.map_or(0, |above| above + 1) };
+        let rows = filled_rows(all[first..=last].iter().copied());
+        if rows.is_empty() || rows.len() > MOST_ROWS {
+            return Self::None;
+        }
+        Self::Drawn { rows, is_last: true }
+    }
+
+    /// Returns the menu that an input chooses from by a number, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
+    /// `2 Paris`. The last line that was printed is the question.
+    pub(crate) fn printed(printed: &str, act: &Act) -> Self {
+        let Act::Typed { text, .. } = act else { return Self::None };
+        let number = text.trim();
+        if number.is_empty() || number.len() > 3 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Self::None;
+        }
+        let lines: Vec<&str> = printed.trim_end().lines().collect();
+        let Some((question, lines)) = lines.split_last() else { return Self::None };
+        let is_offered = |entry: &Entry<'_>| entry.number == number;
+        if entries(question, true).iter().any(is_offered) {
+            // The question is compared with all of its words.
+            return Self::None;
+        }
+        // One row that begins with a number is no table.
+        let is_table = lines.iter().filter(|line| bare_number(line).is_some()).count() > 1;
+        let Some(last) = lines.iter().rposition(|line| !entries(line, is_table).is_empty()) else { return Self::None };
+        let Some(chosen) = lines.iter().rposition(|line| entries(line, is_table).iter().any(is_offered)) else {
+            return Self::None;
+        };
+        // Within a block, an indented row goes on with the label above it.
+        let is_of_block =
+            |line: &str| !entries(line, is_table).is_empty() || line.starts_with([' ', '\t']) || line.is_empty();
+        let mut first = lines[..last].iter().rposition(|line| !is_of_block(line)).map_or(0, |above| above + 1);
+        while entries(lines[first], is_table).is_empty() {
+            first += 1;
+        }
+        let Some(entry) = entries(lines[chosen], is_table).into_iter().rfind(is_offered) else { return Self::None };
+        let (number, signs, label) = (entry.number.to_owned(), entry.signs, entry.label.to_owned());
+        let texts = |lines: &[&str]| -> Vec<String> {
+            let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+            filled.map(str::to_owned).collect()
+        };
+        // The entry of a block above the last one was chosen: that block is compared, and what stands below it.
+        let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
+        let (rows, between) = (texts(&lines[first..=last]), texts(&lines[last + 1..]));
+        let mark = another(&number, signs);
+        // The first line is the input that the program got before.
+        let above = lines[..first].iter().skip(1).fold(String::new(), |above, line| above + line + "\n");
+        let has_decoy = Pattern::new(&format!("(?m){mark}")).is_ok_and(|mark| mark.is_match(&above).unwrap_or(true));
+        Self::Printed(PrintedMenu { number, signs, label, rows, between, has_decoy })
+    }
+}
+
+impl PrintedMenu {
+    /// Returns the entry that is chosen.
+    pub(crate) fn entry(&self) -> String {
+        let (open, close) = self.signs.map_or(("", String::new()), |(open, close)| (open, close.to_string()));
+        format!("{open}{}{close} {}", self.number, self.label)
+    }
+
+    /// Whether the pattern has the group [`ANOTHER_ENTRY`].
+    pub(crate) fn finds_another(&self) -> bool {
+        !self.has_decoy
+    }
+
+    /// Returns the pattern of the rows up to the question, with a group that another entry with the same number above them
+    /// is found in.
+    pub(crate) fn pattern(&self, bindings: &[Binding], around: &Surroundings) -> String {
+        let rows = self.rows.iter().map(|row| general(row, bindings, around, Leeway::Identifiers));
+        let between = self.between.iter().map(|row| general(row, bindings, around, Leeway::Data));
+        let rows: Vec<String> = rows.chain(between).collect();
+        let another = match self.finds_another() {
+            true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", another(&self.number, self.signs)),
+            false => String::new(),
+        };
+        format!(r"{another}^[^\S\n]*{}\s*\n", rows.join(r"\s*\n\s*"))
+    }
+}
+
+/// Returns the pattern of the beginning of an entry with this number.
+fn another(number: &str, signs: Option<(&str, char)>) -> String {
+    // A number without a sign behind it is one only at the beginning of its row.
+    if signs.is_some() { format!(r"\b{number}[)\].:]\s") } else { format!(r"^[^\w\n]*{number}\s") }
+}
+
+/// An entry of a printed menu.
+struct Entry<'l> {
+    number: &'l str,
+    signs: Option<(&'static str, char)>,
+    label: &'l str,
+}
+
+/// Returns the entries of a line: several stand in columns where there is room.
+fn entries(line: &str, is_table: bool) -> Vec<Entry<'_>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(begin) = line[at..].find(|sign: char| sign.is_ascii_digit()).map(|begin| at + begin) {
+        let length = line[begin..].bytes().take_while(u8::is_ascii_digit).count();
+        at = begin + length;
+        let Some((signs, end)) = signs_of(line, begin, length).filter(|_| length <= 3) else { continue };
+        if let Some(label) = label(&line[end..]) {
+            found.push(Entry { number: &line[begin..at], signs: Some(signs), label });
+        }
+    }
+    if found.is_empty()
+        && is_table
+        && let Some((number, rest)) = bare_number(line)
+        && let Some(label) = label(rest)
+    {
+        found.push(Entry { number, signs: None, label });
+    }
+    found
+}
+
+/// Returns the signs of a number, as those of `(2)`, `2.` or `2:`, and where the last one ends.
+fn signs_of(line: &str, at: usize, length: usize) -> Option<((&'static str, char), usize)> {
+    let (before, after) = (&line[..at], &line[at + length..]);
+    let sign = after.chars().next().filter(|sign| ").]:".contains(*sign))?;
+    let open = match sign {
+        ')' if before.ends_with('(') => "(",
+        ']' if before.ends_with('[') => "[",
+        _ => "",
+    };
+    let is_apart = line[..at - open.len()].chars().next_back().is_none_or(char::is_whitespace);
+    let end = at + length + sign.len_utf8();
+    (is_apart && line[end..].starts_with(char::is_whitespace)).then_some(((open, sign), end))
+}
+
+/// Returns the number that a row of a table begins with, behind a mark of the usual choice, and the rest of the row.
+fn bare_number(line: &str) -> Option<(&str, &str)> {
+    let row = line.trim_start_matches(|sign: char| sign.is_whitespace() || "*>→".contains(sign));
+    let digits = row.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = row.split_at(digits);
+    let is_row = (1..=3).contains(&digits) && rest.starts_with(char::is_whitespace) && label(rest).is_some();
+    is_row.then_some((number, rest))
+}
+
+/// Returns the label of an entry, up to the next column.
+fn label(rest: &str) -> Option<&str> {
+    let rest = rest.trim_start();
+    let label = rest.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
+    label.chars().any(char::is_alphabetic).then_some(label)
+}
+
+/// Returns the rows with text, without frames.
+fn filled_rows<'r>(rows: impl Iterator<Item = &'r str>) -> Vec<String> {
+    rows.map(without_frame).filter(|row| !row.is_empty()).map(str::to_owned).collect()
+}
+
+/// Keys that move to another entry.
+const MOVING: [&str; 9] = ["up", "down", "left", "right", "tab", "pageup", "pagedown", "home", "end"];
+
+/// Whether an input moves to an entry of a full screen.
+fn is_moved_in(act: &Act) -> bool {
+    matches!(act, Act::Typed { text, keys } if text.is_empty() && keys.iter().any(|key| MOVING.contains(&key.as_str())))
+}
+
+/// Whether an input is a line of text.
+fn is_line(act: &Act) -> bool {
+    match act {
+        Act::Typed { text, .. } => text.ends_with('\n') && text.trim().chars().count() > 1 && !is_number(text.trim()),
+        Act::Hidden { .. } => true,
+        Act::Command { .. } => false,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::question::{rows as pattern_of_rows, stands_in};
+
+    fn typed(text: &str) -> Act {
+        Act::Typed { text: text.to_owned(), keys: Vec::new() }
+    }
+
+    fn pressed(keys: &[&str]) -> Act {
+        Act::Typed { text: String::new(), keys: keys.iter().map(|key| (*key).to_owned()).collect() }
+    }
+
+    fn entry(printed: &str, text: &str) -> Option<String> {
+        match Menu::printed(printed, &typed(text)) {
+            Menu::Printed(menu) => Some(menu.entry()),
+            Menu::None | Menu::Drawn { .. } => None,
+        }
+    }
+
+    #[test]
+    fn what_an_input_chooses_from_is_known() {
+        let menu = "1) Berlin   2) Paris\n3) New York\n#? ";
+        assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
+        assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
+        assert_eq!(entry("[1] one\n 12: dozen\nwhich? ", "12\n").as_deref(), Some("12: dozen"));
+        assert_eq!(entry("(1) one  (2) two\nSelect (1): ", "2\n").as_deref(), Some("(2) two"));
+        assert_eq!(entry("[1] one\n[2] two 2.1\nChoose [1-2]: ", "2\n").as_deref(), Some("[2] two 2.1"));
+        assert_eq!(entry("1. one\n2. two\nPick a number from 1 to 2\n", "1\n").as_deref(), Some("1. one"));
+        let table = "* 0            /usr/bin/vim   30   auto mode\n  1            /bin/nano      10   manual mode\nType a number: ";
+        assert_eq!(entry(table, "1\n").as_deref(), Some("1 /bin/nano"));
+        assert_eq!(entry(table, "0\n").as_deref(), Some("0 /usr/bin/vim"));
+        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is no table");
+        for (printed, text) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n? ", "2\n"), ("", "1\n")] {
+            assert_eq!(entry(printed, text), None, "{printed:?} {text:?}");
+        }
+    }
+
+    /// Whether a menu is chosen from, that was recorded with the first output, where a program prints the second one.
+    fn goes_on(recorded: &str, text: &str, printed: &str) -> bool {
+        let Menu::Printed(menu) = Menu::printed(recorded, &typed(text)) else { panic!("{recorded} is a menu") };
+        let around = Surroundings::default();
+        let question = recorded.trim_end().lines().next_back().unwrap_or_default();
+        let question = crate::question::question(question, &[], &around, Leeway::Identifiers);
+        let pattern = format!("(?m){}{question}", menu.pattern(&[], &around));
+        let pattern = Pattern::new(&pattern).unwrap();
+        let found = pattern.find_at(printed, 0).unwrap();
+        let another = pattern.group_names().iter().position(|name| name.as_deref() == Some(ANOTHER_ENTRY));
+        found.is_some_and(|found| another.is_none_or(|another| found.groups[another].is_none()))
+    }
+
+    #[test]
+    fn another_row_in_between_above_or_below_is_another_menu() {
+        let menu = "sh x\nWelcome\n1) small\n2) full\n#? ";
+        assert!(goes_on(menu, "2\n", menu) && goes_on(menu, "2\n", "Welcome again\n\n 1) small\n 2) full\n#? "));
+        for (program, printed) in [
+            ("old entries above", "1) small\n2) full\nobsolete, new menu:\n1) full\n2) wipe\n#? "),
+            ("old entries below", "1) full\n2) wipe\nremoved entries:\n1) small\n2) full\n#? "),
+            ("old entries below, in other signs", "[1] full\n[2] wipe\nremoved:\n1) small\n2) full\n#? "),
+            ("old entries below, without a word", "1) full\n2) wipe\n\n1) small\n2) full\n#? "),
+            ("an entry before them", "0) none\n2) full\n#? "),
+            ("an entry in between", "1) small\n1a) medium\n2) full\n#? "),
+            ("an entry behind them", "1) small\n2) full\n3) wipe\n#? "),
+            ("a renamed entry", "1) tiny\n2) full\n#? "),
+            ("a longer label", "1) small\n2) full wipe\n#? "),
+            ("a row in between", "1) small\n2) full\nThe numbers are reversed.\n#? "),
+            ("another question", "1) small\n2) full\nErase: "),
+            ("the entry alone above", "2) full erasure\n1) small\n2) full\n#? "),
+        ] {
+            assert!(!goes_on(menu, "2\n", printed), "{program}");
+        }
+        let table = "x\n  0   vim   30\n* 1   nano   10\nNumber: ";
+        assert!(goes_on(table, "1\n", table));
+        assert!(!goes_on(
+            table,
+            "1\n",
+            "  0   vim   30\n* 1   wipe   10\nold:\n  0   vim   30\n* 1   nano   10\nNumber: "
+        ));
+        let wide = "x\n1) Ubuntu 20.04\t2) Ubuntu 22.04\nChoose [1-2]: ";
+        assert!(goes_on(wide, "2\n", wide) && !goes_on(wide, "2\n", &wide.replace("22.04", "24.04")));
+        assert!(!goes_on(wide, "2\n", &wide.replace("[1-2]", "[0-2]")));
+        // A number above the menu that was there when it was recorded is no reason to stop.
+        let steps = "x\nStep 2: choose\n1) small\n2) full\n#? ";
+        assert!(goes_on(steps, "2\n", steps));
+    }
+
+    fn drawn(screen: &str, row: &str, act: &Act) -> Vec<String> {
+        match Menu::drawn(screen, row, "node x.js", act) {
+            Menu::Drawn { rows, .. } => rows,
+            Menu::None | Menu::Printed(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_menu_that_is_drawn_in_place_is_all_of_its_rows() {
+        let screen = "$ ls\nold\n$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod\n↑↓ navigate • ⏎ select\n";
+        let rows = ["? Where to?", "❯ dev", "staging", "prod", "↑↓ navigate • ⏎ select"];
+        for keys in [&["down", "enter"][..], &["enter"], &["space"]] {
+            assert_eq!(drawn(screen, "? Where to? ", &pressed(keys)), rows);
+            assert_eq!(drawn(screen, "", &pressed(keys)), rows, "a hidden cursor");
+        }
+        let pattern =
+            pattern_of_rows(&rows.map(str::to_owned), &[], &Surroundings::default(), Leeway::Identifiers, true);
+        assert!(stands_in(&pattern, screen), "{pattern}");
+        for (program, changed) in [
+            ("other order", screen.replace("  staging\n  prod", "  prod\n  staging")),
+            ("an entry more", screen.replace("  staging", "  test\n  staging")),
+            ("an entry at the end", screen.replace("  prod", "  prod\n  wipe")),
+            ("an entry at the beginning", screen.replace("❯ dev", "❯ wipe\n  dev")),
+            ("another entry is pointed at", screen.replace("❯ dev\n  staging", "  dev\n❯ staging")),
+            ("a row below", format!("{screen}\nReally? ")),
+        ] {
+            assert!(!stands_in(&pattern, &changed), "{program}");
+        }
+        let line = typed("demo\n");
+        let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)\n";
+        assert_eq!(drawn(asks, "? Project name? ", &line), ["? Project name? (demo)"]);
+    }
+
+    #[test]
+    fn lists_of_other_programs_are_menus_too() {
+        for (screen, row, row_count) in [
+            ("$ node x.js\n? Deploy (Use arrow keys)\n » staging\n   production\n", "? Deploy", 3),
+            ("$ node x.js\n? Which? \n❯◯ a 1\n ◉ b 2\n", "? Which? ", 3),
+            ("$ node x.js\nChoose:\n> one\n  two\n  three\n\n", "", 4),
+            ("$ node x.js\n  gamma\n  beta\n> alpha\n  3/3\n> ", "> ", 5),
+            ("$ node x.js\n◆  Pick a project type.\n│  ● TypeScript\n│  ○ JavaScript\n└\n", "", 3),
+        ] {
+            let rows = drawn(screen, row, &pressed(&["down", "enter"]));
+            assert_eq!(rows.len(), row_count, "{rows:?}");
+            let pattern = pattern_of_rows(&rows, &[], &Surroundings::default(), Leeway::Identifiers, true);
+            assert!(stands_in(&pattern, screen), "{pattern} {screen}");
+        }
+    }
+
+    #[test]
+    fn the_rows_of_a_full_screen_are_a_menu_where_keys_move() {
+        let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
+        let rows = |act: &Act| match Menu::of_screen(screen, act) {
+            Menu::Drawn { rows, .. } => rows,
+            Menu::None | Menu::Printed(_) => Vec::new(),
+        };
+        assert_eq!(rows(&pressed(&["down", "enter"])), ["Setup", "Which?", "de Berlin", "12"]);
+        assert_eq!(rows(&pressed(&["enter"])), Vec::<String>::new());
+        assert_eq!(Menu::of_screen(&"a row\n".repeat(17), &pressed(&["down"])), Menu::None);
+    }
+}

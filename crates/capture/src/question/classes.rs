@@ -1,0 +1,315 @@
+//! The classes of words that are others the next time, and the pattern of each.
+//!
+//! | a word | becomes, with [`Leeway::Data`] | with [`Leeway::Identifiers`] |
+//! |---|---|---|
+//! | a number | any number | itself |
+//! | the name of a month or a day, in a date | any such name | itself |
+//! | the name of this machine, or of its user before an `@` | a name | itself |
+//! | a key's fingerprint, `SHA256:…` | any fingerprint | itself |
+//! | a hexadecimal identifier of seven digits or more | any such identifier | the same |
+//! | a random part of a name in a temporary directory | as many letters and digits | the same |
+//! | a word that two recordings have otherwise | what both have in common | the same |
+//!
+//! Anything else stays as it is.
+
+use crate::session_log::Surroundings;
+use crate::template::stands_alone;
+
+use super::escaped;
+
+/// How much of a text may be other the next time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leeway {
+    /// Every class: the answer is data, such as a port or a name.
+    Data,
+    /// Identifiers only: the answer says yes or no, chooses from a menu, or is a secret, so each word of the question
+    /// counts.
+    Identifiers,
+}
+
+/// The pattern of any number.
+const NUMBER: &str = r"\d+";
+
+/// The pattern of the name of a machine or a user.
+const NAME: &str = r"[\w.-]+";
+
+/// The pattern of the fingerprint of a key.
+const FINGERPRINT: &str = "[A-Za-z0-9+/=]+";
+
+/// The patterns of hexadecimal identifiers, in lower case, in upper case, and in both.
+const HEXADECIMAL: [&str; 3] = ["[0-9a-f-]{7,}", "[0-9A-F-]{7,}", "[0-9A-Fa-f-]{7,}"];
+
+/// The pattern of a word of letters.
+const LETTERS: &str = r"[^\W\d_]+";
+
+/// The pattern of any word.
+const WORD: &str = r"\S+";
+
+/// The pattern of the names of months, whole and short, as programs write them in English.
+const MONTHS: &str = "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:tember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)";
+
+/// The pattern of the names of days of the week.
+const DAYS: &str = "(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)";
+
+/// Directories whose names are made for one time.
+const TEMPORARY: [&str; 4] = ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"];
+
+/// Returns the text of a pattern that is left without its classes.
+pub(super) fn without_classes(pattern: &str) -> String {
+    let classes = [MONTHS, DAYS, NUMBER, NAME, LETTERS, WORD].into_iter().chain(HEXADECIMAL);
+    classes.fold(pattern.to_owned(), |rest, class| rest.replace(class, ""))
+}
+
+/// Escapes a text and generalises its words.
+pub(super) fn generalised(text: &str, around: &Surroundings, leeway: Leeway) -> String {
+    let mut pattern = String::with_capacity(text.len() + 16);
+    let (mut plain, mut at) = (0, 0);
+    while at < text.len() {
+        let found = around.varying.iter().filter(|(word, _)| {
+            !word.is_empty() && text[at..].starts_with(word) && stands_alone(text, at, at + word.len())
+        });
+        let Some((word, other)) = found.max_by_key(|(word, _)| word.len()) else {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+            continue;
+        };
+        words_into(&mut pattern, &text[plain..at], around, leeway);
+        pattern.push_str(&class_of_both(word, other));
+        at += word.len();
+        plain = at;
+    }
+    words_into(&mut pattern, &text[plain..], around, leeway);
+    pattern
+}
+
+/// Puts the class of each word that two recordings have otherwise in its place in a pattern.
+pub(crate) fn varying_words(pattern: String, around: &Surroundings) -> String {
+    let replaced = |pattern: String, (word, other): &(String, String)| {
+        crate::template::replaced(&pattern, &escaped(word), &class_of_both(word, other))
+    };
+    around.varying.iter().fold(pattern, replaced)
+}
+
+/// Appends the words of a text to a pattern.
+fn words_into(pattern: &mut String, text: &str, around: &Surroundings, leeway: Leeway) {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (mut rest, mut index) = (text, 0);
+    while !rest.is_empty() {
+        let blanks = rest.len() - rest.trim_start().len();
+        if blanks > 0 {
+            let is_plain = rest[..blanks].bytes().all(|byte| byte == b' ');
+            let is_joined = pattern.ends_with(' ');
+            pattern.push_str(match (is_plain, blanks) {
+                (true, 1) if is_joined => "+",
+                (true, 1) => " ",
+                (true, _) if is_joined => "+",
+                (true, _) => " +",
+                (false, _) => r"\s+",
+            });
+            rest = &rest[blanks..];
+            continue;
+        }
+        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        let word = &rest[..end];
+        let is_date = leeway == Leeway::Data && is_part_of_date(&words, index);
+        pattern.push_str(&if is_date { date_name(word) } else { word_pattern(word, around, leeway) });
+        index += 1;
+        rest = &rest[end..];
+    }
+}
+
+/// The names of months and of days of the week, as programs write dates in English.
+const DATE_NAMES: [&str; 19] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
+/// Returns the position of the name of a month or a day in [`DATE_NAMES`]: whole, or its first three letters.
+fn date_name_index(word: &str) -> Option<usize> {
+    let word = word.trim_matches(AROUND).to_ascii_lowercase();
+    DATE_NAMES.iter().position(|name| word == *name || (word.len() == 3 && name.starts_with(&word)))
+}
+
+/// Whether a word is such a name with a number or another such name beside it: `May` alone is a word.
+fn is_part_of_date(words: &[&str], index: usize) -> bool {
+    let is_number = |word: &str| {
+        let word = word.trim_matches(AROUND);
+        word.starts_with(|sign: char| sign.is_ascii_digit()) && !word.contains(char::is_alphabetic)
+    };
+    let is_date = |word: &&str| date_name_index(word).is_some() || is_number(word);
+    let beside = [index.checked_sub(1), Some(index + 1)];
+    words.get(index).is_some_and(|word| date_name_index(word).is_some())
+        && beside.into_iter().flatten().filter_map(|at| words.get(at)).any(is_date)
+}
+
+/// Returns the pattern of the name of a month or a day, whichever it is.
+fn date_name(word: &str) -> String {
+    const MONTHS_OF_YEAR: usize = 12;
+    let core = word.trim_matches(AROUND);
+    let begin = word.find(core).unwrap_or(0);
+    let names = if date_name_index(word).is_some_and(|at| at < MONTHS_OF_YEAR) { MONTHS } else { DAYS };
+    let names = match core.chars().all(char::is_uppercase) {
+        true => names.to_uppercase(),
+        false if core.starts_with(char::is_lowercase) => names.to_lowercase(),
+        false => names.to_owned(),
+    };
+    format!("{}{names}{}", escaped(&word[..begin]), escaped(&word[begin + core.len()..]))
+}
+
+/// Signs around a word that are no part of what changes.
+const AROUND: &[char] = &['(', ')', '[', ']', '\'', '"', ',', ':', ';', '?', '!', '<', '>', '`', '…'];
+
+fn word_pattern(word: &str, around: &Surroundings, leeway: Leeway) -> String {
+    let core = word.trim_matches(AROUND);
+    if core.is_empty() {
+        return escaped(word);
+    }
+    let begin = word.find(core).unwrap_or(0);
+    let (before, after) = (&word[..begin], &word[begin + core.len()..]);
+    // What a prompt or a sentence ends with is not part of a name that changes.
+    let end = core.trim_end_matches(['#', '$', '%', '>', ':', '~', '.']).len();
+    let (name, end) = core.split_at(end);
+    let class = class_of(name, around, leeway).unwrap_or_else(|| numbers(name, leeway));
+    format!("{}{class}{}{}", escaped(before), numbers(end, leeway), escaped(after))
+}
+
+/// Returns the pattern of a word that is another one the next time.
+fn class_of(word: &str, around: &Surroundings, leeway: Leeway) -> Option<String> {
+    if let Some(class) = hexadecimal(word) {
+        return Some(class.to_owned());
+    }
+    if let Some(begin) = TEMPORARY.iter().find(|begin| word.starts_with(**begin)) {
+        return Some(format!("{}{}", escaped(begin), path(&word[begin.len()..], leeway)));
+    }
+    if leeway == Leeway::Identifiers {
+        return None;
+    }
+    if word.starts_with("SHA256:") {
+        return Some(format!("SHA256:{FINGERPRINT}"));
+    }
+    name_of_machine(word, around)
+}
+
+/// Returns the pattern of a word with the name of this machine or of its user in it.
+fn name_of_machine(word: &str, around: &Surroundings) -> Option<String> {
+    let Surroundings { user, host, .. } = around;
+    let at = word.find('@').filter(|at| !user.is_empty() && word[..*at] == *user);
+    let (user, rest) = at.map_or(("", word), |at| word.split_at(at));
+    let found = rest.match_indices(host.as_str()).map(|(at, _)| at).find(|at| stands_alone(rest, *at, at + host.len()));
+    let rest = match found.filter(|_| host.len() >= SHORTEST_NAME) {
+        Some(at) => {
+            let behind = &rest[at + host.len()..];
+            format!("{}{NAME}{}", numbers(&rest[..at], Leeway::Data), numbers(behind, Leeway::Data))
+        }
+        None if user.is_empty() => return None,
+        None => numbers(rest, Leeway::Data),
+    };
+    Some(format!("{}{rest}", if user.is_empty() { "" } else { NAME }))
+}
+
+/// The shortest name of a machine that is looked for.
+const SHORTEST_NAME: usize = 3;
+
+/// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID. A number alone is none.
+fn hexadecimal(word: &str) -> Option<&'static str> {
+    let any = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
+    let is_hexadecimal = word.len() >= 7
+        && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        && any(u8::is_ascii_digit)
+        && any(u8::is_ascii_alphabetic);
+    let [lower, upper, both] = HEXADECIMAL;
+    is_hexadecimal.then(|| match (any(u8::is_ascii_lowercase), any(u8::is_ascii_uppercase)) {
+        (true, true) => both,
+        (false, true) => upper,
+        _ => lower,
+    })
+}
+
+/// Returns the pattern of a path in a temporary directory: random parts of its names are generalised.
+fn path(path: &str, leeway: Leeway) -> String {
+    let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+    let (mut pattern, mut rest) = (String::new(), path);
+    while !rest.is_empty() {
+        let end = rest.find(|sign: char| !is_part(sign)).unwrap_or(rest.len());
+        let (part, behind) = rest.split_at(end);
+        if let Some(class) = hexadecimal(part) {
+            pattern.push_str(class);
+        } else if is_random(part) {
+            pattern.push_str(&format!("[A-Za-z0-9_]{{{}}}", part.len()));
+        } else {
+            pattern.push_str(&numbers(part, leeway));
+        }
+        let sign = behind.chars().next().map_or(0, char::len_utf8);
+        pattern.push_str(&escaped(&behind[..sign]));
+        rest = &behind[sign..];
+    }
+    pattern
+}
+
+/// Whether a part of a name was made at random, as `mktemp` makes it: letters and digits in no order that a person writes,
+/// as `build2` and `Build` are.
+fn is_random(part: &str) -> bool {
+    const SHORTEST_RANDOM: usize = 6;
+    let letters = part.trim_end_matches(|sign: char| sign.is_ascii_digit());
+    let has_digit_before_letter = letters.contains(|sign: char| sign.is_ascii_digit());
+    let mut behind_first = letters.chars().skip(1);
+    let is_mixed = behind_first.any(|sign| sign.is_ascii_uppercase()) && letters.contains(char::is_lowercase);
+    part.len() >= SHORTEST_RANDOM && (has_digit_before_letter || is_mixed)
+}
+
+/// Returns the pattern of a word that two recordings have otherwise: what both have in common.
+fn class_of_both(one: &str, other: &str) -> String {
+    let alphabetic = |word: &str| word.chars().all(char::is_alphabetic);
+    let shape = numbers(one, Leeway::Data);
+    let both = |is: fn(&str) -> bool| is(one) && is(other);
+    if shape == numbers(other, Leeway::Data) {
+        return shape;
+    }
+    if let (Some(class), Some(of_other)) = (hexadecimal(one), hexadecimal(other)) {
+        return if class == of_other { class } else { HEXADECIMAL[2] }.to_owned();
+    }
+    if both(|word| word.starts_with('/')) {
+        let parent = |word: &str| word.rfind('/').map_or(0, |at| at + 1);
+        let (begin, of_other) = (&one[..parent(one)], &other[..parent(other)]);
+        return format!(r"{}[^\s/]+", if begin == of_other { escaped(begin) } else { r"/\S*".to_owned() });
+    }
+    if alphabetic(one) && alphabetic(other) { LETTERS } else { WORD }.to_owned()
+}
+
+/// Escapes a text, with any number in place of each number where those may differ. A single digit within a word of letters
+/// stays: `y1`, `utf8`.
+fn numbers(text: &str, leeway: Leeway) -> String {
+    if leeway == Leeway::Identifiers {
+        return escaped(text);
+    }
+    let mut pattern = String::new();
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        let length = rest.chars().take_while(char::is_ascii_digit).count();
+        if length > 0 {
+            let in_word = pattern.ends_with(char::is_alphabetic) && length == 1;
+            pattern.push_str(if in_word { &rest[..1] } else { NUMBER });
+            rest = &rest[length..];
+        } else {
+            pattern.push_str(&escaped(sign.encode_utf8(&mut [0; 4])));
+            rest = &rest[sign.len_utf8()..];
+        }
+    }
+    pattern
+}

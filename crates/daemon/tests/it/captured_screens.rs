@@ -1,0 +1,173 @@
+//! Captured answers and the screens that they are typed at: a program that shows another one stops the run.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use steplatch_protocol::{CancelWorkflow, CaptureWorkflow, RunWorkflow};
+use steplatch_testkit::TestDaemon;
+
+/// A program that asks, and what it is answered.
+struct Program {
+    text: &'static str,
+    answers: Vec<Value>,
+    /// What it has done then.
+    done: &'static str,
+    /// Parts of the program, other parts, and whether the workflow goes on all the same.
+    changes: Vec<(&'static str, &'static str, bool)>,
+}
+
+fn typed(text: &str) -> Value {
+    json!({"input_text": text})
+}
+
+fn pressed(keys: &[&str]) -> Value {
+    json!({ "keys": keys })
+}
+
+/// Draws a menu in place, as prompts of Node and Python do, and then asks in a row with another one below it.
+const MENU: &str = r#"entries=(dev staging prod)
+at=0
+draw() {
+  printf 'Where to?\n'
+  for i in "${!entries[@]}"; do
+    [ "$i" = "$at" ] && printf '> %s\n' "${entries[$i]}" || printf '  %s\n' "${entries[$i]}"
+  done
+  printf 'arrows move, enter selects'
+}
+erase() { printf '\r\033[%dA\033[J' $((${#entries[@]} + 1)); }
+draw
+while :; do
+  IFS= read -rsn1 key
+  [ -z "$key" ] && break
+  [ "$key" = $'\e' ] && read -rsn2 rest && [ "$rest" = '[B' ] && at=$(((at + 1) % ${#entries[@]}))
+  erase
+  draw
+done
+erase
+printf 'Where to? %s\n' "${entries[$at]}"
+stty -icanon
+printf 'Project name? \nletters only'
+printf '\033[1A\r\033[14C'
+read -r name
+stty icanon
+printf '\033[1A\r\033[JProject name? %s\n' "$name"
+echo "Scaffolded $name"
+echo "${entries[$at]} $name" >> log
+"#;
+
+fn programs() -> Vec<Program> {
+    vec![
+        Program {
+            text: MENU,
+            answers: vec![pressed(&["down", "enter"]), typed("demo\n")],
+            done: "staging demo\n",
+            changes: vec![
+                ("dev staging prod", "dev prod staging", false),
+                ("dev staging prod", "dev wipe staging prod", false),
+                ("dev staging prod", "dev staging prod wipe", false),
+                ("dev staging prod", "dev staging", false),
+                ("dev staging prod", "dev staging-2 prod", false),
+                ("at=0", "at=1", false),
+                ("Where to?\\n", "What is erased?\\n", false),
+                ("'Project name? \\nletters only'", "'Erase a project?\\nby its name'", false),
+                ("'Project name? \\nletters only'", "'Project name? \\nthat is erased'", false),
+            ],
+        },
+        Program {
+            text: "read -p 'Mail: ' mail\necho \"$mail\" >> log\n",
+            answers: vec![typed("ana@example.org\n")],
+            done: "ana@example.org\n",
+            changes: vec![
+                ("read -p", "read -sp", false),
+                ("read -p", "read -ep", true),
+                (
+                    "read -p 'Mail: '",
+                    "printf 'Mail: '; sleep 0.01; printf '\\rErase which account? '; read -p ''",
+                    false,
+                ),
+                ("read -p 'Mail: '", "printf 'Mail: '; sleep 0.3; read -p ''", true),
+                ("read -p 'Mail: '", "echo 'Mail: '; read -p 'Erase: '", false),
+            ],
+        },
+        Program {
+            text: "printf '1) small\\n2) full\\n'; read -p '#? ' n; echo \"$n\" >> log\n",
+            answers: vec![typed("2\n")],
+            done: "2\n",
+            changes: vec![
+                ("printf '", "printf '1) small\\n2) full\\nobsolete, new menu:\\n1) full\\n2) wipe\\n'; : '", false),
+                ("printf '", "printf '1) full\\n2) wipe\\nremoved entries:\\n1) small\\n2) full\\n'; : '", false),
+                ("printf '", "printf '1) small\\n2) full\\n3) wipe\\n'; : '", false),
+                ("printf '", "echo compiling; printf '", true),
+            ],
+        },
+    ]
+}
+
+fn machine(answers: &[Value]) -> Value {
+    let actions = std::iter::once(typed("bash program\n")).chain(answers.iter().cloned());
+    let count = answers.len();
+    let states = actions.enumerate().map(|(number, mut params)| {
+        params["until"] = if number == count { "prompt" } else { "input" }.into();
+        params["timeout"] = 60.into();
+        let mut state = json!({"action": {"tool": "send_input", "params": params}});
+        if number < count {
+            state["transitions"] = json!([{"condition": "success", "next_state": format!("s{}", number + 1)}]);
+        }
+        (format!("s{number}"), state)
+    });
+    let states: Map<String, Value> = states.collect();
+    json!({"name": "first", "initial_state": "s0", "states": states})
+}
+
+/// Runs a machine until it ends or asks, and returns its status with what the program has done.
+async fn run(daemon: &TestDaemon, folder: &Path, machine: &Value, session: Option<String>) -> (String, String) {
+    let _ = fs::remove_file(folder.join("log"));
+    let verb = RunWorkflow {
+        workflow_definition: Some(machine.clone()),
+        session_id: session,
+        save_on_success: false,
+        wait_seconds: Some(120.0),
+        ..RunWorkflow::default()
+    };
+    let ended = daemon.call(verb).await;
+    if ended.status == "waiting" {
+        daemon.call(CancelWorkflow { run_id: ended.run_id.clone() }).await;
+    }
+    let status = format!("{} {}", ended.status, ended.error.unwrap_or_default());
+    (status.trim().to_owned(), fs::read_to_string(folder.join("log")).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn an_answer_is_typed_only_at_the_screen_that_it_was_captured_at() {
+    for program in programs() {
+        let daemon = TestDaemon::new().await;
+        let folder = daemon.place().state().parent().unwrap().to_owned();
+        let write = |text: &str| fs::write(folder.join("program"), text).unwrap();
+        write(program.text);
+        let session = daemon.bash().await.id;
+        let first = run(&daemon, &folder, &machine(&program.answers), Some(session.clone())).await;
+        assert_eq!(first, ("completed".to_owned(), program.done.to_owned()));
+        let capture =
+            CaptureWorkflow { session_ids: vec![session], name: "again".to_owned(), ..CaptureWorkflow::default() };
+        let captured = daemon.call(capture).await;
+        assert!(captured.success && captured.undecided.is_empty(), "{captured:#?}");
+        let definition = captured.workflow_definition;
+        for _ in 0..2 {
+            let again = run(&daemon, &folder, &definition, None).await;
+            assert_eq!(again, ("completed".to_owned(), program.done.to_owned()), "{definition:#}");
+        }
+        for (part, other, goes_on) in program.changes {
+            let changed = program.text.replacen(part, other, 1);
+            assert_ne!(changed, program.text, "{part}");
+            write(&changed);
+            let (status, done) = run(&daemon, &folder, &definition, None).await;
+            if goes_on {
+                assert_eq!((status.as_str(), done.as_str()), ("completed", program.done), "{other}: {definition:#}");
+            } else {
+                assert!(status.starts_with("waiting") && done.is_empty(), "{other}: {status} {done} {definition:#}");
+            }
+        }
+        daemon.stop().await;
+    }
+}

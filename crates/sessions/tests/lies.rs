@@ -55,6 +55,7 @@ impl Scene {
         let private = [folder.path().join("home/state")];
         let sessions = Sessions::new(hosts, secrets, Arc::new(Plain), ending, private);
         let caller = Arc::new(Caller {
+            approved_at: None,
             name: None,
             folder: folder.path().to_owned(),
             environment: Arc::default(),
@@ -224,6 +225,6 @@ async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
     .await;
     let verb =
         GetFile { path: "a".to_owned(), to: None, offset: 0, limit: 10, overwrite: true, host: Some("box".to_owned()) };
-    let reply = scene.sessions.get_file(&scene.caller, verb).await;
+    let reply = scene.sessions.get_file(&scene.caller, verb, None).await;
     assert!(reply.error.unwrap().contains("more of a file than was requested"));
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_files::FileAsk;
 use steplatch_host::{
-    Ask, AskError, AttachEvent, ConnectFailure, CopyOptions, HostedTerminal, Hosts, HostsError, MachineSecretSink,
-    OpenSsh, RemoteError, RemoteHostConfig, RemoteHostState, SHORT_PATIENCE, SshEnvironment, Starter, TerminalAsk,
-    TransferError, Transport,
+    Ask, AskError, AttachEvent, ConnectFailure, CopyOptions, DialedTargets, HostedTerminal, Hosts, HostsError,
+    MachineSecretSink, OpenSsh, RemoteError, RemoteHostConfig, RemoteHostState, SHORT_PATIENCE, SshEnvironment,
+    Starter, TerminalAsk, TransferError, Transport,
 };
 use steplatch_ids::TerminalId;
 use steplatch_liar::{Liar, Lie, Lies, SOCKET, answer, packed, record, secret_frames, with};
@@ -259,6 +259,7 @@ fn command() -> CommandRequest {
         input: false,
         integrate: false,
         step: None,
+        approved_at: None,
         by: None,
     }
 }
@@ -790,7 +791,12 @@ async fn an_ssh_that_is_given_up_is_ended_and_collected_with_what_it_has_started
         format!("#!/bin/sh\ntrap '' HUP TERM\nsleep 600 &\necho $$ $! >> {}/pids\nwait\n", folder.path().display());
     std::fs::write(&program, text).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let ssh = OpenSsh { program: program.into(), version: "1".to_owned(), environment: Arc::new(NoVariables) };
+    let ssh = OpenSsh {
+        program: program.into(),
+        version: "1".to_owned(),
+        environment: Arc::new(NoVariables),
+        dialed: DialedTargets::default(),
+    };
     let pids = || -> Vec<String> {
         let text = std::fs::read_to_string(folder.path().join("pids")).unwrap_or_default();
         text.split_whitespace().map(str::to_owned).collect()
@@ -838,7 +844,7 @@ async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed()
     ];
     for (name, bytes) in lies {
         let scene = Scene::new(Lies { link: Some(bytes), ..Lies::default() }).await;
-        let opened = scene.hosts.open_on(spec(&["cat"]), Some("box"), Duration::from_millis(300)).await;
+        let opened = scene.hosts.open_on(spec(&["cat"]), Some("box"), Duration::from_millis(300), None).await;
         assert!(matches!(opened, Err(HostsError::Remote(RemoteError::Failed { .. }))), "{name}: {opened:?}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");

@@ -188,7 +188,7 @@ async fn a_terminal_on_another_machine_is_used_like_one_here() {
     assert_eq!(hosts.get(terminal.id().as_str()).await.unwrap().unwrap().id(), terminal.id());
     let status = hosts.remote_status();
     assert_eq!((&status[0].state, status[0].terminals), (&RemoteHostState::Connected, 1));
-    let unknown = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE).await.unwrap_err();
+    let unknown = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE, None).await.unwrap_err();
     assert_eq!(unknown.to_string(), "there is no host 'nowhere'; known hosts: box");
 }
 
@@ -257,7 +257,7 @@ async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
     assert!(error.to_string().contains("host 'box' is not connected since"), "{error}");
     let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
     assert!(listed.place.as_ref().unwrap().lost_since.is_some());
-    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE).await;
+    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE, None).await;
     assert!(matches!(refused, Err(HostsError::Remote(_))));
     // A run is patient, and goes on once the machine is back.
     let patient = terminal.clone().with_patience(Duration::from_secs(60));

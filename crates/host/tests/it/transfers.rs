@@ -29,7 +29,7 @@ async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
     let here = hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
-    let there = hosts.files(Some("box"), Duration::from_secs(60)).await.unwrap();
+    let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let content: Vec<u8> =
         (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let (source, target, back) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
@@ -49,7 +49,7 @@ async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() 
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
     let here = hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
-    let there = hosts.files(Some("box"), Duration::from_secs(60)).await.unwrap();
+    let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let inbox = far_folder.path().join("inbox");
     there.make_directory(inbox.clone()).await.unwrap();
     let source = folder.path().join("a");
@@ -101,7 +101,7 @@ async fn a_file_without_a_length_is_read_to_its_end() {
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
     let here = hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
-    let there = hosts.files(Some("box"), Duration::from_secs(60)).await.unwrap();
+    let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let source = Path::new("/proc/sys/kernel/ostype");
     let target = far_folder.path().join("type");
     copy(&there, source, &here, &target).await.unwrap();

@@ -859,9 +859,9 @@ fn default_command_timeout() -> f64 {
 /// Run one command in a shell and return exactly what it printed, and its exit code.
 ///
 /// With session_id at the prompt of that terminal's shell, whose folder and variables stay; within ssh, su or a REPL
-/// one entry at its prompt, without an exit code. Without session_id in a fresh shell, which is closed afterwards.
-/// Returns at once when the command asks or opens an editor (awaiting_input: true): answer with send_input. A command
-/// that takes longer goes on: wait with await_output until: prompt.
+/// one entry at its prompt, without an exit code. Without session_id in a fresh shell, closed afterwards.
+/// Returns at once when the command asks or opens an editor (awaiting_input: true): answer with send_input. A longer
+/// one continues: wait with await_output until: prompt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommand {
     /// Terminal to run it in

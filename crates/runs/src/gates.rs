@@ -201,7 +201,7 @@ impl Runs {
                 _ => None,
             },
             misread: matches!(taken, Err(AnswerError::Misread(_))),
-            remarks: taken.as_ref().map(|remarks| remarks.clone()).unwrap_or_default(),
+            remarks: taken.as_ref().cloned().unwrap_or_default(),
             error: taken.err().map(|why| why.to_string()),
         }
     }

@@ -1,4 +1,5 @@
 //! Schedules with random seeds, for as long as requested: `steplatch-simulation --minutes N` or `--seed S`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for developers, whose report is its output")]
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;

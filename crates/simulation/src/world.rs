@@ -272,7 +272,7 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::StartDaemon => self.start_daemon(),
-            Happening::Recover { daemon } => self.with_daemon(daemon, |daemon, world| daemon.recover(world)),
+            Happening::Recover { daemon } => self.with_daemon(daemon, Daemon::recover),
             Happening::Begin { run, definition } => self.begin(run, definition),
             Happening::Deliver { host, life, to, ask } => self.deliver(host, life, to, ask),
             Happening::Reply { host, to: (daemon, request), reply } => {

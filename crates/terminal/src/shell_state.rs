@@ -66,7 +66,7 @@ impl ShellState {
                 ("end", _) => is_whole = true,
                 ("path", _) => search_path = Some(text.into_owned()),
                 ("functions", _) => {
-                    definitions(&text, function_of).for_each(|(name, text)| state.add_function(name, text))
+                    definitions(&text, function_of).for_each(|(name, text)| state.add_function(name, text));
                 }
                 ("variables", _) => {
                     definitions(&text, variable_of).for_each(|(name, text)| state.add_variable(name, text));

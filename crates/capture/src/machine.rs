@@ -443,7 +443,9 @@ impl Writer<'_> {
     /// stood there before it.
     fn gate(&mut self, turn: &Turn, asked: Option<&Ending>) -> Judgement {
         let (text, reader) = match &turn.act {
-            Act::Command { command, .. } => (command.as_str(), Reader::Shell),
+            Act::Command { command, .. } if turn.at_prompt => (command.as_str(), Reader::Shell),
+            // An entry at the prompt of another program.
+            Act::Command { command, .. } => (command.as_str(), self.reader(turn.log, asked)),
             Act::Typed { text, .. } if turn.at_prompt => (text.trim_end(), Reader::Shell),
             Act::Typed { text, .. } => (text.trim_end(), self.reader(turn.log, asked)),
             Act::Hidden { .. } => return Judgement::default(),

@@ -317,6 +317,12 @@ impl Host {
         }
     }
 
+    /// Gives a step of a client up, whose steps are not listed here. Does not wait for the host.
+    pub(crate) fn give_up(&self, step: &str) {
+        // A host that is gone has nothing in progress. The answer has no receiver and is dropped.
+        let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![step.to_owned()]));
+    }
+
     /// Returns the steps of runs whose effects were requested here, by this daemon or an earlier one, and that are not
     /// settled.
     pub(crate) fn steps(&self) -> BTreeSet<String> {

@@ -147,16 +147,15 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
     let admission = shared.effects.desk_of(ask.is_by_hand()).request(key.clone(), is_of_run(&key.step), waiter, sender);
     let body = match admission {
         Admission::Perform => return begin(shared.clone(), ask, key, given_up),
-        Admission::Wait => None,
-        Admission::Answer(body) => Some(body),
-        Admission::Unknown => Some(body_of(&Err::<(), _>(Refusal::OutcomeUnknown))),
+        // It may be the same file that is being put in its place: what is left of another one is removed after a while.
+        Admission::Wait => return,
+        Admission::Answer(body) => body,
+        Admission::Unknown => body_of(&Err::<(), _>(Refusal::OutcomeUnknown)),
     };
-    if let Some(body) = body {
-        // A client that is gone needs no answer.
-        let _ = outbox.send_body(number, &body);
-    }
+    // A client that is gone needs no answer.
+    let _ = outbox.send_body(number, &body);
     if let Ask::File(FileAsk::Finish { target, .. }) = ask {
-        // The file is in its place already, or is being put there.
+        // The file is in its place already.
         shared.unfinished.forget(&target);
         tokio::task::spawn_blocking(move || disk::abandon(&target));
     }
@@ -165,7 +164,8 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
 /// Performs an effect in a task of its own. Requests to one terminal reach it in the order of these calls.
 fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receiver<bool>) {
     let is_by_hand = ask.is_by_hand();
-    let mut performing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+    // Without the budget of the task: the first poll must reach the terminal, in the order of the requests.
+    let mut performing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(tokio::task::unconstrained(async move {
         let can_be_dropped = matches!(key.effect, Effect::Run | Effect::Type);
         let performed = tokio::select! {
             biased;
@@ -182,7 +182,7 @@ fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receive
         waiters.iter().for_each(|waiter| waiter.answer(&body));
         // A host that retires waits for its last result to be settled.
         shared.look_again();
-    });
+    }));
     // The first poll hands the request to its terminal, here and in order; the rest may take its time.
     if performing.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
         tokio::spawn(performing);
@@ -289,7 +289,12 @@ pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Optio
     let (id, pid) = (opened.terminal.id().clone(), opened.terminal.pid());
     if let (Some(step), Some(_)) = (step, single_command) {
         let key = EffectKey::new(Effect::Open, step);
-        if shared.effects.desk.lock().add_shell(&key, id.clone()).is_some() {
+        let is_given_up = {
+            let mut desk = shared.effects.desk.lock();
+            desk.retain_shells(|shell| shared.terminals.get(shell.as_str()).is_some());
+            desk.add_shell(&key, id.clone()).is_some()
+        };
+        if is_given_up {
             // It fails only if another client has closed the terminal.
             let _ = opened.terminal.close(Closing::default()).await;
         }

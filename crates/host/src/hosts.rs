@@ -406,7 +406,9 @@ impl Hosts {
         patience: Duration,
         single_command: Option<Duration>,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        if let Some(name) = &spec.name {
+        // A terminal that the step has opened before has the name itself.
+        let is_known = spec.step.as_deref().is_some_and(|step| self.reachable().iter().any(|host| host.knows(step)));
+        if let Some(name) = spec.name.as_ref().filter(|_| !is_known) {
             let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
             if machine.is_some() {
                 others.extend(self.current_now());
@@ -420,7 +422,7 @@ impl Hosts {
             }
         }
         let Some(machine) = machine else {
-            let host = self.current().await?;
+            let host = self.host_for(spec.step.as_deref()).await?;
             let request = OpenRequest::from(spec).for_single_command(single_command);
             let opened: Result<OpenedTerminal, OpenRefused> = host.ask(&Ask::Open(Box::new(request))).await?;
             let opened = opened?;
@@ -490,7 +492,10 @@ impl Hosts {
     ) -> Result<MachineFiles, HostsError> {
         let Some(machine) = machine else {
             return Ok(match step {
-                Some(step) => MachineFiles::written_once(Keeper::Here(self.current().await?), patience, step),
+                Some(step) => {
+                    let host = self.host_for(Some(&step)).await?;
+                    MachineFiles::written_once(Keeper::Here(host), patience, step)
+                }
                 None => MachineFiles::here(),
             });
         };
@@ -528,6 +533,21 @@ impl Hosts {
         let mut doubts = self.shared.doubts.lock();
         doubts.steps.get_or_insert_default().extend(pending);
         self.shared.end_doubts(&mut doubts);
+    }
+
+    /// Gives a step of a client up: its effects in progress that can still be prevented are, and shells that were opened for its
+    /// single commands are closed. Does not wait for the hosts.
+    pub fn give_up(&self, step: &str) {
+        self.connected().iter().for_each(|host| host.give_up(step));
+    }
+
+    /// Returns the host that has begun an effect of this step, which may be one of an older version, or else the current one.
+    async fn host_for(&self, step: Option<&str>) -> Result<Host, HostsError> {
+        let knowing = step.and_then(|step| self.reachable().into_iter().find(|host| host.knows(step)));
+        match knowing {
+            Some(host) => Ok(host),
+            None => self.current().await,
+        }
     }
 
     /// Whether the result of a step of the last daemon may be lost with its host.

@@ -75,20 +75,17 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
     }
 
-    /// Has a waiter wait for the end of an effect in progress, and returns the result of one that is over. `Err` has the
-    /// waiter if there is no result.
+    /// Has a waiter wait for the end of an effect in progress, and returns the result of one that is over, also of an opening
+    /// that was settled. `Err` has the waiter if there is no result.
     ///
     /// # Errors
     /// When the effect is not known, or its result is not.
     pub fn wait_for(&mut self, key: &EffectKey, waiter: W) -> Result<Option<R>, W> {
-        match self.ledger.find(key) {
-            Some(EffectState::Performing(performing)) => {
-                performing.waiters.push(waiter);
-                Ok(None)
-            }
-            Some(EffectState::Performed(result)) => Ok(Some(result.clone())),
-            Some(EffectState::Unknown) | None => Err(waiter),
+        if let Some(EffectState::Performing(performing)) = self.ledger.find(key) {
+            performing.waiters.push(waiter);
+            return Ok(None);
         }
+        self.ledger.kept_result(key).cloned().map(Some).ok_or(waiter)
     }
 
     /// Returns the result of an effect that was begun: `Some(None)` if it is in progress or its result is not known.
@@ -119,6 +116,11 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
             }
             _ => Some(terminal),
         }
+    }
+
+    /// Forgets the shells of single commands that are not open any more.
+    pub fn retain_shells(&mut self, is_open: impl Fn(&T) -> bool) {
+        self.shells.retain(|_, terminal| is_open(terminal));
     }
 
     /// Leaves the terminal of a single command to its client: the command goes on, or there is more to read.
@@ -178,6 +180,7 @@ mod tests {
         assert_eq!(desk.end(&open(), EffectEnd::Lost), [0; 0]);
         desk.settle("run/a/1", |()| {});
         assert_eq!(desk.request(open(), true, 5, ()), Admission::Unknown);
+        assert_eq!(desk.wait_for(&open(), 6), Ok(Some("id")), "the terminal of a settled opening may still be closed");
     }
 
     #[test]

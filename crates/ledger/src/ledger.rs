@@ -89,9 +89,19 @@ impl<P, R> Ledger<P, R> {
         }
         self.entries.get_mut(key).map(|entry| match &mut entry.state {
             State::Performing(performing) => EffectState::Performing(performing),
-            State::Performed { result, .. } => EffectState::Performed(result),
-            State::Unknown => EffectState::Unknown,
+            State::Performed { result, .. } if entry.settlement != Settlement::Settled => {
+                EffectState::Performed(result)
+            }
+            State::Performed { .. } | State::Unknown => EffectState::Unknown,
         })
+    }
+
+    /// Returns the result of an effect, also of an opening that was settled: its terminal may still have to be closed.
+    pub fn kept_result(&self, key: &EffectKey) -> Option<&R> {
+        match &self.entries.get(key)?.state {
+            State::Performed { result, .. } => Some(result),
+            State::Performing(_) | State::Unknown => None,
+        }
     }
 
     fn is_settled(&self, step: &str) -> bool {
@@ -112,7 +122,7 @@ impl<P, R> Ledger<P, R> {
     /// if it is not in progress.
     pub fn finish(&mut self, key: &EffectKey, result: R, bytes: usize) -> Option<P> {
         let is_settled = self.entries.get(key).is_some_and(|entry| entry.settlement == Settlement::Settled);
-        if is_settled {
+        if is_settled && key.effect != Effect::Open {
             return self.lose(key);
         }
         let performing = self.end(key, State::Performed { result, bytes })?;
@@ -149,7 +159,9 @@ impl<P, R> Ledger<P, R> {
     /// has given the steps up. A request that arrives late finds them unknown and performs nothing.
     pub fn settle(&mut self, steps: &str) {
         for key in self.keys_of(steps) {
-            self.drop_result(&key);
+            if key.effect != Effect::Open {
+                self.drop_result(&key);
+            }
             if let Some(entry) = self.entries.get_mut(&key) {
                 let before = std::mem::replace(&mut entry.settlement, Settlement::Settled);
                 self.unsettled -= usize::from(before == Settlement::Pending);

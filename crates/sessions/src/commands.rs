@@ -86,20 +86,24 @@ impl Sessions {
             ..OpenTerminal::default()
         };
         let is_settled_later = caller.run.is_some() && step.is_some();
+        // The request may be dropped, and then no client would know of this shell.
+        let mut closing = CloseOnDrop { sessions: self.clone(), caller: caller.clone(), step: None, session_id: None };
+        closing.step = step.clone().filter(|_| !is_settled_later);
         // Both halves are done once: a repeated request finds the same shell, and the result of the command.
         let terminal = match self.try_open(caller, open, step.clone(), Some(timeout)).await {
             Ok((terminal, _)) => terminal,
-            Err(trouble) => return self.failed_by("", trouble).await,
+            Err(trouble) => {
+                closing.step = None;
+                return self.failed_by("", trouble).await;
+            }
         };
         let session_id = terminal.id().to_string();
-        // The request may be dropped, and then no client would know of this shell.
-        let of = (!is_settled_later).then(|| (self.clone(), caller.clone(), session_id.clone()));
-        let mut closing = CloseOnDrop { of };
+        closing.session_id = (!is_settled_later).then(|| session_id.clone());
         let rest = timeout.saturating_sub(began.elapsed()).as_secs_f64().max(MIN_TIMEOUT_SECONDS);
         let verb = RunCommand { working_directory: None, timeout: rest, ..verb };
         let reply = self.run_in(caller, &terminal, verb, step).await;
         // From here on it is closed here, or left to the caller.
-        closing.of = None;
+        (closing.step, closing.session_id) = (None, None);
         if reply.timed_out || reply.awaiting_input {
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
@@ -309,18 +313,25 @@ fn unattended(caller: &Caller) -> BTreeMap<String, String> {
     unset.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Closes a shell that was opened for one command when the request is dropped.
+/// Gives up the step of a client, and closes the shell that was opened for its command, when the request is dropped.
 struct CloseOnDrop {
-    of: Option<(Sessions, Arc<Caller>, String)>,
+    sessions: Sessions,
+    caller: Arc<Caller>,
+    step: Option<String>,
+    session_id: Option<String>,
 }
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         // When the daemon itself ends, the caller reconnects to the next one and finds its shell.
-        if let (Some((sessions, caller, session_id)), Ok(runtime)) =
-            (self.of.take(), tokio::runtime::Handle::try_current())
-            && !sessions.is_leaving_all()
-        {
+        if self.sessions.is_leaving_all() {
+            return;
+        }
+        if let Some(step) = self.step.take() {
+            self.sessions.give_up(&step);
+        }
+        if let (Some(session_id), Ok(runtime)) = (self.session_id.take(), tokio::runtime::Handle::try_current()) {
+            let (sessions, caller) = (self.sessions.clone(), self.caller.clone());
             runtime.spawn(async move {
                 sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
             });

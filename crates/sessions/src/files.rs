@@ -207,6 +207,10 @@ impl Sessions {
             let copied = target.files.put(&target.path, &bytes, mode, overwrite).await;
             return copied.map(|copied| written(target.host.clone(), copied)).map_err(|error| target.failed(error));
         };
+        // The source may be gone since.
+        if let Some(copied) = target.files.written_before().await.map_err(|error| target.failed(error))? {
+            return Ok(written(target.host.clone(), copied));
+        }
         let source = self.place(caller, None, &from, None).await?;
         let facts = source.describe().await?;
         let options = CopyOptions { mode, replace: overwrite, limit: MOST_COPIED };

@@ -286,6 +286,11 @@ impl Sessions {
         self.hosts.settle(steps);
     }
 
+    /// Gives a step of a client up: what of it can still be prevented is.
+    pub(crate) fn give_up(&self, step: &str) {
+        self.hosts.give_up(step);
+    }
+
     /// Returns the steps of runs whose results the terminal hosts keep. `asked` has the connections that were asked before,
     /// which are left out.
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {

@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+    pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
         let line = line();
         self.schedule.push(format!("{:>7} {line}", self.now));
     }
@@ -299,7 +299,7 @@ impl World {
                     && self.hosts[host].as_ref().is_some_and(Host::has_unsettled);
                 let is_empty = self.hosts[host].as_ref().is_some_and(|host| host.open.is_empty());
                 if self.lives[host] == life && self.daemon.is_none() && is_empty && !has_results {
-                    self.note(|| format!("host {host} ends"));
+                    self.log(|| format!("host {host} ends"));
                     self.hosts[host] = None;
                     self.lives[host] += 1;
                     // A host that ends by itself removes its note.
@@ -348,7 +348,7 @@ impl World {
             let living = self.hosts[host].as_ref().map(|_| self.lives[host]);
             self.noted[host].iter().any(|life| Some(*life) != living)
         });
-        self.note(|| format!("daemon starts, hosts lost: {lost:?}"));
+        self.log(|| format!("daemon starts, hosts lost: {lost:?}"));
         let mut daemon = Daemon::new(self.daemons, lost);
         for host in 0..HOSTS {
             if self.hosts[host].is_some() {
@@ -398,7 +398,7 @@ impl World {
         let life = self.lives[host];
         if let Some(key) = next.acted {
             self.count(&key);
-            self.note(|| format!("host {host} performs {:?} of {}", key.effect, key.step));
+            self.log(|| format!("host {host} performs {:?} of {}", key.effect, key.step));
         }
         for work in next.work {
             let delay = self.random.below(if self.random.clone().one_in(5) { 3000 } else { 60 });
@@ -448,7 +448,7 @@ impl World {
     /// Appends events to the journal.
     fn write(&mut self, entry: Entry) {
         if let Some((step, recorded)) = entry.ended {
-            self.note(|| format!("{step} is recorded as {recorded:?}"));
+            self.log(|| format!("{step} is recorded as {recorded:?}"));
             self.recorded.insert(step, recorded);
         }
         self.journal.entry(entry.run).or_default().extend(entry.events);
@@ -456,7 +456,7 @@ impl World {
 
     fn fail(&mut self, fault: Fault) {
         self.report.faults += 1;
-        self.note(|| format!("{fault:?}"));
+        self.log(|| format!("{fault:?}"));
         match fault {
             Fault::KillDaemon => self.end_daemon(false),
             Fault::RestartDaemon => self.end_daemon(true),

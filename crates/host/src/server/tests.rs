@@ -14,8 +14,8 @@ use super::*;
 use crate::client::Host;
 use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, write_frame};
 
-/// The result of a command.
-type Ran = Result<CommandResult, RunError>;
+/// Reply to a command.
+type CommandReply = Result<CommandResult, RunError>;
 
 /// A terminal host with the listening end of its socket.
 struct TestHost {
@@ -126,11 +126,11 @@ async fn a_command_whose_client_is_gone_is_run_once_and_its_result_outlives_its_
     for _ in 0..20 {
         host.request_and_die(&ask).await;
     }
-    let ran: Ran = client.ask(&ask).await.unwrap();
+    let ran: CommandReply = client.ask(&ask).await.unwrap();
     let closed: steplatch_terminal::Closed =
         client.ask(&Ask::Terminal(id.clone(), TerminalAsk::Close(None))).await.unwrap();
     assert!(closed.survivors.is_empty());
-    let again: Ran = host.client().await.ask(&ask).await.unwrap();
+    let again: CommandReply = host.client().await.ask(&ask).await.unwrap();
     assert_eq!(again, ran);
     assert!(ran.unwrap().output.contains("done"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
@@ -138,7 +138,7 @@ async fn a_command_whose_client_is_gone_is_run_once_and_its_result_outlives_its_
     client.settle(STEP);
     assert!(client.unsettled().await.unwrap().is_empty());
     // A request that arrives late runs nothing and does not report a success.
-    let late = client.ask::<Ran>(&ask).await;
+    let late = client.ask::<CommandReply>(&ask).await;
     assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::OutcomeUnknown));
 }
 
@@ -147,7 +147,7 @@ async fn a_shell_for_a_single_command_is_closed_once_its_step_is_settled_and_not
     let host = TestHost::new(Options::default());
     let client = host.client().await;
     let id = opened(&client, &open_for_command(STEP, Duration::from_secs(60))).await;
-    let ran: Ran = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
+    let ran: CommandReply = client.ask(&run(&id, STEP, "echo done")).await.unwrap();
     ran.unwrap();
     drop(client);
     let client = host.client().await;

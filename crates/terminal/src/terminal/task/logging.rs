@@ -55,13 +55,16 @@ impl Task {
         self.inputs.add(by, Moment { offset, context, screen, awaited, directory }, action)
     }
 
-    /// Whether an input is typed into rows that a program draws in place: it takes keys, and the input is a key, or `row`, that of
-    /// the cursor, is not the end of what was printed.
+    /// Whether an input is typed into rows that a program draws in place: it takes keys, and the input is a key that may choose
+    /// from them, or `row`, that of the cursor, is not the end of what was printed.
     fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
         if self.pty.line_discipline().is_none_or(|now| now.whole_lines) {
             return false;
         }
-        let is_key = matches!(action, LoggedAction::Typed { text, .. } if text.text.trim().is_empty());
+        // A chord with Ctrl ends or interrupts a program, and chooses nothing.
+        let is_chord = |key: &String| key.to_ascii_lowercase().starts_with("ctrl-");
+        let is_key = matches!(action, LoggedAction::Typed { text, keys } if text.text.trim().is_empty()
+            && (keys.is_empty() || !keys.iter().all(is_chord)));
         let printed = settled(self.intake.transcript.history().open_line());
         is_key || !printed.trim_end().ends_with(row.trim())
     }

@@ -59,7 +59,23 @@ impl Sessions {
 
     fn check_connection(&self, pins: &Pins, host: &str) -> Result<(), String> {
         match self.hosts.dialed_target(host) {
-            Ok(Some(dialed)) => pins.check_host(host, Some(&dialed.into())),
+            Ok(Some(dialed)) => {
+                let mut dialed = HostPin::from(dialed);
+                if dialed.keys.is_empty() {
+                    // The first connection to a machine is dialled before its key is known: a person confirmed the key then,
+                    // and it is known since.
+                    dialed.keys = pins
+                        .hosts
+                        .iter()
+                        .flatten()
+                        .find_map(|(known, pin)| {
+                            let keys = pin.as_ref().filter(|_| known == host).map(|pin| pin.keys.clone());
+                            keys
+                        })
+                        .unwrap_or_default();
+                }
+                pins.check_host(host, Some(&dialed))
+            }
             // It has not been connected to since it was configured, or by a way that cannot say.
             Ok(None) => Ok(()),
             Err(_) => pins.check_host(host, None),

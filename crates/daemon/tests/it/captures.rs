@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use steplatch_protocol::{CaptureWorkflow, RunReply, RunWorkflow};
+use steplatch_protocol::{AnswerGate, CaptureWorkflow, GetRun, RunReply, RunWorkflow};
 use steplatch_testkit::TestDaemon;
 
 /// Notes what the programs of a run are given, in the order in which they get it. The programs are in the folder of the run;
@@ -121,7 +121,15 @@ async fn run(daemon: &TestDaemon, folder: &Path, machine: Value, session: Option
         wait_seconds: Some(120.0),
         ..RunWorkflow::default()
     };
-    let ended = daemon.call(verb).await;
+    let mut ended = daemon.call(verb).await;
+    // What takes something away is confirmed by a person.
+    while let Some(gate) = ended.pending_gate.take().filter(|gate| gate.prompt.starts_with("Run this? bash remove")) {
+        let (run_id, gate_id) = (ended.run_id.clone(), Some(gate.gate_id));
+        let answer = AnswerGate { run_id: run_id.clone(), gate_id, answer: "yes".to_owned(), ..AnswerGate::default() };
+        let answered = daemon.person_named("ann").await.call(answer).await.unwrap();
+        assert!(answered.success, "{answered:?}");
+        ended = daemon.call(GetRun { run_id, wait_seconds: Some(120.0), ..GetRun::default() }).await;
+    }
     (ended, fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 

@@ -787,8 +787,10 @@ impl SshEnvironment for NoVariables {
 async fn an_ssh_that_is_given_up_is_ended_and_collected_with_what_it_has_started() {
     let folder = folder();
     let program = folder.path().join("ssh");
-    let text =
-        format!("#!/bin/sh\ntrap '' HUP TERM\nsleep 600 &\necho $$ $! >> {}/pids\nwait\n", folder.path().display());
+    let text = format!(
+        "#!/bin/sh\ncase \" $* \" in *' -G '*) exit 1;; esac\ntrap '' HUP TERM\nsleep 600 &\necho $$ $! >> {}/pids\nwait\n",
+        folder.path().display()
+    );
     std::fs::write(&program, text).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let ssh = OpenSsh {

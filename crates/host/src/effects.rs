@@ -163,7 +163,8 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
 
 /// Performs an effect in a task of its own. Requests to one terminal reach it in the order of these calls.
 fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receiver<bool>) {
-    let is_by_hand = ask.is_by_hand();
+    let mut ending =
+        EndOnDrop { shared: shared.clone(), key: key.clone(), is_by_hand: ask.is_by_hand(), is_over: false };
     // Without the budget of the task: the first poll must reach the terminal, in the order of the requests.
     let mut performing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(tokio::task::unconstrained(async move {
         let can_be_dropped = matches!(key.effect, Effect::Run | Effect::Type);
@@ -178,14 +179,37 @@ fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receive
             Some(Performed { body, has_acted: false }) => (EffectEnd::Refused, body),
             Some(Performed { body, has_acted: true }) => (EffectEnd::Performed(body.clone(), body.len()), body),
         };
-        let waiters = shared.effects.desk_of(is_by_hand).end(&key, end);
-        waiters.iter().for_each(|waiter| waiter.answer(&body));
-        // A host that retires waits for its last result to be settled.
-        shared.look_again();
+        ending.end(end, &body);
     }));
     // The first poll hands the request to its terminal, here and in order; the rest may take its time.
     if performing.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
         tokio::spawn(performing);
+    }
+}
+
+/// Ends an effect in the ledger, with an unknown result if its task panics.
+struct EndOnDrop {
+    shared: Arc<Shared>,
+    key: EffectKey,
+    is_by_hand: bool,
+    is_over: bool,
+}
+
+impl EndOnDrop {
+    fn end(&mut self, end: EffectEnd<Vec<u8>>, body: &[u8]) {
+        self.is_over = true;
+        let waiters = self.shared.effects.desk_of(self.is_by_hand).end(&self.key, end);
+        waiters.iter().for_each(|waiter| waiter.answer(body));
+        // A host that retires waits for its last result to be settled.
+        self.shared.look_again();
+    }
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end(EffectEnd::Lost, &body_of(&Err::<(), _>(Refusal::OutcomeUnknown)));
+        }
     }
 }
 

@@ -14,7 +14,15 @@ use crate::ledger::{EffectState, Ledger, LedgerLimits};
 pub struct EffectDesk<W, R, N, T> {
     ledger: Ledger<Performing<W, N>, R>,
     /// Terminals that were opened for single commands, by their steps, until they are closed or left to their clients.
-    shells: BTreeMap<String, T>,
+    shells: BTreeMap<String, Shell<T>>,
+}
+
+/// A terminal that was opened for a single command.
+#[derive(Debug)]
+struct Shell<T> {
+    terminal: T,
+    /// Whether the command goes on, or there is more to read. The terminal is its client's once the step is settled.
+    is_left: bool,
 }
 
 /// An effect in progress.
@@ -111,7 +119,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     pub fn add_shell(&mut self, opening: &EffectKey, terminal: T) -> Option<T> {
         match self.ledger.find(opening) {
             Some(EffectState::Performing(performing)) if !performing.is_given_up => {
-                self.shells.insert(opening.step.clone(), terminal);
+                self.shells.insert(opening.step.clone(), Shell { terminal, is_left: false });
                 None
             }
             _ => Some(terminal),
@@ -120,12 +128,15 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
 
     /// Forgets the shells of single commands that are not open any more.
     pub fn retain_shells(&mut self, is_open: impl Fn(&T) -> bool) {
-        self.shells.retain(|_, terminal| is_open(terminal));
+        self.shells.retain(|_, shell| is_open(&shell.terminal));
     }
 
-    /// Leaves the terminal of a single command to its client: the command goes on, or there is more to read.
+    /// Leaves the terminal of a single command to its client: the command goes on, or there is more to read. It is the client's
+    /// once the step is settled by its own name, which reports that the result has arrived.
     pub fn leave_shell(&mut self, step: &str) {
-        self.shells.remove(step);
+        if let Some(shell) = self.shells.get_mut(step) {
+            shell.is_left = true;
+        }
     }
 
     /// Notes that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored them, or
@@ -140,7 +151,10 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
         let behind = self.shells.range(steps.to_owned()..).map(|(step, _)| step);
         let settled: Vec<String> = behind.take_while(|step| names_step(steps, step)).cloned().collect();
-        settled.iter().filter_map(|step| self.shells.remove(step)).collect()
+        let shells = settled.iter().filter_map(|step| self.shells.remove(step));
+        // A run that ends without having stored the result has nobody who knows of the terminal.
+        let is_run = steps.ends_with('/');
+        shells.filter(|shell| is_run || !shell.is_left).map(|shell| shell.terminal).collect()
     }
 
     /// Whether an effect is known that its requester settles later and has not settled.
@@ -203,7 +217,12 @@ mod tests {
         desk.request(other.clone(), true, 1, ());
         assert_eq!(desk.add_shell(&other, 8), None);
         desk.leave_shell("run/b/1");
-        assert_eq!(desk.settle("run/", |()| {}), [0; 0]);
+        assert_eq!(desk.settle("run/b/1", |()| {}), [0; 0]);
+        let unknown = EffectKey::new(Effect::Open, "run/c/1");
+        desk.request(unknown.clone(), true, 1, ());
+        assert_eq!(desk.add_shell(&unknown, 9), None);
+        desk.leave_shell("run/c/1");
+        assert_eq!(desk.settle("run/", |()| {}), [9], "the run ended without having stored where its command goes on");
     }
 
     #[test]

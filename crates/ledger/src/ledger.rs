@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::effect::{Effect, EffectKey, names_step};
 
-/// Bounds of a ledger. Effects in progress are never dropped for them.
+/// Bounds of a ledger. Effects in progress are never dropped for them, and neither are the names of those that their requester
+/// still settles: a request that is repeated must not perform them again.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerLimits {
-    /// Maximum number of effects that are over and whose names are kept.
+    /// Maximum number of effects that are over and settled, or are never settled, and whose names are kept.
     pub max_names: usize,
     /// Maximum size of the results that are kept, in bytes. The newest result is kept, however large it is.
     pub max_result_bytes: usize,
@@ -29,10 +30,11 @@ pub enum EffectState<'a, P, R> {
 pub struct Ledger<P, R> {
     limits: LedgerLimits,
     entries: BTreeMap<EffectKey, Entry<P, R>>,
-    /// Effects that are over, in the order in which they ended.
+    /// Effects that are over and whose requester settles them no more, in the order in which that became so.
     ended: VecDeque<EffectKey>,
-    /// The same for those whose results were kept at their end; some may have been settled since.
-    with_results: VecDeque<EffectKey>,
+    /// Effects whose results are kept, by the number of the result.
+    results: BTreeMap<u64, EffectKey>,
+    next_result: u64,
     result_bytes: usize,
     /// Number of effects that their requester settles and has not settled yet.
     unsettled: usize,
@@ -61,7 +63,7 @@ enum Settlement {
 #[derive(Debug)]
 enum State<P, R> {
     Performing(P),
-    Performed { result: R, bytes: usize },
+    Performed { result: R, bytes: usize, number: u64 },
     Unknown,
 }
 
@@ -73,7 +75,8 @@ impl<P, R> Ledger<P, R> {
             limits,
             entries: BTreeMap::new(),
             ended: VecDeque::new(),
-            with_results: VecDeque::new(),
+            results: BTreeMap::new(),
+            next_result: 0,
             result_bytes: 0,
             unsettled: 0,
             settled: BTreeSet::new(),
@@ -125,13 +128,14 @@ impl<P, R> Ledger<P, R> {
         if is_settled && key.effect != Effect::Open {
             return self.lose(key);
         }
-        let performing = self.end(key, State::Performed { result, bytes })?;
+        let number = self.next_result;
+        let performing = self.end(key, State::Performed { result, bytes, number })?;
+        self.next_result += 1;
         self.result_bytes += bytes;
-        self.with_results.push_back(key.clone());
-        while self.result_bytes > self.limits.max_result_bytes && self.with_results.len() > 1 {
-            if let Some(oldest) = self.with_results.pop_front() {
-                self.drop_result(&oldest);
-            }
+        self.results.insert(number, key.clone());
+        while self.result_bytes > self.limits.max_result_bytes && self.results.len() > 1 {
+            let Some(oldest) = self.results.first_entry().map(|oldest| oldest.get().clone()) else { break };
+            self.drop_result(&oldest);
         }
         Some(performing)
     }
@@ -164,7 +168,13 @@ impl<P, R> Ledger<P, R> {
             }
             if let Some(entry) = self.entries.get_mut(&key) {
                 let before = std::mem::replace(&mut entry.settlement, Settlement::Settled);
-                self.unsettled -= usize::from(before == Settlement::Pending);
+                let is_over = !matches!(entry.state, State::Performing(_));
+                if before == Settlement::Pending {
+                    self.unsettled -= 1;
+                    if is_over {
+                        self.keep_name(key);
+                    }
+                }
             }
         }
         if self.settled.insert(steps.to_owned()) {
@@ -211,25 +221,30 @@ impl<P, R> Ledger<P, R> {
             return None;
         }
         let State::Performing(performing) = std::mem::replace(&mut entry.state, state) else { return None };
-        self.ended.push_back(key.clone());
+        if entry.settlement != Settlement::Pending {
+            self.keep_name(key.clone());
+        }
+        Some(performing)
+    }
+
+    /// Keeps the name of an effect that is over, and forgets the oldest one for it.
+    fn keep_name(&mut self, key: EffectKey) {
+        self.ended.push_back(key);
         if self.ended.len() > self.limits.max_names
             && let Some(oldest) = self.ended.pop_front()
         {
             self.drop_result(&oldest);
-            self.with_results.pop_front_if(|first| *first == oldest);
-            if let Some(entry) = self.entries.remove(&oldest) {
-                self.unsettled -= usize::from(entry.settlement == Settlement::Pending);
-            }
+            self.entries.remove(&oldest);
         }
-        Some(performing)
     }
 
     /// Drops the result of an effect, if there is one, and keeps its name.
     fn drop_result(&mut self, key: &EffectKey) {
         if let Some(entry) = self.entries.get_mut(key)
-            && let State::Performed { bytes, .. } = entry.state
+            && let State::Performed { bytes, number, .. } = entry.state
         {
             self.result_bytes -= bytes;
+            self.results.remove(&number);
             entry.state = State::Unknown;
         }
     }
@@ -320,8 +335,16 @@ mod tests {
         assert_eq!(ledger.find(&run("c")), Some(EffectState::Performed(&3)));
         performed(&mut ledger, &run("d"), 4, 1000);
         assert_eq!(ledger.find(&run("d")), Some(EffectState::Performed(&4)), "the newest one stays");
-        performed(&mut ledger, &run("e"), 5, 0);
-        assert_eq!(ledger.find(&run("a")), None, "its name gave way");
+        for step in ["e", "f", "g", "h"] {
+            performed(&mut ledger, &run(step), 5, 0);
+        }
+        assert_eq!(ledger.find(&run("a")), Some(EffectState::Unknown), "its requester has not stored its result");
+        for step in ["a", "b", "c", "d", "e"] {
+            ledger.settle(step);
+        }
+        // What was settled is known twice: by its effect, and by its step.
+        let oldest = ledger.ended.front().map(|key| key.step.as_str());
+        assert_eq!(oldest, Some("b"), "the name of the oldest that is settled gave way");
     }
 
     proptest! {
@@ -344,11 +367,15 @@ mod tests {
                 });
                 prop_assert_eq!(sizes.sum::<usize>(), ledger.result_bytes);
                 let over = ledger.entries.values().filter(|entry| !matches!(entry.state, State::Performing(_))).count();
-                prop_assert!(over <= LIMITS.max_names && over == ledger.ended.len());
+                let pending = ledger.entries.values().filter(|entry| {
+                    entry.settlement == Settlement::Pending && !matches!(entry.state, State::Performing(_))
+                });
+                prop_assert!(ledger.ended.len() <= LIMITS.max_names);
+                prop_assert_eq!(over, ledger.ended.len() + pending.count());
                 prop_assert_eq!(ledger.unsettled().is_empty(), !ledger.has_unsettled());
-                prop_assert!(ledger.with_results.len() <= ledger.ended.len());
-                let results = ledger.entries.values().filter(|entry| matches!(entry.state, State::Performed { .. }));
-                prop_assert!(ledger.result_bytes <= LIMITS.max_result_bytes || results.count() == 1);
+                let results = ledger.entries.values().filter(|entry| matches!(entry.state, State::Performed { .. })).count();
+                prop_assert_eq!(results, ledger.results.len());
+                prop_assert!(ledger.result_bytes <= LIMITS.max_result_bytes || results == 1);
             }
         }
     }

@@ -443,11 +443,11 @@ impl Hosts {
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         let remote = self.remote(machine)?;
         let machine = remote.named(machine)?;
-        let host = machine.current(patience).await?;
         let step = spec.step.clone().unwrap_or_else(random_name);
+        let host = machine.host_for(&step, patience).await?;
         let _opening = machine.begin_opening(&step, &host, &spec).await;
         let spec = Spec { step: Some(step.clone()), ..spec };
-        let request = OpenRequest::on_another_machine(spec).for_single_command(single_command);
+        let request = OpenRequest::on_another_machine(spec.clone()).for_single_command(single_command);
         let request = Ask::Open(Box::new(request));
         let keeper = Keeper::There(host.clone());
         let opened = match keeper.ask::<Result<OpenedTerminal, OpenRefused>>(&request, patience).await {
@@ -459,6 +459,11 @@ impl Hosts {
             Err(error) => {
                 if !error.is_outcome_unknown() {
                     machine.abandon_opening(&step).await;
+                }
+                // The request of an earlier daemon did not reach it, and it opens no new terminals.
+                if matches!(error, AskError::Refused(Refusal::Retiring)) && !host.opens_new() {
+                    return Box::pin(self.open_there(spec, machine.config().name.as_str(), patience, single_command))
+                        .await;
                 }
                 return Err(error.into());
             }
@@ -499,14 +504,21 @@ impl Hosts {
                 None => MachineFiles::here(),
             });
         };
-        let host = self.remote(machine)?.named(machine)?.current(patience).await?;
+        let machine = self.remote(machine)?.named(machine)?;
+        let host = match &step {
+            Some(step) => machine.host_for(step, patience).await?,
+            None => machine.current(patience).await?,
+        };
+        if let Some(step) = &step {
+            machine.begin_write(step, &host).await;
+        }
         Ok(MachineFiles::there(host, patience, step))
     }
 
-    /// Returns the steps of runs whose results the connected hosts keep. `asked` has the numbers of the connections that
-    /// were asked before, which are left out.
+    /// Returns the steps of runs whose results the connected hosts keep, and of those whose hosts on other machines have ended.
+    /// `asked` has the numbers of the connections that were asked before, which are left out.
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
-        let mut steps = Vec::new();
+        let mut steps = self.shared.remote.get().map(RemoteHosts::lost_steps).unwrap_or_default();
         for host in self.connected().into_iter().filter(|host| asked.insert(host.number())) {
             match tokio::time::timeout(ANSWER_TIME, host.unsettled()).await {
                 Ok(Ok(unsettled)) => steps.extend(unsettled),
@@ -520,7 +532,10 @@ impl Hosts {
     /// Notes that the results of `steps` are stored, or that they are given up: one step, or all that begin with a text that
     /// ends with `/`. Closes the terminals that were opened for their single commands. Does not wait for the hosts.
     pub fn settle(&self, steps: &str) {
-        self.connected().iter().for_each(|host| host.settle(steps));
+        self.reachable().iter().for_each(|host| host.settle(steps));
+        if let Some(remote) = self.shared.remote.get() {
+            remote.settle(steps);
+        }
         let mut doubts = self.shared.doubts.lock();
         if let Some(doubted) = &mut doubts.steps {
             doubted.retain(|step| !names_step(steps, step));

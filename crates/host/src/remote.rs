@@ -250,6 +250,16 @@ impl RemoteHosts {
         hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
     }
 
+    /// Notes that the results of `steps` are stored, or that the steps are given up. Does not wait for the machines.
+    pub(crate) fn settle(&self, steps: &str) {
+        self.all().iter().for_each(|machine| machine.settle(steps));
+    }
+
+    /// Returns the steps of runs whose hosts on other machines have ended before the steps were settled.
+    pub(crate) fn lost_steps(&self) -> Vec<String> {
+        self.all().iter().flat_map(|machine| machine.lost_steps()).collect()
+    }
+
     /// Returns the machine on which a step has requested a terminal.
     pub(crate) fn opening(&self, step: &str) -> Option<Arc<Machine>> {
         self.all().into_iter().find(|machine| machine.has_opening(step))

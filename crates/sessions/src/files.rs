@@ -241,6 +241,25 @@ impl Sessions {
             return Err(FileTrouble::Invalid(format!("limit must be between 1 and {MOST_INLINE} bytes, not {limit}")));
         }
         let source = self.place(caller, host, &path, None).await?;
+        let target = match &to {
+            Some(to) => Some(self.place(caller, None, to, step).await?),
+            None => None,
+        };
+        if let Some(target) = &target
+            && let Some(copied) = target.files.written_before().await.map_err(|error| target.failed(error))?
+        {
+            // The source may have changed, or be gone since.
+            let saved = written(target.host.clone(), copied);
+            return Ok(GetFileReply {
+                success: true,
+                path: source.path.display().to_string(),
+                size: saved.size,
+                mode: saved.mode.clone(),
+                sha256: Some(saved.sha256.clone()),
+                saved: Some(saved),
+                ..GetFileReply::default()
+            });
+        }
         let facts = source.describe().await?;
         let described = |sha256| GetFileReply {
             success: true,
@@ -251,8 +270,7 @@ impl Sessions {
             sha256,
             ..GetFileReply::default()
         };
-        if let Some(to) = to {
-            let target = self.place(caller, None, &to, step).await?;
+        if let Some(target) = target {
             let options = CopyOptions { mode: None, replace: overwrite, limit: MOST_COPIED };
             let saved = source.copy_to(&facts, &target, options, |_| {}).await?;
             return Ok(GetFileReply { size: saved.size, saved: Some(saved.clone()), ..described(Some(saved.sha256)) });

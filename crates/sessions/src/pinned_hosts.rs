@@ -64,15 +64,9 @@ impl Sessions {
                 if dialed.keys.is_empty() {
                     // The first connection to a machine is dialled before its key is known: a person confirmed the key then,
                     // and it is known since.
-                    dialed.keys = pins
-                        .hosts
-                        .iter()
-                        .flatten()
-                        .find_map(|(known, pin)| {
-                            let keys = pin.as_ref().filter(|_| known == host).map(|pin| pin.keys.clone());
-                            keys
-                        })
-                        .unwrap_or_default();
+                    let pinned = pins.hosts.iter().flatten().find(|(known, _)| *known == host);
+                    dialed.keys =
+                        pinned.and_then(|(_, pin)| pin.as_ref()).map(|pin| pin.keys.clone()).unwrap_or_default();
                 }
                 pins.check_host(host, Some(&dialed))
             }

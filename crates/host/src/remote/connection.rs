@@ -264,6 +264,14 @@ impl RemoteHost {
         }
     }
 
+    /// Returns the session, also while its connection is interrupted: what is sent arrives once it goes on.
+    pub(crate) fn session(&self) -> Option<Host> {
+        match &*self.shared.connection.borrow() {
+            Connection::Up { host, .. } if !host.is_lost() => Some(host.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether the host has ended.
     pub(crate) fn is_over(&self) -> bool {
         matches!(&*self.shared.connection.borrow(), Connection::Over { .. })

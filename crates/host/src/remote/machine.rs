@@ -1,6 +1,6 @@
 //! One machine: its terminal hosts, usually one, and what is noted of them.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
+#[cfg(doc)]
+use steplatch_ledger::names_step;
 use steplatch_terminal::{Description, SecretText, Spec};
 use tokio::sync::watch;
 
@@ -19,10 +21,11 @@ use super::{
     MachineSecretSink, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup,
 };
 use crate::client::{AskError, Host, OnSecret};
-use crate::hosts::answer;
+use crate::effects::is_of_run;
+use crate::hosts::{HostsError, answer};
 use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
-use crate::wire::{Ask, OpenedTerminal};
+use crate::wire::{Ask, OpenedTerminal, Refusal};
 
 /// How much longer than its patience a request waits for the reason why there is no connection.
 const SURPLUS: Duration = Duration::from_millis(500);
@@ -86,9 +89,9 @@ impl Machine {
         let folder = setup.notes.clone();
         let mut notes = MachineNotes::read(&folder, &config.name);
         if notes.ssh != config.ssh {
-            // Another machine has the name now.
+            // Another machine has the name now. A step that was begun at the other one is not repeated at this one.
             notes.terminals.clear();
-            notes.openings.clear();
+            notes.openings.retain(|step, opening| is_of_run(step) && !opening.is_settled);
             notes.ssh.clone_from(&config.ssh);
         }
         let route = Arc::new(Route {
@@ -98,10 +101,7 @@ impl Machine {
             transport: setup.transport.clone(),
             questions: setup.questions.clone(),
         });
-        let with_terminals = notes.terminals.iter().filter(|(_, terminals)| !terminals.is_empty());
-        let sockets =
-            with_terminals.map(|(socket, _)| socket).chain(notes.openings.values().map(|opening| &opening.socket));
-        let sockets: BTreeSet<String> = sockets.cloned().collect();
+        let sockets = notes.sockets();
         for terminal in notes.terminals.values().flatten() {
             setup.secrets.place(&terminal.id, &route.config.name);
         }
@@ -326,10 +326,48 @@ impl Machine {
             command: spec.command.clone(),
             opened_by: spec.opened_by.clone(),
             size: spec.size,
+            is_settled: false,
         };
         self.notes.lock().begin(step, opening);
         self.write_notes().await;
         guard
+    }
+
+    /// Notes that a step of a run is about to write a file at a host: the next daemon repeats the request there, and nowhere else.
+    pub(crate) async fn begin_write(&self, step: &str, host: &RemoteHost) {
+        if is_of_run(step) && self.notes.lock().writes.insert(step.to_owned(), host.socket().to_owned()).is_none() {
+            self.write_notes().await;
+        }
+    }
+
+    /// Returns the host that performs the effects of a step: the one that it has made a request to, or else the current one.
+    ///
+    /// # Errors
+    /// When the machine is not reached, or the host of the step has ended, with what it knew of the step.
+    pub(crate) async fn host_for(&self, step: &str, patience: Duration) -> Result<RemoteHost, HostsError> {
+        let Some(socket) = self.notes.lock().socket_of(step).map(str::to_owned) else {
+            return Ok(self.current(patience).await?);
+        };
+        let known = self.hosts().into_iter().find(|host| host.socket() == socket && !host.is_over());
+        known.ok_or_else(|| AskError::Refused(Refusal::OutcomeUnknown).into())
+    }
+
+    /// Notes that the results of `steps`, as [`names_step`] takes it, are stored, or that the steps are given up. Does not wait
+    /// for the machine.
+    pub(crate) fn settle(self: &Arc<Self>, steps: &str) {
+        let hosts = self.hosts();
+        hosts.iter().filter_map(RemoteHost::session).for_each(|host| host.settle(steps));
+        let is_changed = self.notes.lock().settle(steps, |socket| hosts.iter().any(|host| host.socket() == socket));
+        if is_changed && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let machine = self.clone();
+            runtime.spawn(async move { machine.write_notes().await });
+        }
+    }
+
+    /// Returns the steps of runs whose hosts here have ended before the steps were settled.
+    pub(crate) fn lost_steps(&self) -> Vec<String> {
+        let hosts = self.hosts();
+        self.notes.lock().lost_steps(|socket| hosts.iter().any(|host| host.socket() == socket))
     }
 
     /// Notes the terminal that a step has opened. `is_taken` recognises terminals of other machines, and of this one.
@@ -513,5 +551,5 @@ impl Machine {
 
 /// Whether nothing is noted of a machine that would have to be found again.
 fn is_unused(notes: &MachineNotes) -> bool {
-    notes.openings.is_empty() && notes.terminals.values().all(Vec::is_empty)
+    notes.openings.is_empty() && notes.writes.is_empty() && notes.terminals.values().all(Vec::is_empty)
 }

@@ -1,7 +1,7 @@
 //! What a daemon notes of its terminals on other machines, so that the next one finds them: a file for each machine in the state
 //! directory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,11 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
+use steplatch_ledger::names_step;
 use steplatch_link::SessionId;
 use steplatch_terminal::{Description, Size};
+
+use crate::effects::is_of_run;
 
 /// The notes of one machine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -24,6 +27,9 @@ pub(crate) struct MachineNotes {
     /// Requests for terminals, by their steps: of terminals that are open, and of those whose answer has not come.
     #[serde(default)]
     pub(crate) openings: BTreeMap<String, Opening>,
+    /// Sockets of the hosts that write a file for a step of a run, by the steps that are not settled.
+    #[serde(default)]
+    pub(crate) writes: BTreeMap<String, String>,
 }
 
 /// A request for a terminal.
@@ -40,6 +46,9 @@ pub(crate) struct Opening {
     pub(crate) command: String,
     pub(crate) opened_by: Option<String>,
     pub(crate) size: Size,
+    /// Whether the run of the step has stored the result.
+    #[serde(default)]
+    pub(crate) is_settled: bool,
 }
 
 /// Maximum number of openings that are noted. The oldest one without an answer is forgotten first.
@@ -134,6 +143,46 @@ impl MachineNotes {
         Ok(())
     }
 
+    /// Returns the socket of the host that a step has made a request to.
+    pub(crate) fn socket_of(&self, step: &str) -> Option<&str> {
+        let opening = self.openings.get(step).map(|opening| opening.socket.as_str());
+        opening.or_else(|| self.writes.get(step).map(String::as_str))
+    }
+
+    /// Returns the sockets that are noted.
+    pub(crate) fn sockets(&self) -> BTreeSet<String> {
+        let with_terminals = self.terminals.iter().filter(|(_, terminals)| !terminals.is_empty());
+        let openings = self.openings.values().map(|opening| &opening.socket);
+        with_terminals.map(|(socket, _)| socket).chain(openings).chain(self.writes.values()).cloned().collect()
+    }
+
+    /// Notes that the results of `steps`, as [`names_step`] takes it, are stored, or that the steps are given up. `is_known`
+    /// recognises the sockets of hosts that have not ended. Returns whether anything has changed.
+    pub(crate) fn settle(&mut self, steps: &str, is_known: impl Fn(&str) -> bool) -> bool {
+        let mut is_changed = false;
+        self.openings.retain(|step, opening| {
+            if !names_step(steps, step) || opening.is_settled {
+                return true;
+            }
+            is_changed = true;
+            opening.is_settled = true;
+            is_known(&opening.socket)
+        });
+        self.writes.retain(|step, _| {
+            let is_settled = names_step(steps, step);
+            is_changed |= is_settled;
+            !is_settled
+        });
+        is_changed
+    }
+
+    /// Returns the steps that are not settled and whose hosts have ended. `is_known` recognises the sockets of the others.
+    pub(crate) fn lost_steps(&self, is_known: impl Fn(&str) -> bool) -> Vec<String> {
+        let openings = self.openings.iter().filter(|(_, opening)| !opening.is_settled);
+        let steps = openings.map(|(step, opening)| (step, &opening.socket)).chain(&self.writes);
+        steps.filter(|(_, socket)| !is_known(socket)).map(|(step, _)| step.clone()).collect()
+    }
+
     /// Whether a terminal is one of this machine.
     pub(crate) fn has(&self, id: &TerminalId) -> bool {
         self.terminals.values().flatten().any(|terminal| terminal.id == *id)
@@ -173,9 +222,10 @@ impl MachineNotes {
         before != self.terminals.values().map(Vec::len).sum::<usize>()
     }
 
-    /// Forgets the terminals of a host that has ended, and returns them.
+    /// Forgets the terminals of a host that has ended, and returns them. The steps of runs that are not settled stay: another
+    /// host must not perform them again.
     pub(crate) fn forget_host(&mut self, socket: &str) -> Vec<TerminalId> {
-        self.openings.retain(|_, opening| opening.socket != socket);
+        self.openings.retain(|step, opening| opening.socket != socket || (is_of_run(step) && !opening.is_settled));
         self.terminals.remove(socket).unwrap_or_default().into_iter().map(|terminal| terminal.id).collect()
     }
 
@@ -201,6 +251,45 @@ fn hex(bytes: [u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RUN: &str = "run_0123456789abcdef";
+
+    fn opening(socket: &str) -> Opening {
+        Opening {
+            socket: socket.to_owned(),
+            since: SystemTime::UNIX_EPOCH,
+            terminal: None,
+            name: None,
+            command: "bash".to_owned(),
+            opened_by: None,
+            size: Size::default(),
+            is_settled: false,
+        }
+    }
+
+    #[test]
+    fn the_steps_of_a_host_that_has_ended_are_known_until_their_runs_have_stored_the_outcome() {
+        let mut notes = MachineNotes::default();
+        let [first, second, third] = ["a/1", "b/1", "c/1"].map(|step| format!("{RUN}/{step}"));
+        assert!(is_of_run(&first));
+        notes.begin(&first, opening("one.sock"));
+        notes.begin(&second, opening("two.sock"));
+        notes.begin("a-client", opening("one.sock"));
+        notes.writes.insert(third.clone(), "one.sock".to_owned());
+        let is_known = |socket: &str| socket == "two.sock";
+        notes.forget_host("one.sock");
+        assert_eq!(notes.socket_of(&first), Some("one.sock"));
+        assert_eq!(notes.socket_of(&third), Some("one.sock"));
+        assert_eq!(notes.socket_of("a-client"), None, "a client does not repeat it after the end of its daemon");
+        assert_eq!(notes.lost_steps(is_known), [first.clone(), third.clone()]);
+        assert!(notes.settle(&first, is_known) && notes.settle(&second, is_known) && !notes.settle(&first, is_known));
+        assert_eq!(notes.socket_of(&first), None);
+        assert_eq!(notes.socket_of(&second), Some("two.sock"), "its terminal may be open");
+        assert!(notes.settle(&format!("{RUN}/"), is_known));
+        assert_eq!(notes.socket_of(&third), None);
+        notes.forget_host("two.sock");
+        assert_eq!(notes.socket_of(&second), None);
+    }
 
     #[test]
     fn notes_are_read_as_they_were_written_and_damaged_ones_begin_anew() {

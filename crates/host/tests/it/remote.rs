@@ -1,5 +1,6 @@
 //! Terminals on another machine, over relays in this process whose connections are cut.
 
+use std::collections::BTreeSet;
 use std::io::BufReader;
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use steplatch_host::{
     AskError, Channel, ErrorText, HostedTerminal, Hosts, HostsError, MachineSecretSink, NoQuestions, Relay,
     RemoteHostConfig, RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
 };
-use steplatch_ids::TerminalId;
+use steplatch_ids::{RunId, TerminalId};
 use steplatch_patience::eventually;
 use steplatch_terminal::{Input, Limit, Part, SecretText, Settle, Spec};
 use tempfile::TempDir;
@@ -90,12 +91,17 @@ pub(super) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("remote-").tempdir_in("/tmp").unwrap()
 }
 
+/// A terminal host in this process.
+async fn far_host(folder: &Path) -> Hosts {
+    let host = Hosts::find(folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
+    host.prepare().await.unwrap();
+    host
+}
+
 /// A far machine with a terminal host, which the second value keeps.
 pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
     let folder = folder();
-    let host =
-        Hosts::find(folder.path(), folder.path(), Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
-    host.prepare().await.unwrap();
+    let host = far_host(folder.path()).await;
     let machine = FarMachine {
         folder: folder.path().to_owned(),
         connections: Mutex::default(),
@@ -286,4 +292,40 @@ async fn terminals_that_end_with_their_host_are_lost_and_another_host_is_started
     })
     .await;
     assert!(hosts.list().await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_another_one() {
+    let (machine, host, far_folder) = far().await;
+    let folder = folder();
+    let run = RunId::random().to_string();
+    let [open, write] = ["a/1", "b/1"].map(|step| format!("{run}/{step}"));
+    let opening = Spec { step: Some(open.clone()), ..spec(ANSWERS) };
+    let first = near(folder.path(), &machine).await;
+    first.open_on(opening.clone(), Some("box"), SHORT_PATIENCE, None).await.unwrap();
+    let written = folder.path().join("written");
+    let patience = Duration::from_secs(60);
+    let files = first.files(Some("box"), patience, Some(write.clone())).await.unwrap();
+    files.put(&written, b"once", None, true).await.unwrap();
+    drop((files, first));
+    std::fs::remove_file(&written).unwrap();
+    host.shut_down().await;
+    let _other = far_host(far_folder.path()).await;
+
+    let second = near(folder.path(), &machine).await;
+    eventually("the end of the host is noticed", async || {
+        let unsettled = second.unsettled(&mut BTreeSet::new()).await;
+        (unsettled == [open.clone(), write.clone()]).then_some(()).ok_or(unsettled)
+    })
+    .await;
+    let refused = second.open_on(opening, Some("box"), patience, None).await;
+    let is_unknown = |error: &HostsError| matches!(error, HostsError::Ask(error) if error.is_outcome_unknown());
+    assert!(refused.as_ref().is_err_and(is_unknown), "{refused:?}");
+    let refused = second.files(Some("box"), patience, Some(write)).await;
+    assert!(refused.as_ref().is_err_and(is_unknown), "{refused:?}");
+    assert!(!written.exists());
+    // Once the outcome is stored, nothing is noted of them.
+    second.settle(&format!("{run}/"));
+    assert_eq!(second.unsettled(&mut BTreeSet::new()).await, [""; 0]);
+    second.open_on(spec(ANSWERS), Some("box"), patience, None).await.unwrap();
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_clock::Clock;
 use steplatch_protocol::ExitTerminal;
-use steplatch_sessions::{LookupError, action_catalog, actions};
+use steplatch_sessions::{LookupError, action_catalog, actions, is_this_machine};
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
@@ -91,7 +91,10 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
 async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     let in_doubt = || shared.sessions.is_in_doubt(step).then_some(Outcome::Unknown);
+    let host = params.get("host").and_then(Value::as_str);
     match tool {
+        // Which host over there was requested is noted.
+        "open_terminal" | "run_command" | "put_file" if host.is_some_and(|host| !is_this_machine(host)) => None,
         "open_terminal" => in_doubt(),
         // Its shell was in the host.
         "run_command" if session.is_empty() => in_doubt(),

@@ -298,10 +298,14 @@ fn is_percentage_of_counter(core: &str, open: &str, close: &str, before: &str) -
     is_open && close.starts_with(']') && core.strip_suffix('%').is_some_and(is_number)
 }
 
-/// Whether it is the short hash of a commit that has digits only, as `git` prints it: `[main 1234567]`, `now at 1234567`.
+/// Words behind which `git` prints the short hash of a commit: `now at 1234567`, `[detached HEAD 1234567]`, `could not apply 1234567`.
+const COMMIT_LABELS: [&str; 5] = ["commit", "at", "HEAD", "apply", "onto"];
+
+/// Whether it is the short hash of a commit that has digits or letters only, as `git` prints it, also behind a branch:
+/// `[main 1234567]`.
 fn is_hash_of_commit(core: &str, close: &str, before: &str) -> bool {
-    let is_hash = is_digits(core) && (7..=40).contains(&core.len());
-    is_hash && (before == "commit" || before == "at" || (before.starts_with('[') && close.starts_with(']')))
+    let is_hash = (7..=40).contains(&core.len()) && core.bytes().all(|sign| sign.is_ascii_hexdigit());
+    is_hash && (COMMIT_LABELS.contains(&before) || (before.starts_with('[') && close.starts_with(']')))
 }
 
 /// Words behind which a number is an identifier.
@@ -338,6 +342,8 @@ mod tests {
         for (one, other) in [
             ("[main 1f3a9b2] fix", "[main 0e8d7c6] fix"),
             ("[main 1234567] fix", "[main 0e8d7c6] fix"),
+            ("[detached HEAD 2126291] topic", "[detached HEAD 0ac6d2b] topic"),
+            ("error: could not apply 2126291... topic", "error: could not apply fedcbad... topic"),
             ("HEAD is now at 1234567 fix", "HEAD is now at abc1234 fix"),
             ("id 550e8400-e29b-41d4-a716-446655440000", "id 12345678-1234-1234-1234-123456789012"),
             ("run_c54ryvasvyz8jq1a started", "run_gnzd4ct2bj9xq3aa started"),

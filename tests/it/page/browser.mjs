@@ -95,7 +95,11 @@ export async function isAccessible(page) {
     assert.deepEqual(told, []);
   }
   const whole = await page.evaluate(() => document.documentElement.scrollWidth);
-  assert.ok(whole <= PHONE, `the page is ${whole} pixels wide on a telephone`);
+  const wide = await page.evaluate((phone) => {
+    const beyond = [...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > phone);
+    return beyond.map((one) => `${one.tagName} ${one.className}: ${one.textContent.slice(0, 80)}`).slice(0, 8).join("\n");
+  }, PHONE);
+  assert.ok(whole <= PHONE, `the page is ${whole} pixels wide on a telephone:\n${wide}`);
   await page.setViewportSize(size);
 }
 

@@ -204,7 +204,7 @@ function showOne(into, name, from) {
       title,
       others.length > 1 ? h("p", {}, h("label", { class: "field" }, h("span", { class: "field-name" }, "Compared with"), choice)) : null,
       lines,
-      versions.length > 1 ? h("table", { "aria-label": "Versions" }, h("tbody", {}, rows)) : null,
+      versions.length > 1 ? h("table", { class: "versions", "aria-label": "Versions" }, h("tbody", {}, rows)) : null,
     );
   }
 }

@@ -149,13 +149,17 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usiz
 /// The most choices that an error names; of more it gives the numbers.
 const NAMED_CHOICES: usize = 4;
 
-/// Returns choices for an error message: `restore or keep`, or the numbers if they are many or long.
+/// Returns choices for an error message: `restore, keep or stop`, or the numbers if they are many or long.
 fn alternatives(choices: &[String]) -> String {
     let width: usize = choices.iter().map(|choice| choice.width()).sum();
     if choices.len() > NAMED_CHOICES || width > 60 {
         return format!("1 to {}", choices.len());
     }
-    choices.iter().map(|choice| visible(choice)).collect::<Vec<_>>().join(" or ")
+    let choices: Vec<String> = choices.iter().map(|choice| visible(choice)).collect();
+    match choices.split_last() {
+        Some((last, rest @ [_, ..])) => format!("{} or {last}", rest.join(", ")),
+        _ => choices.concat(),
+    }
 }
 
 /// Returns an answer on one line: a text, or the values of a form.
@@ -295,8 +299,8 @@ mod tests {
         assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
         assert_eq!(chosen(&gate, "2").unwrap().0, "2", "text and number mean the same choice");
         for (line, refusal) in [
-            ("0", "invalid answer '0'; choose it is clean or 2 or none of these"),
-            ("4", "invalid answer '4'; choose it is clean or 2 or none of these"),
+            ("0", "invalid answer '0'; choose it is clean, 2 or none of these"),
+            ("4", "invalid answer '4'; choose it is clean, 2 or none of these"),
             ("", "nothing was answered"),
         ] {
             assert_eq!(chosen(&gate, line).unwrap_err(), refusal);

@@ -4,7 +4,8 @@
 //! that request JSON get the daemon's own text.
 
 /// Phrases of the daemon, and their replacements. Longer ones come before those that they contain.
-const PHRASES: [(&str, &str); 31] = [
+const PHRASES: [(&str, &str); 32] = [
+    ("nothing to send: give input_text or keys", "nothing to send; give TEXT or --key"),
     (
         "no sessions are open: open one with open_terminal",
         "no terminals are open; open one with: steplatch terminal open",
@@ -77,10 +78,33 @@ pub(crate) fn for_people(sentence: &str) -> String {
     {
         words = format!("{before}stopped after {limit} states (max_states); is there a loop without an exit?{after}");
     }
+    words = as_options(&words);
     match words.split_once(SET_WITH) {
         Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", input_options(exports)),
         _ => words,
     }
+}
+
+/// The daemon's words around the name of an initial variable that is to be given.
+const ADD: [&str; 2] = ["add ", "Add "];
+const TO_VARIABLES: &str = " to initial_variables";
+
+/// Converts `add NAME to initial_variables` to the option of `steplatch run`.
+fn as_options(words: &str) -> String {
+    let mut parts = words.split(TO_VARIABLES);
+    let mut converted = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let at = ADD.iter().filter_map(|add| Some(converted.rfind(add)? + add.len())).max();
+        match at.filter(|at| !converted[*at..].contains(' ')) {
+            Some(at) => {
+                converted.insert_str(at, "-i ");
+                converted.push_str("=VALUE");
+            }
+            None => converted.push_str(TO_VARIABLES),
+        }
+        converted.push_str(part);
+    }
+    converted
 }
 
 /// Converts `export A=value, export B=value` to options of `steplatch run`. The text after these stays.
@@ -104,6 +128,13 @@ mod tests {
     #[test]
     fn people_read_of_commands_and_terminals() {
         for (daemon, person) in [
+            (
+                "argument FOLDER (where to count) is missing; add FOLDER to initial_variables; {name} at /states/a has no \
+                 value. Add name to initial_variables, or write {{name}} if it is meant as text",
+                "argument FOLDER (where to count) is missing; add -i FOLDER=VALUE; {name} at /states/a has no value. Add -i \
+                 name=VALUE, or write {{name}} if it is meant as text",
+            ),
+            ("nothing to send: give input_text or keys", "nothing to send; give TEXT or --key"),
             (
                 "Session 'nope' not found; no sessions are open: open one with open_terminal",
                 "terminal 'nope' not found; no terminals are open; open one with: steplatch terminal open",

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::future::pending;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -91,9 +91,17 @@ fn means_file(workflow: &str) -> bool {
     workflow.contains('/') || workflow.ends_with(".json") || workflow.ends_with(".py") || Path::new(workflow).is_file()
 }
 
+/// The daemon's phrase about a workflow that is not saved.
+const NOT_FOUND: &str = "not found. Available workflows";
+
+/// Returns the file beside the caller that a name may mean, without its extension.
+fn same_named_file(name: &str) -> Option<PathBuf> {
+    ["json", "py"].into_iter().map(|extension| PathBuf::from(format!("{name}.{extension}"))).find(|file| file.is_file())
+}
+
 impl Run {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let (json, detach) = (self.json, self.detach);
+        let (json, detach, named) = (self.json, self.detach, self.workflow.clone());
         let daemon = front::steady(place)?;
         let mut verb = self.verb()?;
         if !json {
@@ -102,6 +110,9 @@ impl Run {
         let started = daemon.call(verb).await?;
         if started.run_id.is_empty() {
             let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
+            let error = same_named_file(&named).filter(|_| error.contains(NOT_FOUND)).map_or(error, |file| {
+                format!("no workflow is saved as '{named}'; did you mean the file: steplatch run {}", file.display())
+            });
             return Err(Failure::usage(error).with(&started));
         }
         if detach {

@@ -330,7 +330,7 @@ fn errors_name_terminals_and_commands() {
 
     let missing = home.runs(&["run", &example("count.json")]);
     assert_eq!(missing.code, 2, "{missing:?}");
-    let hint = "argument FOLDER (where to count) was not given; give it with -i FOLDER=VALUE";
+    let hint = "argument FOLDER (where to count) is missing; add -i FOLDER=VALUE";
     assert!(missing.stderr.contains(hint), "{}", missing.stderr);
 }
 

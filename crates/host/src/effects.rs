@@ -351,6 +351,8 @@ fn has_run_nothing(error: &RunError) -> bool {
             | RunError::HalfTyped { .. }
             | RunError::Control(_)
             | RunError::Full { .. }
+            | RunError::LineTooLong(_)
+            | RunError::EmptyLine { .. }
             | RunError::NoDirectory
             | RunError::Ended(_)
             | RunError::Held(_)

@@ -51,8 +51,8 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
                 let value = fields.shift_remove(&name).unwrap_or_default();
                 match synonym(&name, value, known) {
                     Some((meant, value)) if !fields.contains_key(meant) => {
-                        let taken =
-                            understand(value, &known[meant]).map(|value| fields.insert(meant.to_owned(), value));
+                        let taken = understand(as_list(meant, value), &known[meant])
+                            .map(|value| fields.insert(meant.to_owned(), value));
                         match taken {
                             Ok(_) => warnings.push(format!("'{name}' was taken as '{meant}'")),
                             Err(problem) => problems.push(format!("{name} {problem}")),
@@ -67,7 +67,7 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
             }
             Some(wanted) => {
                 let value = fields[&name].take();
-                match understand(value, wanted) {
+                match understand(as_list(&name, value), wanted) {
                     Ok(value) => fields[&name] = value,
                     Err(problem) => problems.push(format!("{name} {problem}")),
                 }
@@ -159,6 +159,7 @@ fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
 
 /// What other programs call fields of ours. A time in milliseconds is converted to seconds.
 const SYNONYMS: &[(&str, &str)] = &[
+    ("arguments", "initial_variables"),
     ("cmd", "command"),
     ("columns", "cols"),
     ("cwd", "working_directory"),
@@ -166,15 +167,34 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("directory", "working_directory"),
     ("env", "environment"),
     ("input", "input_text"),
+    ("inputs", "initial_variables"),
+    ("key", "keys"),
+    ("name", "workflow_name"),
     ("regex", "pattern"),
     ("session", "session_id"),
+    ("state", "status"),
+    ("status", "state"),
     ("terminal", "session_id"),
     ("terminal_id", "session_id"),
     ("text", "input_text"),
     ("timeout_ms", "timeout"),
     ("timeout_seconds", "timeout"),
+    ("variables", "initial_variables"),
     ("workdir", "working_directory"),
+    ("workflow", "workflow_name"),
+    ("workflow_name", "name"),
 ];
+
+/// Fields that hold a list and often have one item, which is taken without its list.
+const LISTS_OF_ONE: &[&str] = &["keys"];
+
+/// Returns the value of a field, as a list if it is the only item of one.
+fn as_list(name: &str, value: Value) -> Value {
+    match &value {
+        Value::String(text) if LISTS_OF_ONE.contains(&name) && !text.starts_with("[\"") => Value::Array(vec![value]),
+        _ => value,
+    }
+}
 
 /// Returns the known field that `name` is another word for, with its value in our unit.
 fn synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
@@ -476,6 +496,12 @@ mod tests {
                 "'timeout_ms' was taken as 'timeout'"
             ]
         );
+        let keys = |value: Value| read::<SendInput>(json!({"session_id": "s", "keys": value})).unwrap().verb.keys;
+        assert_eq!(keys(json!("ctrl-c")), Some(vec!["ctrl-c".to_owned()]));
+        assert_eq!(keys(json!("[\"up\", \"enter\"]")), keys(json!(["up", "enter"])));
+        let run = read::<RunWorkflow>(json!({"workflow": "build", "arguments": {"A": "1"}})).unwrap().verb;
+        assert_eq!(run.workflow_name.as_deref(), Some("build"));
+        assert_eq!(run.initial_variables.map(|given| given.len()), Some(1));
         // Our own name wins, and the other word is unknown then.
         let [refused_text] =
             refused::<SendInput>(json!({"session_id": "s", "input_text": "a", "text": "b"})).try_into().unwrap();

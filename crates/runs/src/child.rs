@@ -158,8 +158,8 @@ pub(super) async fn give_up(run: &Run) {
     run.over(ENDS_WITHIN).await;
 }
 
-/// Closes the terminals that a run has left to its parent, which does not wait for it any more: it completed just before
-/// it was given up.
+/// Closes the terminals that a run has left to its parent, which has no use for them: it is over itself, or does not wait for the
+/// run any more, which completed just before it was given up.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;

@@ -210,6 +210,10 @@ impl Sessions {
             ),
             (None, None) => asks.as_ref().map(asks_for),
         };
+        let error = match &ran.not_entered {
+            Some(lines) => Some(not_entered(lines, error)),
+            None => error,
+        };
         let secrets = self.secrets.within(terminal.id());
         let password = asks.as_ref().is_some_and(|asks| asks.password);
         let awaiting_input = asks.is_some();
@@ -224,7 +228,7 @@ impl Sessions {
             head
         };
         RunCommandReply {
-            success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none(),
+            success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none() && ran.not_entered.is_none(),
             session_id,
             output,
             exit_code: ran.exit_code,
@@ -349,6 +353,16 @@ fn asks_for(asks: &InputRequest) -> String {
     };
     format!(
         "{program} {what} (until: prompt waits for the end of the command), or interrupt it with keys: [\"ctrl-c\"]"
+    )
+}
+
+/// Reports the lines of an entry that were not typed, and the reason.
+fn not_entered(lines: &str, reason: Option<String>) -> String {
+    let count = lines.split('\n').count();
+    let (what, were) = if count == 1 { ("line".to_owned(), "was") } else { (format!("{count} lines"), "were") };
+    let reason = reason.map_or_else(String::new, |reason| format!("; {reason}"));
+    format!(
+        "the last {what} of the entry {were} not typed, since the program did not come back to its prompt before{reason}"
     )
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
+use crate::line_limit::LineTooLong;
 use crate::process::Exit;
 use crate::terminal::{Limit, LockHolder, TerminalClosed, changed};
 
@@ -68,6 +69,9 @@ pub struct CommandResult {
     pub ended: Option<Exit>,
     /// The program that took the place of the shell, as after `exec`.
     pub replaced_by: Option<String>,
+    /// The lines of an entry that were not typed, because the program did not come back to its prompt before them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_entered: Option<String>,
     /// What the command asks for, where it waits for typed input; it still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<InputRequest>,
@@ -146,6 +150,20 @@ pub enum RunError {
          quotes, or a backslash before it outside of quotes"
     )]
     Expanded,
+    /// A line of it would not arrive whole.
+    #[error(transparent)]
+    LineTooLong(#[from] LineTooLong),
+    /// An entry has an empty line, which is a command of its own to the program at the prompt.
+    #[error(
+        "nothing was typed: the entry has an empty line, and {program} takes an empty line for {meaning}; leave it out, or \
+         send the entry in parts"
+    )]
+    EmptyLine {
+        /// The program.
+        program: String,
+        /// The meaning of an empty line.
+        meaning: String,
+    },
     /// So much input waits for the program to read it that no more is taken.
     #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
     Full {

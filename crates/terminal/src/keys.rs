@@ -66,8 +66,10 @@ pub(crate) fn key(name: &str, modes: Modes, disambiguate: bool) -> Result<Vec<u8
         return Ok(character_key(character, modifiers, disambiguate));
     }
     let named = rest.to_ascii_lowercase().replace('_', "-");
-    match named.as_str() {
-        "enter" | "return" => Ok(special(b'\r', 13, modifiers, disambiguate)),
+    // As browsers name them: ArrowDown.
+    let named = named.strip_prefix("arrow").map_or(named.as_str(), |direction| direction.trim_start_matches('-'));
+    match named {
+        "enter" | "return" | "cr" => Ok(special(b'\r', 13, modifiers, disambiguate)),
         "tab" if modifiers.shift && !disambiguate => Ok(b"\x1b[Z".to_vec()),
         "tab" => Ok(special(b'\t', 9, modifiers, disambiguate)),
         "escape" | "esc" => {
@@ -86,8 +88,8 @@ pub(crate) fn key(name: &str, modes: Modes, disambiguate: bool) -> Result<Vec<u8
         "end" => Ok(cursor_key(b'F', modifiers, modes)),
         "insert" => Ok(tilde_key(2, modifiers)),
         "delete" | "del" => Ok(tilde_key(3, modifiers)),
-        "page-up" | "pageup" | "pgup" => Ok(tilde_key(5, modifiers)),
-        "page-down" | "pagedown" | "pgdn" => Ok(tilde_key(6, modifiers)),
+        "page-up" | "pageup" | "pgup" | "ppage" => Ok(tilde_key(5, modifiers)),
+        "page-down" | "pagedown" | "pgdn" | "npage" => Ok(tilde_key(6, modifiers)),
         _ => named
             .strip_prefix('f')
             .and_then(|number| number.parse::<u8>().ok())
@@ -233,6 +235,10 @@ mod tests {
             ("f1", "\x1bOP"),
             ("f5", "\x1b[15~"),
             ("shift-f12", "\x1b[24;2~"),
+            ("ArrowDown", "\x1b[B"),
+            ("arrow-left", "\x1b[D"),
+            ("ctrl-ArrowRight", "\x1b[1;5C"),
+            ("NPage", "\x1b[6~"),
             ("x", "x"),
             ("-", "-"),
             ("é", "é"),

@@ -3,6 +3,8 @@
 //! Owns the decision whether a row of the screen is a prompt, the request for the rest of an entry, or something else.
 //! A prompt is learned where a command is entered, and recognised when it comes back. Pure: rows go in.
 
+use crate::python_entry;
+
 /// The most characters of a row that are looked at, from its end.
 const LONGEST: usize = 200;
 
@@ -20,6 +22,8 @@ struct Interpreter {
     continuation: fn(&str) -> bool,
     /// Whether an empty line ends an entry of several lines.
     ends_with_empty_line: bool,
+    /// Whether an empty line at its prompt repeats the last entry.
+    repeats_entries: bool,
     /// Whether an entry of several lines is pasted, because a line that is typed gets an indentation.
     takes_pastes: bool,
     /// Whether an empty line stands before each prompt.
@@ -58,10 +62,11 @@ fn psql_state(row: &str) -> Option<char> {
 
 const INTERPRETERS: &[Interpreter] = &[
     Interpreter {
-        name: "python",
+        name: PYTHON,
         prompt: |row| ends(row, &[">>> "]),
         continuation: |row| row.starts_with("... "),
         ends_with_empty_line: true,
+        repeats_entries: false,
         takes_pastes: true,
         separates: false,
     },
@@ -70,6 +75,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| ends_from(row, "In [", |rest| is_number_then(rest, "]: ")),
         continuation: |row| row.trim_start().starts_with("...:"),
         ends_with_empty_line: true,
+        repeats_entries: false,
         takes_pastes: true,
         separates: true,
     },
@@ -78,6 +84,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| ends(row, &["(Pdb) ", "ipdb> ", "(Pdb++) "]),
         continuation: |row| row.starts_with("... "),
         ends_with_empty_line: true,
+        repeats_entries: true,
         takes_pastes: false,
         separates: false,
     },
@@ -86,6 +93,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| ends(row, &["(gdb) ", "(lldb) ", "(rr) "]),
         continuation: |row| row == ">",
         ends_with_empty_line: false,
+        repeats_entries: true,
         takes_pastes: false,
         separates: false,
     },
@@ -94,6 +102,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| ends(row, &["sqlite> "]),
         continuation: |row| row.ends_with("...> "),
         ends_with_empty_line: false,
+        repeats_entries: false,
         takes_pastes: false,
         separates: false,
     },
@@ -102,6 +111,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| ends(row, &["mysql> "]).or_else(|| ends_from(row, "MariaDB [", |rest| rest.ends_with("]> "))),
         continuation: |row| row.starts_with("    ") && row.ends_with("> ") && !row.trim().contains(' '),
         ends_with_empty_line: false,
+        repeats_entries: false,
         takes_pastes: false,
         separates: false,
     },
@@ -110,6 +120,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| ends_from(row, "irb(", |rest| rest.ends_with("> ") && !rest.ends_with("\"> ")),
         continuation: |row| row.starts_with("irb(") && (row.ends_with("* ") || row.ends_with("\"> ")),
         ends_with_empty_line: false,
+        repeats_entries: false,
         takes_pastes: false,
         separates: false,
     },
@@ -118,6 +129,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| (psql_state(row) == Some('=')).then_some(row.len()),
         continuation: |row| psql_state(row).is_some_and(|state| matches!(state, '-' | '(' | '\'' | '"' | '$' | '*')),
         ends_with_empty_line: false,
+        repeats_entries: false,
         takes_pastes: false,
         separates: false,
     },
@@ -126,6 +138,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prompt: |row| (row == "> ").then_some(2),
         continuation: |row| row.starts_with("... ") || row.starts_with("| "),
         ends_with_empty_line: false,
+        repeats_entries: false,
         takes_pastes: false,
         separates: false,
     },
@@ -159,6 +172,12 @@ const CONTINUATIONS: &[&str] = &[
     "math>",
     "braceparam>",
 ];
+
+/// Maximum length of a row that has nothing but signs and requests the rest of an entry, in characters.
+const MAX_CONTINUATION_SIGNS: usize = 4;
+
+/// The name of Python's own prompt.
+const PYTHON: &str = "python";
 
 /// Programs that show no prompt.
 const SILENT: &[&str] = &["bc", "dc"];
@@ -238,6 +257,43 @@ impl LearnedPrompt {
     /// Whether an empty line ends an entry of several lines.
     pub(crate) fn ends_with_empty_line(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.ends_with_empty_line)
+    }
+
+    /// Divides a text that is typed line by line into entries: each is typed once the program has come back to its prompt, or
+    /// requests the rest of the last one.
+    ///
+    /// # Errors
+    /// With the meaning of an empty line, if the text has one that is an entry of its own.
+    pub(crate) fn entries(&self, text: &str) -> Result<Vec<String>, &'static str> {
+        let has_empty_line = text.split('\n').any(|line| line.trim().is_empty());
+        match self.kind {
+            Kind::Known(interpreter) if interpreter.repeats_entries && has_empty_line => {
+                return Err("the last entry once more");
+            }
+            Kind::Known(interpreter) if interpreter.name == PYTHON => return Ok(python_entry::statements(text)),
+            Kind::Other if has_empty_line && !self.may_be_shell() => return Err("something that is not known here"),
+            Kind::Known(_) | Kind::Silent | Kind::Other => {}
+        }
+        Ok(text.split('\n').map(str::to_owned).collect())
+    }
+
+    /// Whether each entry is a statement, complete in itself.
+    pub(crate) fn takes_statements(&self) -> bool {
+        matches!(self.kind, Kind::Known(interpreter) if interpreter.name == PYTHON)
+    }
+
+    /// Whether a row that is not the prompt may request the rest of an entry of which lines are left: it has nothing but signs,
+    /// or begins as the prompt does.
+    pub(crate) fn may_continue(&self, before_cursor: &str) -> bool {
+        let row = before_cursor.trim();
+        let has_signs_only = !row.is_empty()
+            && row.chars().count() <= MAX_CONTINUATION_SIGNS
+            && row.chars().all(|character| character.is_ascii_punctuation());
+        let begin: String = self.text.chars().take(SHARED).collect();
+        let is_variant = begin.chars().count() == SHARED
+            && row.starts_with(&begin)
+            && row.ends_with(|character: char| character.is_ascii_punctuation());
+        has_signs_only || is_variant || CONTINUATIONS.contains(&row)
     }
 
     /// Whether an entry of several lines is pasted rather than typed.
@@ -402,6 +458,29 @@ mod tests {
         ];
         for (prompt, row) in rows {
             assert_eq!(learned(prompt).row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_typed_entry_by_entry_and_an_empty_line_is_refused_where_it_is_an_entry() {
+        let lines = |prompt: &str, text: &str| learned(prompt).entries(text);
+        assert_eq!(lines(">>> ", "if a:\n  b\n\n  c\nd").unwrap(), ["if a:\n  b\n \n  c", "d"]);
+        for prompt in ["$ ", "> ", "sqlite> ", "postgres=# ", "irb(main):001:0> "] {
+            assert_eq!(lines(prompt, "a\n\nb").unwrap(), ["a", "", "b"], "{prompt:?}");
+        }
+        for prompt in ["(gdb) ", "(Pdb) ", "redis:6379> "] {
+            assert!(lines(prompt, "a\n\nb").is_err(), "{prompt:?}");
+            assert_eq!(lines(prompt, "a\nb").unwrap(), ["a", "b"], "{prompt:?}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_an_entry_is_typed_where_a_row_requests_it() {
+        for (prompt, row) in [("$ ", "> "), ("box% ", "heredoc> "), ("ftp> ", "+ "), ("lua> ", ">> ")] {
+            assert!(learned(prompt).may_continue(row), "{row:?}");
+        }
+        for row in ["", "Name: ", "Continue? [y/N] ", "total 12"] {
+            assert!(!learned("$ ").may_continue(row), "{row:?}");
         }
     }
 

@@ -35,6 +35,7 @@ use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, Variab
 use crate::input_log::LoggedInput;
 use crate::integration::{IntegrationSession, Kind};
 use crate::keys::UnknownKey;
+use crate::line_limit::LineTooLong;
 use crate::mouse::MouseInput;
 use crate::process::{Exit, Survivor};
 use crate::screen::{Cursor, Modes, Picture, Size};
@@ -131,6 +132,9 @@ pub enum InputError {
         /// The most bytes.
         most: usize,
     },
+    /// A line of it would not arrive whole.
+    #[error(transparent)]
+    LineTooLong(#[from] LineTooLong),
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),

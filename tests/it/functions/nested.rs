@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steplatch_testkit::eventually_blocking;
 
-use crate::functions::story::{Story, lines_in, types};
+use crate::functions::story::{Story, lines_in, types, written};
 
 const NESTED: &str = "\
 import asyncio
@@ -281,4 +281,58 @@ fn a_workflow_whose_name_stands_in_no_definition_is_not_run() {
         let ran = story.begins(60.0);
         assert_ne!(ran["result"], "evil", "{call}: {ran}");
     }
+}
+
+/// A machine that leaves its terminal open.
+const OPENS: &str = r#"{"name": "opens", "description": "leaves a terminal open", "initial_state": "open", "states": {
+    "open": {"action": {"tool": "open_terminal", "params": {"shell": "sh", "wait_ready": false}},
+        "transitions": [{"condition": "success", "next_state": "end"}]},
+    "end": {"action": {"tool": "return", "params": {"result": "opened"}}}}}"#;
+
+const CALLS_MACHINE: &str = "\
+async def story(ctx):
+    first = await ctx.run_workflow('opens')
+    await ctx.gate('Done?')
+    return first['success']
+Workflow(id='story', session=session, fn=story)
+";
+
+#[test]
+fn the_terminals_of_a_machine_that_a_function_called_are_closed_with_the_function() {
+    let story = Story::whole(CALLS_MACHINE);
+    let machine = story.path("opens.json");
+    std::fs::write(&machine, OPENS).unwrap();
+    story.home.runs(&["workflow", "load", machine.to_str().unwrap()]).well();
+    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
+    assert_eq!(open(), 1, "the function may give it to another machine");
+    story.kills_the_daemon();
+    story.answers(&waiting, "yes").well();
+    eventually_blocking("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
+    eventually_blocking("its terminal is closed", || open() == 0);
+}
+
+const STARTS_SHELL: &str = "\
+async def story(ctx):
+    begun = await ctx.run('shell', 'echo begun >>begun; read line; echo $line')
+    await ctx.gate('Done?')
+    return begun['error_type']
+PTYNode(id='shell', session=session, command='bash --norc')
+Workflow(id='story', session=session, fn=story)
+";
+
+#[test]
+fn the_terminal_of_a_node_whose_call_is_unknown_is_closed_with_the_run_after_two_killed_daemons() {
+    let story = Story::whole(STARTS_SHELL);
+    let begun = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    written(&story.path("begun"));
+    story.kills_the_daemon();
+    eventually_blocking("it asks", || story.looks(&begun, 0.0)["status"] == "waiting");
+    story.kills_the_daemon();
+    eventually_blocking("it asks again", || story.looks(&begun, 0.0)["status"] == "waiting");
+    story.answers(&begun, "yes").well();
+    eventually_blocking("it is over", || story.looks(&begun, 0.0)["status"] == "completed");
+    let open = || story.home.runs(&["terminal", "list", "--json"]).json()["total_sessions"].clone();
+    eventually_blocking("its terminal is closed", || open() == 0);
 }

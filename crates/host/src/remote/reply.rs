@@ -309,6 +309,7 @@ impl Reply for CommandResult {
         [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(offset)?;
         clean(&mut self.output);
         self.tail = self.tail.map(cleaned);
+        self.not_entered = self.not_entered.map(cleaned);
         self.replaced_by = self.replaced_by.map(label);
         if let Some(asks) = &mut self.asks {
             clean(&mut asks.screen);

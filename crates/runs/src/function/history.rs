@@ -38,8 +38,10 @@ pub(super) struct FunctionState {
     pub(super) paused: Option<Pause>,
     /// Whether it was ever paused.
     pub(super) was_paused: bool,
-    /// Terminals of nodes, by node.
-    pub(super) terminals: BTreeMap<String, String>,
+    /// Terminals of nodes, by node; `None` for one that a call without a result may have opened.
+    pub(super) terminals: BTreeMap<String, Option<String>>,
+    /// Calls of workflows, whose runs leave their terminals to this one.
+    pub(super) workflows: Vec<u64>,
     /// Calls that started runs which wait for a person, themselves or in runs below them.
     pub(super) waiting_children: BTreeSet<u64>,
     clock: WorkClock,
@@ -91,6 +93,9 @@ impl FunctionState {
                 self.last = *number;
                 self.asked += u64::from(takes_time(&call.kind));
                 self.apply_inline(*frame, call);
+                if matches!(call.kind, CallKind::RunWorkflow { .. }) {
+                    self.workflows.push(*number);
+                }
                 if call.kind.wants_answer() {
                     let what = CallTarget::Call(call.clone());
                     self.open.insert(*number, PendingCall { within: *within, ..PendingCall::new(*at, *frame, what) });
@@ -109,10 +114,9 @@ impl FunctionState {
                 self.open.remove(*number);
                 self.waiting_children.remove(number);
                 if let Answer::Value(result) = answer
-                    && let Some(terminal) = result.pointer("/attributes/session_id").and_then(Value::as_str)
                     && let Some(node) = result.get("node_id").and_then(Value::as_str)
                 {
-                    self.terminals.insert(node.to_owned(), terminal.to_owned());
+                    self.note_terminal(node, result.pointer("/attributes/session_id"));
                 }
             }
             Entry::Abandoned { number, .. } => {
@@ -129,9 +133,7 @@ impl FunctionState {
                 }
                 GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
                     self.open.remove(*number);
-                    if let Some(terminal) = result.attributes.get("session_id").and_then(Value::as_str) {
-                        self.terminals.insert(result.node_id.clone(), terminal.to_owned());
-                    }
+                    self.note_terminal(&result.node_id, result.attributes.get("session_id"));
                 }
                 _ => {
                     self.open.remove(*number);
@@ -164,6 +166,14 @@ impl FunctionState {
         }
         let is_at_work = self.paused.is_none() && self.state() == RunState::Running;
         self.clock.apply(entry.at(), is_at_work);
+    }
+
+    /// Notes the terminal in which a node has its program. A call that failed may have opened one, or used the known one.
+    fn note_terminal(&mut self, node: &str, terminal: Option<&Value>) {
+        let noted = self.terminals.entry(node.to_owned()).or_default();
+        if let Some(terminal) = terminal.and_then(Value::as_str) {
+            *noted = Some(terminal.to_owned());
+        }
     }
 
     fn end(&mut self, end: End) {

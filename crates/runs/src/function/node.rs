@@ -57,10 +57,13 @@ impl DeclaredNodes {
     }
 
     /// Takes over the terminals that nodes had under another daemon.
-    pub(super) fn adopt(&self, terminals: BTreeMap<String, String>) {
+    pub(super) fn adopt(&self, terminals: BTreeMap<String, Option<String>>) {
         for (node, terminal) in terminals {
             if self.nodes.get(&node).is_some_and(|node| matches!(node.kind, NodeKind::Pty(_))) {
-                self.panes.adopt(node, terminal);
+                match terminal {
+                    Some(terminal) => self.panes.adopt(node, terminal),
+                    None => self.panes.adopt_unseen(&node),
+                }
             }
         }
     }

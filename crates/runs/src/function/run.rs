@@ -19,6 +19,7 @@ use super::node::DeclaredNodes;
 use super::outer::PassedInput;
 use super::outer_work::OuterWork;
 use super::work::{CallOutcome, PendingWork};
+use crate::child::close_left_open;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::event::HistoryError;
@@ -290,6 +291,12 @@ impl RunKind for FunctionRun {
         self.mirror = None;
         self.work.end().await;
         self.declared.close(&self.recorder.caller).await;
+        let (shared, caller) = (&self.recorder.shared, &self.recorder.caller);
+        for number in &self.folded.workflows {
+            if let Ok(Some(child)) = shared.find(&child_of(&self.recorder.run.id, *number)).await {
+                close_left_open(shared, caller, &child).await;
+            }
+        }
         true
     }
 

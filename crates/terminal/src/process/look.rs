@@ -119,6 +119,11 @@ const RELAYS: &[&str] = &[
     "unbuffer",
 ];
 
+/// Whether a program passes typed input on to another machine or another terminal.
+pub(crate) fn is_relay(name: &str) -> bool {
+    RELAYS.contains(&name)
+}
+
 /// Returns what the processes of the group `group` do about input that is typed into the terminal `device`.
 ///
 /// `session` is the terminal's own program. `line_editing` is whether keys are taken one by one rather than as
@@ -128,7 +133,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     let mut state = if members.is_empty() { InputState::Unknown } else { InputState::Works };
     for pid in members {
         // A relay that asks for a password itself reads the terminal as whole lines.
-        if line_editing && name_of(pid).is_some_and(|name| RELAYS.contains(&name.as_str())) {
+        if line_editing && name_of(pid).is_some_and(|name| is_relay(&name)) {
             return InputState::Relays;
         }
         match stillness(pid, device) {

@@ -73,6 +73,11 @@ impl Draft {
         self.entered_by.as_deref() == Some(run)
     }
 
+    /// Returns the length of the text that was typed and not entered, in bytes, up to [`LONGEST`].
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// Returns the text that was typed and not entered, as far as keys show.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()

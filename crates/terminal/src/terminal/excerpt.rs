@@ -60,12 +60,13 @@ pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> V
     ranges.iter().map(text).collect()
 }
 
-/// Returns the text in `range` that is in `wanted` zones, as it was printed.
-pub(super) fn as_printed_in(history: &History, range: Range<u64>, wanted: Zone, limit: Limit) -> Excerpt {
+/// Returns the text in `ranges`, in order, that is in `wanted` zones, as it was printed.
+pub(super) fn as_printed_in(history: &History, ranges: &[Range<u64>], wanted: Zone, limit: Limit) -> Excerpt {
     let held = history.start();
-    let dropped_before = (range.start < held).then_some(held);
-    let end = range.end;
-    let pieces = Pieces::within(history, range, |_, zone| zone == wanted);
+    let dropped_before = ranges.first().is_some_and(|range| range.start < held).then_some(held);
+    let end = ranges.last().map_or(held, |range| range.end);
+    let pieces = ranges.iter().flat_map(|range| Pieces::within(history, range.clone(), |_, zone| zone == wanted).0);
+    let pieces = Pieces(pieces.collect());
     cut(history, &pieces, end, dropped_before, limit, as_printed)
 }
 

@@ -1,17 +1,64 @@
 //! Input that the kernel has not taken yet, in order, with a pause behind each escape key.
 //!
-//! A terminal sends Alt-Q as the bytes of Escape and Q. A program therefore takes a
-//! byte that follows Escape at once for a part of the same key, and decides by time:
-//! ncurses waits `ESCDELAY`, vim `ttimeoutlen`, most programs 20 to 50 ms. A person
-//! never types that fast; keys that are sent in one request do.
+//! A terminal sends Alt-Q as the bytes of Escape and Q. A program therefore takes a byte that follows Escape at once for a
+//! part of the same key, and decides by time: vim waits 100 ms (`ttimeoutlen`), Node, readline and `prompt_toolkit` 500 ms,
+//! ncurses 1,000 ms (`ESCDELAY`). A person never types that fast; keys that are sent in one request do. The pause ends early
+//! if the program answers to the escape key.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long nothing follows a lone escape byte: longer than most programs wait for the rest of a key.
-const ESCAPE_PAUSE: Duration = Duration::from_millis(60);
+/// Maximum pause behind a lone escape byte: longer than programs wait for the rest of a key.
+const MAX_ESCAPE_PAUSE: Duration = Duration::from_millis(1050);
+
+/// Minimum pause behind a lone escape byte where the program answers to it.
+const MIN_ESCAPE_PAUSE: Duration = Duration::from_millis(150);
+
+/// Time after a lone escape byte in which output may be the echo of what was typed before it.
+const ECHO_TIME: Duration = Duration::from_millis(60);
+
+/// Silence behind the answer to an escape key.
+const ANSWER_SILENCE: Duration = Duration::from_millis(60);
+
+/// Pause behind a lone escape byte for programs that wait 500 ms for the rest of a key.
+const READLINE_ESCAPE_PAUSE: Duration = Duration::from_millis(550);
+
+/// Programs that wait 500 ms for the rest of a key, by their names or those of their main threads: readline
+/// (`keyseq-timeout`), zsh (`KEYTIMEOUT`), Node (`escapeCodeTimeout`), and `prompt_toolkit` (`ttimeoutlen`).
+const READLINE_PROGRAMS: &[&str] =
+    &["MainThread", "bash", "bun", "deno", "ipython", "node", "python", "python3", "zsh"];
+
+/// The reader of an escape key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EscapeReader {
+    /// It waits for the rest of a key as readline does, whatever it prints.
+    Readline,
+    /// It prints something of its own accord, so that output is no answer.
+    Noisy,
+    /// Output is an answer.
+    Quiet,
+}
+
+impl EscapeReader {
+    /// Returns the reader in the foreground with this name. `is_noisy` is whether it has printed something that was no echo.
+    pub(super) fn of(name: Option<&str>, is_noisy: bool) -> Self {
+        match name {
+            Some(name) if READLINE_PROGRAMS.contains(&name) => Self::Readline,
+            _ if is_noisy => Self::Noisy,
+            _ => Self::Quiet,
+        }
+    }
+}
+
+/// A pause behind an escape key.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    since: Instant,
+    until: Instant,
+    reader: EscapeReader,
+}
 
 /// The bytes of one input.
 #[derive(Debug, Default)]
@@ -44,7 +91,7 @@ pub(super) struct Outgoing {
     written: u64,
     /// Bytes that will have been written when a pause begins, ascending.
     pauses: VecDeque<u64>,
-    paused_until: Option<Instant>,
+    pause: Option<Pause>,
 }
 
 impl Outgoing {
@@ -70,35 +117,51 @@ impl Outgoing {
 
     /// Returns when the rest can be written, if a pause holds it back.
     pub(super) fn held_until(&self) -> Option<Instant> {
-        self.paused_until.filter(|_| !self.is_empty())
+        self.pause.map(|pause| pause.until).filter(|_| !self.is_empty())
     }
 
-    /// Returns how long pauses delay the last byte of the queue from `now` on, when the kernel takes all at once.
+    /// Returns the maximum time by which pauses delay the last byte of the queue from `now` on, if the kernel takes all at once.
     pub(super) fn delay(&self, now: Instant) -> Duration {
         let end = self.written + self.bytes.len() as u64;
         let begun = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let to_come = self.pauses.iter().filter(|pause| **pause < end).count();
-        begun + ESCAPE_PAUSE * u32::try_from(to_come).unwrap_or(u32::MAX)
+        begun + MAX_ESCAPE_PAUSE * u32::try_from(to_come).unwrap_or(u32::MAX)
     }
 
     /// Returns the next bytes to write: none while a pause lasts.
     pub(super) fn due(&mut self, now: Instant) -> &[u8] {
-        if self.paused_until.is_some_and(|until| now < until) {
+        if self.pause.is_some_and(|pause| now < pause.until) {
             return &[];
         }
-        self.paused_until = None;
+        self.pause = None;
         let (front, _) = self.bytes.as_slices();
         let before_pause = self.pauses.front().and_then(|pause| usize::try_from(pause - self.written).ok());
         &front[..front.len().min(before_pause.unwrap_or(usize::MAX))]
     }
 
-    /// Notes that the kernel took the first `count` bytes of [`Self::due`].
-    pub(super) fn advance(&mut self, count: usize, now: Instant) {
+    /// Notes that the kernel took the first `count` bytes of [`Self::due`]. Returns whether a pause begins behind them, see
+    /// [`Self::begin_pause`].
+    #[must_use]
+    pub(super) fn advance(&mut self, count: usize) -> bool {
         self.bytes.drain(..count);
         self.written += count as u64;
-        while self.pauses.front().is_some_and(|pause| *pause <= self.written) {
-            self.pauses.pop_front();
-            self.paused_until = Some(now + ESCAPE_PAUSE);
+        let begun = self.pauses.iter().take_while(|pause| **pause <= self.written).count();
+        self.pauses.drain(..begun);
+        begun > 0
+    }
+
+    /// Writes nothing until `reader` has decided what the escape key before it is.
+    pub(super) fn begin_pause(&mut self, now: Instant, reader: EscapeReader) {
+        let pause = if reader == EscapeReader::Readline { READLINE_ESCAPE_PAUSE } else { MAX_ESCAPE_PAUSE };
+        self.pause = Some(Pause { since: now, until: now + pause, reader });
+    }
+
+    /// Notes that the program has printed something, which may be its answer to an escape key.
+    pub(super) fn note_output(&mut self, now: Instant) {
+        if let Some(Pause { since, until, reader: EscapeReader::Quiet }) = &mut self.pause
+            && now >= *since + ECHO_TIME
+        {
+            *until = (now + ANSWER_SILENCE).clamp(*since + MIN_ESCAPE_PAUSE, *since + MAX_ESCAPE_PAUSE);
         }
     }
 
@@ -106,7 +169,7 @@ impl Outgoing {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.pauses.clear();
-        self.paused_until = None;
+        self.pause = None;
     }
 }
 
@@ -132,7 +195,9 @@ mod tests {
             // The kernel may take less than it is offered.
             let count = due.len().min(3);
             written.extend_from_slice(&due[..count]);
-            outgoing.advance(count, now);
+            if outgoing.advance(count) {
+                outgoing.begin_pause(now, EscapeReader::Quiet);
+            }
         }
     }
 
@@ -146,14 +211,14 @@ mod tests {
     fn what_follows_an_escape_key_waits() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         outgoing.type_in(&typed(&[b"hello", b"\x1b", b"q", b"\x1b\x1b", b"x"]));
-        assert_eq!(outgoing.delay(start), 2 * ESCAPE_PAUSE);
+        assert_eq!(outgoing.delay(start), 2 * MAX_ESCAPE_PAUSE);
         assert_eq!(written(&mut outgoing, start), b"hello\x1b");
-        assert_eq!(outgoing.held_until(), Some(start + ESCAPE_PAUSE));
-        assert_eq!(written(&mut outgoing, start + ESCAPE_PAUSE / 2), b"");
-        assert_eq!(outgoing.delay(start + ESCAPE_PAUSE / 2), ESCAPE_PAUSE * 3 / 2);
-        let later = start + ESCAPE_PAUSE;
+        assert_eq!(outgoing.held_until(), Some(start + MAX_ESCAPE_PAUSE));
+        assert_eq!(written(&mut outgoing, start + MAX_ESCAPE_PAUSE / 2), b"");
+        assert_eq!(outgoing.delay(start + MAX_ESCAPE_PAUSE / 2), MAX_ESCAPE_PAUSE * 3 / 2);
+        let later = start + MAX_ESCAPE_PAUSE;
         assert_eq!(written(&mut outgoing, later), b"q\x1b\x1b");
-        assert_eq!(written(&mut outgoing, later + ESCAPE_PAUSE), b"x");
+        assert_eq!(written(&mut outgoing, later + MAX_ESCAPE_PAUSE), b"x");
         assert_eq!((outgoing.written(), outgoing.held_until()), (10, None));
     }
 
@@ -165,7 +230,30 @@ mod tests {
         assert_eq!((outgoing.held_until(), outgoing.delay(start)), (None, Duration::ZERO));
         outgoing.type_in(&typed(&[b"q"]));
         assert_eq!(written(&mut outgoing, start), b"");
-        assert_eq!(written(&mut outgoing, start + ESCAPE_PAUSE), b"q");
+        assert_eq!(written(&mut outgoing, start + MAX_ESCAPE_PAUSE), b"q");
+    }
+
+    #[test]
+    fn the_pause_ends_when_a_quiet_program_has_answered_and_lasts_for_all_others() {
+        let milliseconds = Duration::from_millis;
+        let until = |reader, outputs: &[u64]| {
+            let (mut outgoing, start) = (Outgoing::default(), Instant::now());
+            outgoing.type_in(&typed(&[b"\x1b", b"q"]));
+            assert!(outgoing.advance(1));
+            outgoing.begin_pause(start, reader);
+            outputs.iter().for_each(|after| outgoing.note_output(start + milliseconds(*after)));
+            (outgoing.held_until().unwrap() - start).as_millis()
+        };
+        assert_eq!(until(EscapeReader::Quiet, &[]), 1050);
+        assert_eq!(until(EscapeReader::Quiet, &[5, 20]), 1050, "the echo of what was typed before");
+        assert_eq!(until(EscapeReader::Quiet, &[5, 70]), 150);
+        assert_eq!(until(EscapeReader::Quiet, &[105]), 165);
+        assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "it is not over");
+        assert_eq!(until(EscapeReader::Noisy, &[105]), 1050, "a clock");
+        assert_eq!(until(EscapeReader::Readline, &[105]), 550);
+        assert_eq!(EscapeReader::of(Some("node"), false), EscapeReader::Readline);
+        assert_eq!(EscapeReader::of(Some("vim"), false), EscapeReader::Quiet);
+        assert_eq!(EscapeReader::of(None, true), EscapeReader::Noisy);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
 use super::floods::{OutputScheduler, Place};
 use super::input_watch::{Awaited, InputWatch};
-use super::outgoing::{Keystrokes, Outgoing};
+use super::outgoing::{EscapeReader, Keystrokes, Outgoing};
 use super::seat::WriteLock;
 use super::shell::Shell;
 use super::viewers::QueryFilter;
@@ -42,8 +42,9 @@ use crate::input_log::{InputLog, LoggedAction};
 use crate::intake::OutputPipeline;
 use crate::integration::IntegrationSession;
 use crate::keys;
+use crate::line_limit::{self, LineTooLong, MAX_LINE_BYTES};
 use crate::mouse;
-use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all, signal_group};
+use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all, is_relay, signal_group};
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size};
 use crate::transcript::{Mark, Transcript};
@@ -87,6 +88,12 @@ const PROMPT_PORTIONS: usize = 2;
 /// Input that a program has not read yet is kept up to this size.
 const MOST_WAITING_INPUT: usize = 4 << 20;
 
+/// Time before an input in which output shows that the program prints of its own accord.
+const NOISE_TIME: Duration = Duration::from_millis(150);
+
+/// Time after an input in which output may be the answer to it.
+const ANSWER_TIME: Duration = Duration::from_millis(300);
+
 /// How long output may still come after the program ended, while another process holds the terminal open.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
@@ -112,6 +119,8 @@ struct Task {
     /// When an inner shell was left last.
     left_inner: Option<Instant>,
     outgoing: Outgoing,
+    /// Whether the program was printing something of its own accord at the last input.
+    is_noisy: bool,
     /// Answers to printed queries that no program can read yet.
     answers: Answers,
     inputs: InputLog,
@@ -237,6 +246,7 @@ pub(crate) async fn run(
         outer: Vec::new(),
         left_inner: None,
         outgoing: Outgoing::default(),
+        is_noisy: false,
         answers: Answers::default(),
         inputs: InputLog::new(parts.logs_inputs),
         entered: None,
@@ -556,6 +566,7 @@ impl Task {
         }
         self.drawn += 1;
         self.last_output = Instant::now();
+        self.outgoing.note_output(self.last_output);
         self.description.last_activity = SystemTime::now();
         self.activity.note();
         for wait in &mut self.waits {
@@ -664,6 +675,11 @@ impl Task {
             return drop(reply.send(Err(InputError::Ended(None))));
         }
         let bytes = &typed.bytes;
+        if input.raw.is_empty()
+            && let Err(error) = self.check_lines(bytes)
+        {
+            return drop(reply.send(Err(error.into())));
+        }
         if bytes.len() > MOST_WAITING_INPUT {
             return drop(reply.send(Err(InputError::TooLong { most: MOST_WAITING_INPUT })));
         }
@@ -700,7 +716,9 @@ impl Task {
             self.shell.send_off(lines);
         }
         self.description.last_activity = SystemTime::now();
-        self.last_input = Instant::now();
+        let now = Instant::now();
+        self.is_noisy = now < self.last_output + NOISE_TIME && now > self.last_input + ANSWER_TIME;
+        self.last_input = now;
         self.outgoing.type_in(&typed);
         self.write_waiting();
         self.stir_watches();
@@ -747,9 +765,7 @@ impl Task {
                 let reply = Reply::Sent { offset, upto, reply };
                 let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
                 // The program answers to the last byte, which the pauses of the input delay.
-                let delay = self.outgoing.delay(wait.began);
-                wait.began += delay;
-                wait.deadline += delay;
+                wait.deadline += self.outgoing.delay(wait.began);
                 wait.prompt_after = Some(prompts);
                 wait.quiet = Some(Quiet::of(settle.quiet));
                 self.waits.push(wait);
@@ -760,6 +776,23 @@ impl Task {
     /// Returns the answer to an input that waits for nothing.
     fn sent(&self, offset: u64, input: &Input) -> Sent {
         Sent { offset, view: (!input.without_view).then(|| self.view(false, self.states())) }
+    }
+
+    /// Checks that the lines of `typed` arrive whole at a program that reads whole lines, here or behind a program that passes
+    /// them on.
+    fn check_lines(&self, typed: &[u8]) -> Result<(), LineTooLong> {
+        let bytes = line_limit::longest_line(self.shell.draft.len(), typed);
+        if bytes <= MAX_LINE_BYTES {
+            return Ok(());
+        }
+        if self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines) {
+            return Err(LineTooLong { bytes, relay: None });
+        }
+        let modes = self.intake.screen.modes();
+        // An editor of lines or of the screen takes all of it.
+        let is_edited = modes.bracketed_paste || modes.alternate_screen;
+        let relay = self.foreground_name().filter(|name| !is_edited && is_relay(name));
+        relay.map_or(Ok(()), |relay| Err(LineTooLong { bytes, relay: Some(relay) }))
     }
 
     fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {
@@ -782,6 +815,7 @@ impl Task {
     }
 
     fn write_waiting(&mut self) {
+        let before = self.outgoing.written();
         loop {
             let now = Instant::now();
             let due = self.outgoing.due(now);
@@ -790,12 +824,27 @@ impl Task {
             }
             match self.pty.write(due) {
                 Ok(0) => break,
-                Ok(count) => self.outgoing.advance(count, now),
+                Ok(count) => {
+                    if self.outgoing.advance(count) {
+                        let reader = EscapeReader::of(self.foreground_name().as_deref(), self.is_noisy);
+                        self.outgoing.begin_pause(now, reader);
+                    }
+                }
                 Err(_) => {
                     // No program will ever read it. The end of the program is noticed where output is read.
                     self.outgoing.clear();
                     break;
                 }
+            }
+        }
+        let (written, now) = (self.outgoing.written(), Instant::now());
+        for wait in &mut self.waits {
+            // The program answers to the last byte of its input.
+            if let Reply::Sent { upto, .. } = wait.reply
+                && before < upto
+                && upto <= written
+            {
+                wait.began = now;
             }
         }
     }

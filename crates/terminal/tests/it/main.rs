@@ -9,3 +9,4 @@ mod programs;
 mod shells;
 mod ssh;
 mod ssh_server;
+mod typing;

@@ -195,8 +195,8 @@ impl NeededVariable {
     pub(super) fn warning(&self) -> Problem {
         let Self { name, pointer, meant, .. } = self;
         let message = format!(
-            "{{{name}}} is no argument and no result of a state{meant} Runs must be started with it (-i \
-             {name}=VALUE, initial_variables). If it is meant as text, write {{{{{name}}}}}"
+            "{{{name}}} is no argument and no result of a state{meant} Runs must be started with it: add {name} to \
+             initial_variables. If it is meant as text, write {{{{{name}}}}}"
         );
         Problem::warning(pointer, message)
     }
@@ -204,8 +204,8 @@ impl NeededVariable {
     fn violation(&self) -> String {
         let Self { name, pointer, meant, .. } = self;
         format!(
-            "{{{name}}} at {pointer} has no value{meant} Give it with -i {name}=VALUE (initial_variables), or write \
-             {{{{{name}}}}} if it is meant as text"
+            "{{{name}}} at {pointer} has no value{meant} Add {name} to initial_variables, or write {{{{{name}}}}} if it is \
+             meant as text"
         )
     }
 }
@@ -265,7 +265,7 @@ impl Definition {
         violations.extend(missing.map(|argument| {
             let name = argument.name();
             let about = argument.description().map(|about| format!(" ({about})")).unwrap_or_default();
-            format!("argument {name}{about} was not given; give it with -i {name}=VALUE (initial_variables)")
+            format!("argument {name}{about} is missing; add {name} to initial_variables")
         }));
         let missing = self.secrets().filter(|name| !initial.contains_key(&secret_variable(name)));
         violations.extend(missing.map(|name| {

@@ -127,7 +127,7 @@ fn an_argument_in_lower_case_is_filled_in_and_is_no_variable_of_the_shell() {
     assert_eq!(typed.as_deref(), Some("ssh -p 22 web1 $USER"));
     // No shell can give it a value.
     let missing = definition(&document).check_start(&fields(&json!({})), |_| true).unwrap_err().to_string();
-    assert!(missing.contains("argument host (where) was not given") && !missing.contains("USER"), "{missing}");
+    assert!(missing.contains("argument host (where) is missing") && !missing.contains("USER"), "{missing}");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn contracts_are_answered_from_the_shell_and_failures_are_those_of_a_run() {
     let waited = json!({"wait": {"match_text": "done"}});
     let missing = play(&build(), &json!({"states": waited}));
     let RehearsalEnd::Failed { error } = &missing.end else { panic!("{missing:?}") };
-    assert!(error.contains("argument PROJECT_ROOT (where) was not given"), "{error}");
+    assert!(error.contains("argument PROJECT_ROOT (where) is missing"), "{error}");
     assert_eq!(missing.final_state.as_deref(), Some("validation_failed"));
 
     let stubs = json!({

@@ -1,8 +1,12 @@
 //! One entry at the prompt of a program without marks, and its output.
 //!
 //! The program is an interpreter, a debugger, or a shell without the integration. The entry is over when the prompt is
-//! back at which it was made, and the program reads again. There is no exit code.
+//! back at which it was made, and the program reads again. There is no exit code. A text of several lines is typed line by
+//! line, each once the program requests it: a line that is typed ahead could be taken for the answer to a question, and its
+//! echo for output.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -29,9 +33,13 @@ pub(super) struct PromptEntry {
     group: Option<rustix::process::Pid>,
     /// Prompts of the shell around the program, so far.
     prompts: u64,
-    /// Where the output was when it was entered.
+    /// What is typed next, once the program requests it.
+    rest: VecDeque<String>,
+    /// The output of what was typed before the current part.
+    outputs: Vec<Range<u64>>,
+    /// Where the output was when the current part was entered.
     entered: u64,
-    /// Ends of lines that its echo has.
+    /// Ends of lines that the echo of the current part has.
     lines: usize,
     /// Where the echo ends.
     echoed: Option<u64>,
@@ -66,12 +74,14 @@ enum Verdict {
     NotYet,
 }
 
-/// Decides about a row that has stood still for `silent`.
-fn verdict(row: RowKind, state: InputState, silent: Duration) -> Verdict {
+/// Decides about a row that has stood still for `silent`. `has_more` is whether lines are left to be typed.
+fn verdict(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
     let (needed, verdict) = match (row, state) {
         (_, InputState::Works) => return Verdict::NotYet,
         (RowKind::Prompt { .. }, InputState::Awaits) => (AT_PROMPT, Verdict::Over),
         (RowKind::Prompt { .. }, _) => (AT_UNKNOWN, Verdict::Over),
+        (RowKind::Continuation, InputState::Awaits) if has_more => (AT_PROMPT, Verdict::Incomplete),
+        (RowKind::Continuation, _) if has_more => (AT_UNKNOWN, Verdict::Incomplete),
         (RowKind::Continuation, InputState::Awaits) => (AT_CONTINUATION, Verdict::Incomplete),
         (RowKind::Continuation, _) => (AT_UNKNOWN_CONTINUATION, Verdict::Incomplete),
         (RowKind::Other, InputState::Awaits) => (AT_QUESTION, Verdict::Asks),
@@ -159,14 +169,26 @@ impl Task {
         }
         let is_edit = (text.contains('\n') && prompt.takes_pastes()) || text.contains('\t');
         let pastes = is_edit && self.intake.screen.modes().bracketed_paste;
-        let keys: String =
-            if pastes { format!("\x1b[200~{text}\x1b[201~\r") } else { format!("{}\r", text.replace('\n', "\r")) };
+        let entries = match pastes {
+            true => Ok(vec![format!("\x1b[200~{text}\x1b[201~")]),
+            false => prompt.entries(&text),
+        };
+        let mut rest = match entries {
+            Ok(entries) => VecDeque::from(entries),
+            Err(meaning) => {
+                let program = self.foreground_name().unwrap_or_else(|| "the program".to_owned());
+                return entering.refuse(&RunError::EmptyLine { program, meaning: meaning.to_owned() });
+            }
+        };
+        if let Some(error) = rest.iter().find_map(|entry| self.check_lines(entry.as_bytes()).err()) {
+            return entering.refuse(&error.into());
+        }
+        let Some(first) = rest.pop_front() else { return entering.refuse(&RunError::Incomplete) };
         let logged = self.log_command(&entering.request);
         let now = Instant::now();
         let offset = self.intake.transcript.history().end();
         self.input_offset = offset;
         self.last_input = now;
-        self.echo.expect(&format!("{text}\n"), offset);
         self.last_prompt = Some(prompt.clone());
         self.entry = Some(PromptEntry {
             reply: entering.reply,
@@ -177,16 +199,54 @@ impl Task {
             prompt,
             group: self.pty.foreground(),
             prompts: self.shell.prompts,
+            rest,
+            outputs: Vec::new(),
             entered: offset,
-            lines: text.matches('\n').count() + 1,
+            lines: 0,
             echoed: None,
             closed: false,
             taken_back: false,
             look_at: now + AT_PROMPT,
             pause: FIRST_PAUSE,
         });
-        self.outgoing.extend(keys.bytes());
+        self.type_entry(&first);
+    }
+
+    /// Types a part of the entry and its end.
+    fn type_entry(&mut self, text: &str) {
+        let now = Instant::now();
+        let offset = self.intake.transcript.history().end();
+        let Some(entry) = &mut self.entry else { return };
+        entry.lines += text.matches('\n').count() + 1;
+        entry.echoed = None;
+        entry.closed = false;
+        entry.look_at = now + AT_PROMPT;
+        entry.pause = FIRST_PAUSE;
+        self.last_input = now;
+        let shown = text.trim_start_matches("\x1b[200~").trim_end_matches("\x1b[201~");
+        self.echo.expect(&format!("{shown}\n"), offset);
+        self.outgoing.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
+        self.outgoing.extend(*b"\r");
         self.write_waiting();
+    }
+
+    /// Types the next part of the entry, unless a client holds the terminal. The current one is over if the program is at its
+    /// prompt.
+    fn type_next_entry(&mut self, is_at_prompt: bool) {
+        if self.seat.admits(None).is_err() {
+            return self.end_entry(|_| {});
+        }
+        let over = self.entry.as_ref().filter(|_| is_at_prompt).map(|entry| self.entry_output(entry));
+        let end = self.intake.transcript.history().end();
+        let Some(entry) = &mut self.entry else { return };
+        if let Some(over) = over {
+            entry.outputs.push(over);
+            entry.entered = end;
+            entry.lines = 0;
+        }
+        if let Some(next) = entry.rest.pop_front() {
+            self.type_entry(&next);
+        }
     }
 
     /// Answers the callers of an entry, if it is over or their time is up.
@@ -229,7 +289,11 @@ impl Task {
                 if is_other_program && self.shell.is_reporting() && foreground == Some(self.shell_process()) {
                     kind = RowKind::Other;
                 }
-                verdict(kind, self.input_state(), now.saturating_duration_since(self.last_output))
+                let has_more = !entry.rest.is_empty() && !is_other_program;
+                if has_more && kind == RowKind::Other && entry.prompt.may_continue(&row) {
+                    kind = RowKind::Continuation;
+                }
+                verdict(kind, self.input_state(), now.saturating_duration_since(self.last_output), has_more)
             }
             _ => Verdict::NotYet,
         };
@@ -241,7 +305,11 @@ impl Task {
         match verdict {
             Verdict::NotYet => {}
             Verdict::Over if entry.taken_back => self.refuse_entry(&RunError::Incomplete),
+            Verdict::Over if !entry.rest.is_empty() => self.type_next_entry(true),
             Verdict::Over => self.end_entry(|_| {}),
+            Verdict::Incomplete if !entry.rest.is_empty() && !entry.taken_back && !entry.prompt.takes_statements() => {
+                self.type_next_entry(false);
+            }
             // A block is ended by an empty line, also one of a single line such as `for x in y: print(x)`.
             Verdict::Incomplete if !entry.closed && entry.prompt.ends_with_empty_line() => {
                 entry.closed = true;
@@ -296,23 +364,11 @@ impl Task {
     fn end_entry(&mut self, fill: impl FnOnce(&mut CommandResult)) {
         let Some(entry) = self.entry.take() else { return };
         let history = self.intake.transcript.history();
-        let begin =
-            entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
-        let row = self.row_before_cursor();
-        let is_at_prompt = |prompt: &LearnedPrompt| matches!(prompt.row(&row), RowKind::Prompt { .. });
-        let mut end = history.end();
-        if is_at_prompt(&entry.prompt) || self.shell.prompts > entry.prompts || self.pty.foreground() != entry.group {
-            let open = history.open_line();
-            let before = match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.row(open)) {
-                (0, RowKind::Prompt { before }) => before,
-                (unfinished, _) => unfinished,
-            };
-            end = end - open.len() as u64 + before as u64;
-        }
-        let range = begin..end.max(begin);
-        let mut said = excerpt::as_printed_in(history, range.clone(), Zone::Output, entry.limit);
+        let mut ranges = entry.outputs.clone();
+        ranges.push(self.entry_output(&entry));
+        let mut said = excerpt::as_printed_in(history, &ranges, Zone::Output, entry.limit);
         // Editors of lines draw an entry of several lines again.
-        if entry.lines > 1 {
+        if entry.lines > 1 && entry.outputs.is_empty() {
             said.head.drain(..entry.prompt.redrawn_entry(&said.head));
         }
         entry.prompt.trim_end(said.tail.as_mut().unwrap_or(&mut said.head));
@@ -326,12 +382,32 @@ impl Task {
             timed_out: false,
             ended: None,
             replaced_by: None,
+            not_entered: (!entry.rest.is_empty()).then(|| Vec::from(entry.rest).join("\n")),
             asks: None,
-            offset: range.start,
-            end: range.end,
+            offset: ranges.first().map_or(0, |range| range.start),
+            end: ranges.last().map_or(0, |range| range.end),
         };
         fill(&mut result);
         self.report_result(entry.logged, entry.reply, Ok(result));
+    }
+
+    /// Returns the output of the current part of an entry, without its echo and the prompt behind it.
+    fn entry_output(&self, entry: &PromptEntry) -> Range<u64> {
+        let history = self.intake.transcript.history();
+        let begin =
+            entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
+        let row = self.row_before_cursor();
+        let is_at_prompt = matches!(entry.prompt.row(&row), RowKind::Prompt { .. });
+        let mut end = history.end();
+        if is_at_prompt || self.shell.prompts > entry.prompts || self.pty.foreground() != entry.group {
+            let open = history.open_line();
+            let before = match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.row(open)) {
+                (0, RowKind::Prompt { before }) => before,
+                (unfinished, _) => unfinished,
+            };
+            end = end - open.len() as u64 + before as u64;
+        }
+        begin..end.max(begin)
     }
 }
 
@@ -367,7 +443,12 @@ mod tests {
             (RowKind::Other, InputState::Unknown, 10_000, Verdict::NotYet),
         ];
         for (row, state, silent, expected) in cases {
-            assert_eq!(verdict(row, state, milliseconds(silent)), expected, "{row:?} {state:?} {silent}");
+            assert_eq!(verdict(row, state, milliseconds(silent), false), expected, "{row:?} {state:?} {silent}");
         }
+        // The rest of an entry is typed as soon as it is requested.
+        let continued = |state, silent| verdict(RowKind::Continuation, state, milliseconds(silent), true);
+        assert_eq!(continued(InputState::Awaits, 14), Verdict::NotYet);
+        assert_eq!(continued(InputState::Awaits, 15), Verdict::Incomplete);
+        assert_eq!(continued(InputState::Relays, 150), Verdict::Incomplete);
     }
 }

@@ -63,7 +63,7 @@ impl Task {
             // Each end of a line would enter it.
             let is_split = line.contains('\n') && !self.intake.screen.modes().bracketed_paste;
             let is_completed = line.contains('\t') && !self.takes_tabs();
-            if is_split || is_completed || line.len() > LONGEST_LINE {
+            if is_split || is_completed || line.len() > LONGEST_LINE || self.check_lines(line.as_bytes()).is_err() {
                 return Err(VariablesError::NotTypeable);
             }
             command::entered(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, agreed))

@@ -58,6 +58,7 @@ impl Entering {
             timed_out: false,
             ended: None,
             replaced_by: None,
+            not_entered: None,
             asks: None,
             offset,
             end: offset,
@@ -215,6 +216,7 @@ impl Task {
         let Entering { request, reply, until, deadline } = entering;
         let prepared = fit.and_then(|kind| {
             let command = command::entered(&request.command)?;
+            self.check_lines(command.as_bytes())?;
             let folder = request.working_directory.as_deref();
             Ok((kind, command, folder.map(|folder| command::change_to(folder, kind)).transpose()?))
         });
@@ -436,7 +438,7 @@ impl Task {
             }
             (None, None) => (running.entered..running.entered, Zone::Output),
         };
-        let said = excerpt::as_printed_in(history, range.clone(), wanted, running.limit);
+        let said = excerpt::as_printed_in(history, std::slice::from_ref(&range), wanted, running.limit);
         let silent = running.began.is_none() && said.head.is_empty();
         let at_prompt = matches!(over, CommandAbort::AtPrompt);
         CommandResult {
@@ -454,6 +456,7 @@ impl Task {
                 CommandAbort::Replaced(program) => Some(program.clone()),
                 _ => None,
             },
+            not_entered: None,
             asks: match over {
                 CommandAbort::AwaitsInput(asks) => Some(asks),
                 _ => None,

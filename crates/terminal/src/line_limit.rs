@@ -1,0 +1,61 @@
+//! The bound that the kernel puts on a line for a program that reads whole lines.
+//!
+//! Owns the measure of a line in typed bytes. Pure: what the terminal does with a line is asked elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum length of a line that a pseudo-terminal in canonical mode keeps, in bytes, without its end. It drops what is
+/// typed behind that, up to the end of the line; see "canonical mode" in termios(3).
+pub(crate) const MAX_LINE_BYTES: usize = 4095;
+
+/// A line that would not arrive as it was typed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error(
+    "nothing was typed: a line of {bytes} bytes is longer than the {MAX_LINE_BYTES} that the terminal keeps for {}, and the \
+     rest would be lost; put the text in a file, or send shorter lines",
+    reader(.relay.as_deref())
+)]
+pub struct LineTooLong {
+    /// Length of the longest line with what is typed before it and not entered, in bytes.
+    pub bytes: usize,
+    /// The program that passes the line on to another terminal, where that program does not show how the line is read there.
+    pub relay: Option<String>,
+}
+
+fn reader(relay: Option<&str>) -> String {
+    match relay {
+        None => "a program that reads whole lines".to_owned(),
+        Some(relay) => format!("a program that reads whole lines, as one may behind '{relay}'"),
+    }
+}
+
+/// Returns the length of the longest line in `typed`, in bytes. `before` is the length of what was typed before it and not
+/// entered.
+pub(crate) fn longest_line(before: usize, typed: &[u8]) -> usize {
+    // Ends of lines and of input, and keys that give a line up or take it away.
+    let ends = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0x03 | 0x04 | 0x15);
+    let mut lines = typed.split(ends).map(<[u8]>::len);
+    let first = before + lines.next().unwrap_or(0);
+    lines.fold(first, usize::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_line_counts_with_what_stands_before_it() {
+        assert_eq!(longest_line(0, b""), 0);
+        assert_eq!(longest_line(3, b"abc"), 6);
+        assert_eq!(longest_line(3, b"a\rabcde\nab"), 5);
+        assert_eq!(longest_line(9, b"\x15abc\r"), 9);
+        assert_eq!(longest_line(1, "\u{e9}\r".as_bytes()), 3, "bytes, not characters");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_refused_with_its_length_and_the_way_out() {
+        let error = LineTooLong { bytes: 6000, relay: Some("ssh".to_owned()) }.to_string();
+        assert!(error.contains("6000 bytes") && error.contains("4095") && error.contains("'ssh'"), "{error}");
+        assert!(error.contains("put the text in a file"), "{error}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Entries for the prompt of Python without bracketed paste, which reads line by line.
+//!
+//! Owns the division of a text into statements. Such a prompt takes an empty line for the end of a block, and a line without
+//! indentation directly behind a block for an error; see "interactive mode" in the Python tutorial and
+//! <https://docs.python.org/3/reference/toplevel_components.html#interactive-input>. Pure.
+
+/// Keywords that begin a statement with a block.
+const BLOCKS: &[&str] = &["async", "class", "def", "for", "if", "match", "try", "while", "with"];
+
+/// Keywords that continue a statement with a block, without indentation.
+const CLAUSES: &[&str] = &["elif", "else", "except", "finally"];
+
+/// Returns the statements of a text, each as it is typed: one entry, complete but for the empty line that ends a block. An empty
+/// line within a block becomes a line of one blank, which does not end it.
+pub(crate) fn statements(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let mut statements: Vec<String> = Vec::new();
+    let mut scan = Scan::default();
+    // Whether the last statement may go on.
+    let mut is_block = false;
+    for (at, line) in lines.iter().enumerate() {
+        let is_inside = scan.is_inside();
+        scan.pass(line);
+        if is_inside {
+            push_line(&mut statements, line);
+            continue;
+        }
+        if line.trim().is_empty() || line.trim_start().starts_with('#') {
+            let next = lines[at + 1..].iter().find(|next| !is_blank(next));
+            if is_block && next.is_some_and(|next| continues(next)) {
+                push_line(&mut statements, if line.trim().is_empty() { " " } else { line });
+            }
+            continue;
+        }
+        let is_decorated = is_block && last_line(&statements).is_some_and(|last| last.starts_with('@'));
+        if is_block && (continues(line) || is_decorated) {
+            push_line(&mut statements, line);
+        } else {
+            statements.push((*line).to_owned());
+            is_block = line.starts_with('@') || BLOCKS.contains(&first_word(line));
+        }
+    }
+    statements
+}
+
+fn is_blank(line: &str) -> bool {
+    line.trim().is_empty() || line.trim_start().starts_with('#')
+}
+
+/// Whether a line belongs to the block before it.
+fn continues(line: &str) -> bool {
+    line.starts_with([' ', '\t']) || CLAUSES.contains(&first_word(line))
+}
+
+fn first_word(line: &str) -> &str {
+    let end = line.find(|character: char| !character.is_alphanumeric() && character != '_').unwrap_or(line.len());
+    &line[..end]
+}
+
+fn push_line(statements: &mut Vec<String>, line: &str) {
+    match statements.last_mut() {
+        Some(statement) => {
+            statement.push('\n');
+            statement.push_str(line);
+        }
+        None => statements.push(line.to_owned()),
+    }
+}
+
+fn last_line(statements: &[String]) -> Option<&str> {
+    statements.last()?.rsplit('\n').next()
+}
+
+/// What is open at the end of a line.
+#[derive(Debug, Default)]
+struct Scan {
+    /// The quote of a string of several lines.
+    string: Option<&'static str>,
+    brackets: usize,
+    is_continued: bool,
+}
+
+impl Scan {
+    /// Whether the next line is within a string, brackets or a line that goes on.
+    fn is_inside(&self) -> bool {
+        self.string.is_some() || self.brackets > 0 || self.is_continued
+    }
+
+    /// Passes over a line.
+    fn pass(&mut self, line: &str) {
+        self.is_continued = false;
+        let mut rest = line;
+        while let Some(character) = rest.chars().next() {
+            if let Some(quote) = self.string {
+                if rest.starts_with('\\') {
+                    rest = skip(rest, 2);
+                    self.is_continued = rest.is_empty() && quote.len() == 1;
+                } else if let Some(behind) = rest.strip_prefix(quote) {
+                    self.string = None;
+                    rest = behind;
+                } else {
+                    rest = skip(rest, 1);
+                }
+                continue;
+            }
+            match character {
+                '#' => break,
+                '\\' if rest.len() == 1 => self.is_continued = true,
+                '(' | '[' | '{' => self.brackets += 1,
+                ')' | ']' | '}' => self.brackets = self.brackets.saturating_sub(1),
+                '"' | '\'' => {
+                    let quote = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|quote| rest.starts_with(quote));
+                    self.string = quote;
+                    rest = &rest[quote.map_or(1, str::len)..];
+                    continue;
+                }
+                _ => {}
+            }
+            rest = skip(rest, 1);
+        }
+        // A string of one line ends with it, if it does not go on.
+        if self.string.is_some_and(|quote| quote.len() == 1) && !self.is_continued {
+            self.string = None;
+        }
+    }
+}
+
+/// Returns the text behind so many characters.
+fn skip(text: &str, characters: usize) -> &str {
+    text.char_indices().nth(characters).map_or("", |(at, _)| &text[at..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_divided_into_statements() {
+        let cases: &[(&str, &[&str])] = &[
+            ("print(1)", &["print(1)"]),
+            ("a = 1\nb = 2\n\nc", &["a = 1", "b = 2", "c"]),
+            (
+                "def f():\n    a = 1\n\n    return a\n\nprint(f())",
+                &["def f():\n    a = 1\n \n    return a", "print(f())"],
+            ),
+            ("def f():\n    return 1\nprint(f())", &["def f():\n    return 1", "print(f())"]),
+            ("if a:\n    b\n\nelse:\n    c\nd", &["if a:\n    b\n \nelse:\n    c", "d"]),
+            ("for x in y: print(x)\nprint('end')", &["for x in y: print(x)", "print('end')"]),
+            ("@cache\ndef f():\n    pass\n\n\nf()", &["@cache\ndef f():\n    pass", "f()"]),
+            ("x = '''a\n\nb'''\nx", &["x = '''a\n\nb'''", "x"]),
+            ("x = [\n1,\n\n2]\nx", &["x = [\n1,\n\n2]", "x"]),
+            ("x = 1 + \\\n2\ny", &["x = 1 + \\\n2", "y"]),
+            (
+                "def f():\n    \"\"\"Text (\n\n    \"\"\"\n\n    # note\n    return ')'\nf()",
+                &["def f():\n    \"\"\"Text (\n\n    \"\"\"\n \n    # note\n    return ')'", "f()"],
+            ),
+            (
+                "class A:\n\n    x = 1\n\n    def g(self):\n        pass\n\nA()",
+                &["class A:\n \n    x = 1\n \n    def g(self):\n        pass", "A()"],
+            ),
+            ("# a note\nx", &["x"]),
+            ("format = 'it\\'s # no note'\ny", &["format = 'it\\'s # no note'", "y"]),
+            ("\n\n", &[]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(statements(text), *expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Input that arrives as it was given, or is refused before the first byte: long lines, entries of several lines, keys behind
+//! Escape.
+
+use steplatch_terminal::{Input, InputError, RunError};
+
+use super::inner_shells::{entry, start, until_input};
+use super::shells::{Session, World};
+
+/// Maximum length of a line that the kernel keeps for a program that reads whole lines, in bytes.
+const MAX_LINE_BYTES: usize = 4095;
+
+async fn sends(session: &Session, text: &str) -> Result<(), InputError> {
+    session.0.send(Input { text: text.to_owned(), ..Input::default() }).await.map(drop)
+}
+
+fn is_too_long<T>(sent: &Result<T, InputError>) -> bool {
+    matches!(sent, Err(InputError::LineTooLong(_)))
+}
+
+#[tokio::test]
+async fn a_line_that_the_kernel_would_cut_is_refused_and_the_longest_one_arrives() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    for reader in ["cat > typed", "head -1 > typed", "dash -c 'read -r line; printf %s \"$line\" > typed'"] {
+        start(&session, reader).await;
+        let before = session.view().await.screen;
+        assert!(is_too_long(&sends(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
+        assert!(is_too_long(&sends(&session, &format!("short\n{}", "x".repeat(MAX_LINE_BYTES + 1))).await), "{reader}");
+        assert_eq!(session.view().await.screen, before, "{reader}: nothing was typed");
+        // Two parts of one line count together.
+        sends(&session, "abc").await.unwrap();
+        assert!(is_too_long(&sends(&session, &"x".repeat(MAX_LINE_BYTES - 2)).await), "{reader}");
+        sends(&session, &format!("{}\n", "x".repeat(MAX_LINE_BYTES - 3))).await.unwrap();
+        if reader.starts_with("cat") {
+            sends(&session, "\u{4}").await.unwrap();
+        }
+        session.prompt().await;
+        assert_eq!(session.gives("tr -d '\\n' < typed | wc -c").await.0, format!("{MAX_LINE_BYTES}\n"), "{reader}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_the_kernel_would_cut_is_refused() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "sh -c 'stty -echo; printf \"Password: \"; read word; stty echo; echo $word | wc -c'").await;
+    let secret = Input { text: format!("{}\n", "p".repeat(5000)), secret: true, ..Input::default() };
+    assert!(is_too_long(&session.0.send(secret).await));
+    sends(&session, "right\n").await.unwrap();
+    session.prompt().await;
+    assert!(session.view().await.screen.contains("\n6\n"), "{}", session.view().await.screen);
+}
+
+#[tokio::test]
+async fn a_command_that_a_shell_without_an_editor_would_lose_is_refused_and_others_take_it() {
+    let long = |name: &str| format!("echo {} > /dev/null; touch {name}", "a".repeat(MAX_LINE_BYTES));
+    for shell in ["dash", "bash --norc --noediting"] {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("PS1='$ ' {shell}")).await;
+        let refused = session.0.run(entry(&long("made-by-accident"))).await;
+        assert!(matches!(refused, Err(RunError::LineTooLong(_))), "{shell}: {refused:?}");
+        let refused = session.0.run(entry(&format!("true\n{}", long("made-by-accident")))).await;
+        assert!(matches!(refused, Err(RunError::LineTooLong(_))), "{shell}: {refused:?}");
+        assert_eq!(session.0.run(entry("ls")).await.unwrap().output, "", "{shell}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.runs(&long("made")).await;
+        assert_eq!(session.gives("ls made").await.0, "made\n", "{shell}");
+    }
+    let world = World::new();
+    let session = world.open(&["python3", "-q"]).await;
+    let ran = session.0.run(entry(&format!("len('{}')", "a".repeat(2 * MAX_LINE_BYTES)))).await.unwrap();
+    assert_eq!(ran.output, format!("{}\n", 2 * MAX_LINE_BYTES), "it has an editor of lines");
+}
+
+#[tokio::test]
+async fn an_entry_of_several_lines_runs_whole_and_its_output_is_all_of_its_output() {
+    let cases: [(&str, &[(&str, &str)]); 5] = [
+        (
+            "python3 -q",
+            &[
+                ("print(1)\nprint(2)\nprint(3)", "1\n2\n3\n"),
+                ("def f():\n    a = 1\n\n    b = 2\n    return a + b\n\nprint(f())", "3\n"),
+                ("def g():\n    return 4\nprint(g())", "4\n"),
+                ("for i in range(2): print(i)\nprint('end')", "0\n1\nend\n"),
+                ("try:\n    1 / 0\n\nexcept ZeroDivisionError:\n    print('caught')\nprint('on')", "caught\non\n"),
+                ("x = '''a\n\nb'''\nprint(x)", "a\n\nb\n"),
+                ("class A:\n\n    def m(self):\n\n        return 7\n\nA().m()", "7\n"),
+            ],
+        ),
+        ("node", &[("console.log(1)\n\nconsole.log(2)", "1\nundefined\n2\nundefined\n"), ("[1,\n2].length", "2\n")]),
+        ("sqlite3", &[("select 1;\nselect\n2;\n\nselect 3;", "1\n2\n3\n")]),
+        ("PS1='$ ' dash", &[("echo 1\necho 2", "1\n2\n"), ("cat <<E\none\n\ntwo\nE\necho end", "one\n\ntwo\nend\n")]),
+        ("gdb -q", &[("print 1\nprint 2", "$1 = 1\n$2 = 2\n")]),
+    ];
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    for (program, entries) in cases {
+        start(&session, program).await;
+        for (text, output) in entries {
+            let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
+            assert_eq!(
+                (ran.output.as_str(), ran.timed_out, &ran.not_entered),
+                (*output, false, &None),
+                "{program}: {text}"
+            );
+        }
+        session.types("\u{4}").await;
+        session.waits(until_input()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_empty_line_that_repeats_the_last_entry_is_refused() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    for program in ["gdb -q", "python3 -m pdb -c 'next' /dev/null"] {
+        start(&session, program).await;
+        let refused = session.0.run(entry("print(1)\n\nprint(2)")).await;
+        assert!(matches!(refused, Err(RunError::EmptyLine { .. })), "{program}: {refused:?}");
+        session.types("\u{4}").await;
+        session.waits(until_input()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_line_behind_a_question_is_no_answer_to_it() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    for (program, text, rest) in [
+        ("python3 -q", "name = input('Name: ')\nprint('hi ' + name)", "print('hi ' + name)"),
+        ("PS1='$ ' dash", "printf 'Name: '; read name\nrm -f $name\necho gone", "rm -f $name\necho gone"),
+    ] {
+        start(&session, program).await;
+        let ran = session.0.run(entry(text)).await.unwrap();
+        assert!(ran.asks.is_some() && ran.output == "Name: ", "{program}: {ran:?}");
+        assert_eq!(ran.not_entered.as_deref(), Some(rest), "{program}");
+        session.types("ana\n").await;
+        session.waits(until_input()).await;
+        session.types("\u{4}").await;
+        session.waits(until_input()).await;
+    }
+}
+
+#[tokio::test]
+async fn escape_and_the_key_behind_it_are_two_keys_to_programs_that_wait_long_for_the_rest() {
+    let world = World::new();
+    let node = "node -e \"const r = require('readline'); r.emitKeypressEvents(process.stdin); process.stdin.setRawMode(true); \
+                process.stdin.on('keypress', (_, k) => { console.log('<' + (k.meta ? 'meta-' : '') + k.name + '>'); \
+                if (k.name === 'q') process.exit(); }); console.log('ready');\"";
+    let session = world.open(&["bash"]).await;
+    session.types(&format!("{node}\n")).await;
+    session.comes_to("it reads keys", |view| view.screen.contains("\nready")).await;
+    let keys = ["escape", "down", "escape", "x", "q"].map(str::to_owned).to_vec();
+    session.0.send(Input { text: "a".to_owned(), keys, ..Input::default() }).await.unwrap();
+    session.prompt().await;
+    let screen = session.view().await.screen;
+    assert!(screen.contains("<a>\n<escape>\n<down>\n<escape>\n<x>\n<q>"), "{screen}");
+    // readline in vi mode: Escape, then a movement.
+    session.gives("set -o vi").await;
+    let keys = ["escape", "0", "i", "e", "c", "h", "o", "space", "enter"].map(str::to_owned).to_vec();
+    session.0.send(Input { text: "word".to_owned(), keys, ..Input::default() }).await.unwrap();
+    session.prompt().await;
+    assert!(session.view().await.screen.contains("\nword\n"), "{}", session.view().await.screen);
+}

@@ -101,6 +101,12 @@ pub enum AskError {
 }
 
 impl AskError {
+    /// Whether the host has answered, that it did not do it: not whether it has done it before.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::NoTerminal | Refusal::NotUnderstood | Refusal::Retiring))
+    }
+
     /// Whether it is unknown what became of the request.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {

@@ -141,6 +141,8 @@ struct Shared {
     missed: AtomicBool,
     /// Steps that are in doubt because a host has ended.
     doubts: Mutex<Doubts>,
+    /// Steps that an earlier daemon may have begun, until they are settled.
+    repeated: Mutex<BTreeSet<String>>,
     /// Held while a host is started, so that only one is started at a time.
     starting: tokio::sync::Mutex<()>,
     /// Counts changes of the table's hosts.
@@ -262,6 +264,7 @@ impl Hosts {
                 table: Mutex::default(),
                 missed: AtomicBool::new(false),
                 doubts: Mutex::default(),
+                repeated: Mutex::default(),
                 starting: tokio::sync::Mutex::default(),
                 changed: watch::Sender::default(),
                 remote: OnceLock::new(),
@@ -349,10 +352,18 @@ impl Hosts {
         self.shared.remote.get().map(RemoteHosts::status).unwrap_or_default()
     }
 
-    /// Connects to a machine, or to it again, and starts a terminal host there if there is none.
+    /// Connects to a machine, unless it is connected, and starts a terminal host there if there is none.
     ///
     /// # Errors
-    /// When there is no such machine, or it is not reached within that time.
+    /// When there is no such machine, it is not reached within that time, or a person has to do something first.
+    pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
+        self.remote(name)?.named(name)?.current(patience).await.map(drop)
+    }
+
+    /// Does the same at once, for a person: any failure is reported.
+    ///
+    /// # Errors
+    /// When there is no such machine, or it is not reached at the first attempt or within that time.
     pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
         self.remote(name)?.check(name, patience).await
     }
@@ -360,7 +371,7 @@ impl Hosts {
     /// Returns where a connection to a machine leads now.
     ///
     /// # Errors
-    /// When there is no such machine.
+    /// When there is no such machine, or `ssh` does not report it.
     pub async fn remote_target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         self.remote(name)?.target(name).await
     }
@@ -407,7 +418,9 @@ impl Hosts {
         single_command: Option<Duration>,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         // A terminal that the step has opened before has the name itself.
-        let is_known = spec.step.as_deref().is_some_and(|step| self.reachable().iter().any(|host| host.knows(step)));
+        let is_known = spec.step.as_deref().is_some_and(|step| {
+            self.has_requested_opening(step) || self.reachable().iter().any(|host| host.knows(step))
+        });
         if let Some(name) = spec.name.as_ref().filter(|_| !is_known) {
             let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
             if machine.is_some() {
@@ -445,7 +458,7 @@ impl Hosts {
         let machine = remote.named(machine)?;
         let step = spec.step.clone().unwrap_or_else(random_name);
         let host = machine.host_for(&step, patience).await?;
-        let _opening = machine.begin_opening(&step, &host, &spec).await;
+        let opening = machine.begin_opening(&step, &host, &spec).await;
         let spec = Spec { step: Some(step.clone()), ..spec };
         let request = OpenRequest::on_another_machine(spec.clone()).for_single_command(single_command);
         let request = Ask::Open(Box::new(request));
@@ -457,7 +470,8 @@ impl Hosts {
                 return Err(refused.into());
             }
             Err(error) => {
-                if !error.is_outcome_unknown() {
+                // An earlier request may have been carried out: only the host knows that it was not.
+                if error.is_answer() || (opening.is_first && !error.is_outcome_unknown()) {
                     machine.abandon_opening(&step).await;
                 }
                 // The request of an earlier daemon did not reach it, and it opens no new terminals.
@@ -536,6 +550,7 @@ impl Hosts {
         if let Some(remote) = self.shared.remote.get() {
             remote.settle(steps);
         }
+        self.shared.repeated.lock().retain(|step| !names_step(steps, step));
         let mut doubts = self.shared.doubts.lock();
         if let Some(doubted) = &mut doubts.steps {
             doubted.retain(|step| !names_step(steps, step));
@@ -554,6 +569,24 @@ impl Hosts {
     /// single commands are closed. Does not wait for the hosts.
     pub fn give_up(&self, step: &str) {
         self.connected().iter().for_each(|host| host.give_up(step));
+    }
+
+    /// Notes that an earlier daemon may have begun a step.
+    pub fn note_repeated(&self, step: &str) {
+        self.shared.repeated.lock().insert(step.to_owned());
+    }
+
+    /// Whether an earlier daemon may have begun a step that is not settled: a request that does not reach its host leaves the
+    /// outcome unknown.
+    #[must_use]
+    pub fn is_repeated(&self, step: &str) -> bool {
+        self.shared.repeated.lock().contains(step)
+    }
+
+    /// Whether a step has requested a terminal on another machine, which has not refused it.
+    #[must_use]
+    pub fn has_requested_opening(&self, step: &str) -> bool {
+        self.shared.remote.get().is_some_and(|remote| remote.opening(step).is_some())
     }
 
     /// Returns the host that has begun an effect of this step, which may be one of an older version, or else the current one.

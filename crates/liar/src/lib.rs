@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use steplatch_host::{
-    Ask, Channel, ErrorText, MachineSecretSink, NoQuestions, RemoteHostConfig, RemoteSetup, TerminalAsk, Transport,
+    Ask, Channel, ConnectFailure, ConnectionGuard, ErrorText, MachineSecretSink, NoQuestions, RemoteHostConfig,
+    RemoteSetup, TerminalAsk, Transport,
 };
 use steplatch_ids::TerminalId;
 use steplatch_link::{Refusal, Session, pump, read_hello, refuse, welcome};
@@ -259,9 +260,9 @@ impl Transport for Liar {
         &'a self,
         _: &'a RemoteHostConfig,
         _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
         Box::pin(async move {
-            let (near, far) = UnixStream::pair()?;
+            let (near, far) = UnixStream::pair().map_err(|error| ConnectFailure::Connection(error.to_string()))?;
             // The connection may end at any moment.
             let serving = tokio::spawn(self.clone().serve(far));
             lock(&self.shared.serving).push(serving.abort_handle());
@@ -289,6 +290,8 @@ impl Connected {
         Self { open, serving }
     }
 }
+
+impl ConnectionGuard for Connected {}
 
 impl Drop for Connected {
     fn drop(&mut self) {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use steplatch_host::{
-    AskError, Channel, ErrorText, HostedTerminal, Hosts, HostsError, MachineSecretSink, NoQuestions, Relay,
-    RemoteHostConfig, RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
+    AskError, Channel, ConnectFailure, ErrorText, HostedTerminal, Hosts, HostsError, MachineSecretSink, NoQuestions,
+    Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
 };
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_patience::eventually;
@@ -55,14 +55,14 @@ impl Transport for ToFarMachine {
         &'a self,
         _: &'a RemoteHostConfig,
         _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = std::io::Result<Channel>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
         Box::pin(async move {
             self.0.dialed.fetch_add(1, Ordering::Relaxed);
             if self.0.is_away.load(Ordering::Relaxed) {
-                return Err(std::io::Error::other("no route to it"));
+                return Err(ConnectFailure::Connection("no route to it".to_owned()));
             }
-            let (near, far) = std::os::unix::net::UnixStream::pair()?;
-            self.0.connections.lock().unwrap().push(near.try_clone()?);
+            let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+            self.0.connections.lock().unwrap().push(near.try_clone().unwrap());
             let relay = Relay {
                 folder: self.0.folder.clone(),
                 starter: Starter::InProcess(Box::default()),
@@ -75,8 +75,8 @@ impl Transport for ToFarMachine {
                 let _ = runtime.block_on(relay.serve(input, far.try_clone().unwrap()));
                 let _ = far.shutdown(Shutdown::Both);
             });
-            near.set_nonblocking(true)?;
-            let (reader, writer) = tokio::io::split(tokio::net::UnixStream::from_std(near)?);
+            near.set_nonblocking(true).unwrap();
+            let (reader, writer) = tokio::io::split(tokio::net::UnixStream::from_std(near).unwrap());
             Ok(Channel {
                 reader: Box::new(reader),
                 writer: Box::new(writer),

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{AskError, Host, OnSecret};
 use crate::files::MachineFiles;
-use crate::records;
+use crate::records::{self, HostRecord};
 use crate::remote::{
     HostTarget, RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace, RemoteSetup, SHORT_PATIENCE,
 };
@@ -44,6 +44,8 @@ pub enum Starter {
         program: PathBuf,
         /// What makes it a host.
         arguments: Vec<OsString>,
+        /// Another program and its arguments, for the case that the first one does not become a host.
+        otherwise: Option<(PathBuf, Vec<OsString>)>,
         /// Where it writes its log.
         log: PathBuf,
         /// How long it may take to answer after its start.
@@ -51,6 +53,22 @@ pub enum Starter {
     },
     /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
     InProcess(Box<Options>),
+}
+
+impl Starter {
+    /// Returns the other way to start a host, if there is one.
+    fn otherwise(&self) -> Option<Self> {
+        match self {
+            Self::Program { otherwise: Some((program, arguments)), log, start_time, .. } => Some(Self::Program {
+                program: program.clone(),
+                arguments: arguments.clone(),
+                otherwise: None,
+                log: log.clone(),
+                start_time: *start_time,
+            }),
+            Self::Program { otherwise: None, .. } | Self::InProcess(_) => None,
+        }
+    }
 }
 
 /// Why there is no host.
@@ -137,7 +155,8 @@ struct Shared {
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
-    /// Whether a host that was noted was not there any more at the beginning, or has ended since.
+    /// Whether a host that was noted was not there any more at the beginning, or has ended since, and may have performed any step of
+    /// the last daemon.
     missed: AtomicBool,
     /// Steps that are in doubt because a host has ended.
     doubts: Mutex<Doubts>,
@@ -155,7 +174,9 @@ struct Shared {
 /// step is stored: the next daemon must not take a step for one that was never begun.
 #[derive(Debug, Default)]
 struct Doubts {
-    /// Sockets of the hosts.
+    /// The notes of the hosts that had ended when this daemon began.
+    records: Vec<HostRecord>,
+    /// Sockets of those that have ended since.
     sockets: Vec<PathBuf>,
     /// The steps. None until the runs of the last daemon are known.
     steps: Option<BTreeSet<String>>,
@@ -197,7 +218,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Sends a request, and waits for the answer no longer than [`ANSWER_TIME`].
-pub(crate) async fn answer<T: DeserializeOwned>(host: &Host, ask: &Ask) -> Result<T, AskError> {
+pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, ask: &Ask) -> Result<T, AskError> {
     let pid = host.greeting().pid;
     tokio::time::timeout(ANSWER_TIME, host.ask(ask)).await.unwrap_or_else(|_| {
         tracing::warn!(pid, "a terminal host does not answer");
@@ -300,9 +321,10 @@ impl Hosts {
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
                     // The host that listened there has ended without cleaning up.
                     let _ = std::fs::remove_file(&socket);
-                    if noted.is_some() {
-                        hosts.shared.missed.store(true, Ordering::Relaxed);
-                        hosts.shared.doubts.lock().sockets.push(socket);
+                    if let Some(note) = noted {
+                        // Without its steps, it may have performed any.
+                        hosts.shared.missed.fetch_or(note.doubted.is_none(), Ordering::Relaxed);
+                        hosts.shared.doubts.lock().records.push(note.clone());
                     }
                 }
                 Err(error) => {
@@ -558,9 +580,16 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since.
-    pub fn doubt(&self, pending: BTreeSet<String>) {
+    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since. If they are all that
+    /// there are, later daemons doubt no others because of this host.
+    pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         let mut doubts = self.shared.doubts.lock();
+        for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
+            record.doubted = Some(pending.clone());
+            if let Err(error) = records::doubt(&self.shared.notes, record) {
+                tracing::warn!(%error, "the steps of a terminal host that has ended can not be noted");
+            }
+        }
         doubts.steps.get_or_insert_default().extend(pending);
         self.shared.end_doubts(&mut doubts);
     }
@@ -601,8 +630,13 @@ impl Hosts {
     /// Whether the result of a step of the last daemon may be lost with its host.
     #[must_use]
     pub fn is_in_doubt(&self, step: &str) -> bool {
+        let is_noted = || {
+            let doubts = self.shared.doubts.lock();
+            doubts.records.iter().any(|record| record.doubted.as_ref().is_some_and(|steps| steps.contains(step)))
+        };
         // What another machine claims to know counts for nothing here.
-        self.shared.missed.load(Ordering::Relaxed) && !self.reachable().iter().any(|host| host.knows(step))
+        (self.shared.missed.load(Ordering::Relaxed) || is_noted())
+            && !self.reachable().iter().any(|host| host.knows(step))
     }
 
     /// Returns the hosts on this machine, and those on connected machines.
@@ -867,25 +901,52 @@ impl Hosts {
         if let Some(host) = self.current_now() {
             return Ok(host);
         }
+        let starter = &self.shared.starter;
+        match (self.started(starter).await, starter.otherwise()) {
+            (Err(error), Some(otherwise)) if error.kind() != io::ErrorKind::TimedOut => {
+                tracing::warn!(%error, "the first program does not become a terminal host; another one is started");
+                self.started(&otherwise).await
+            }
+            (started, _) => started,
+        }
+        .map_err(HostsError::NotStarted)
+    }
+
+    /// Starts a host and connects to it. What is left of a program that has ended is removed; a slow one is found later.
+    async fn started(&self, starter: &Starter) -> io::Result<Host> {
         let socket = self.shared.folder.join(socket_name());
-        let child = self.start(&socket).map_err(HostsError::NotStarted)?;
+        let mut child = self.start(starter, &socket)?;
         let pid = child.as_ref().map_or_else(std::process::id, Child::id);
-        records::add(&self.shared.notes, &socket, pid).map_err(HostsError::NotStarted)?;
-        let start_time = match &self.shared.starter {
+        records::add(&self.shared.notes, &socket, pid)?;
+        let start_time = match starter {
             Starter::Program { start_time, .. } => *start_time,
             Starter::InProcess(_) => START_TIME,
         };
-        let connected = Host::connect_within(start_time, &socket, &self.shared.on_secret).await;
-        let host = connected.map_err(HostsError::NotStarted)?;
-        self.adopt(host.clone(), child, socket).await;
-        Ok(host)
+        match Host::connect_within(start_time, &socket, &self.shared.on_secret).await {
+            Ok(host) => {
+                self.adopt(host.clone(), child, socket).await;
+                Ok(host)
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+            Err(error) => {
+                // Nothing listens there any more.
+                let _ = std::fs::remove_file(&socket);
+                records::remove(&self.shared.notes, &socket);
+                if let Some(mut child) = child.take() {
+                    // It may have ended already; then it is only collected.
+                    let _ = child.kill();
+                    let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Starts a host that listens at `socket`. It can be connected to at once: the socket is there before the host.
-    fn start(&self, socket: &Path) -> io::Result<Option<Child>> {
+    fn start(&self, starter: &Starter, socket: &Path) -> io::Result<Option<Child>> {
         let listener = std::os::unix::net::UnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-        match &self.shared.starter {
+        match starter {
             Starter::Program { program, arguments, log, .. } => {
                 let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
                 let child = Command::new(program)
@@ -1010,7 +1071,8 @@ impl Shared {
     /// Removes the notes of hosts that have ended if no step is in doubt because of them.
     fn end_doubts(&self, doubts: &mut Doubts) {
         if doubts.steps.as_ref().is_some_and(BTreeSet::is_empty) {
-            doubts.sockets.drain(..).for_each(|socket| records::remove(&self.notes, &socket));
+            let sockets = doubts.records.drain(..).map(|record| record.socket).chain(doubts.sockets.drain(..));
+            sockets.for_each(|socket| records::remove(&self.notes, &socket));
         }
     }
 }

@@ -128,8 +128,9 @@ impl Sessions {
     }
 
     /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended since.
-    pub fn doubt(&self, pending: BTreeSet<String>) {
-        self.hosts.doubt(pending);
+    /// `are_all` if no run of it waits for others.
+    pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
+        self.hosts.doubt(pending, are_all);
     }
 
     /// Closes every terminal, and ends the hosts.

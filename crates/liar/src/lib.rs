@@ -319,6 +319,15 @@ pub fn packed(value: &Value) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("JSON has a form in MessagePack")
 }
 
+/// Returns the value of bytes in MessagePack.
+///
+/// # Panics
+/// When they are none.
+#[must_use]
+pub fn unpacked(bytes: &[u8]) -> Value {
+    rmp_serde::from_slice(bytes).expect("these bytes were written as MessagePack")
+}
+
 /// Returns a record of the link: its kind, its length, its body.
 #[must_use]
 pub fn record(kind: u8, body: &[u8]) -> Vec<u8> {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::failure::{ConnectFailure, explain, printable};
 use super::transport::{Channel, Transport};
 use super::{QuestionWatch, RemoteHostConfig};
-use crate::client::{AskError, Host, OnSecret, version_label};
+use crate::client::{AskError, Host, OnSecret, Peer, version_label};
 use crate::hosts::is_socket;
 use crate::relay::{LONGEST_LINE, MARK, RelayHello, RelayReply, RelayRequest};
 use crate::wire::WIRE_VERSION;
@@ -624,7 +624,7 @@ impl Supervisor {
         let ssh = self.route.config.ssh.clone();
         async move {
             let connection = |text: String| ConnectFailure::Connection(text);
-            let host = timeout(GREETING_TIME, Host::over(speaker, &on_secret)).await;
+            let host = timeout(GREETING_TIME, Host::over(speaker, Peer::Elsewhere, &on_secret)).await;
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
             let host = host.map_err(|error| connection(error.to_string()))?;
             if !host.is_understood() {

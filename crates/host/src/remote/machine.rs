@@ -27,7 +27,7 @@ use crate::effects::is_of_run;
 use crate::hosts::{HostsError, answer};
 use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
-use crate::wire::{Ask, OpenedTerminal, Refusal};
+use crate::wire::{Ask, BoundedList, OpenedTerminal, Refusal};
 
 /// How much longer than its patience a request waits for the reason why there is no connection.
 const SURPLUS: Duration = Duration::from_millis(500);
@@ -41,6 +41,9 @@ const MOST_LOST: usize = 1000;
 /// Maximum number of terminal hosts of a machine: the current one, and those of versions before it that keep terminals. Each has a
 /// connection of its own.
 const MAX_HOSTS: usize = 8;
+
+/// Maximum number of terminals that a host lists.
+const MAX_LISTED: usize = 1000;
 
 /// Maximum number of openings without an answer that are looked up at once.
 const MAX_LOOKED_UP: usize = 16;
@@ -498,10 +501,14 @@ impl Machine {
         let before = ids(self.notes.lock().terminals.get(host.socket()));
         let up = host.up();
         let listed = match &up {
-            Some(up) => answer::<Vec<Description>>(up, &Ask::List).await.ok(),
+            Some(up) => answer::<BoundedList<Description, MAX_LISTED>>(up, &Ask::List).await.ok(),
             None => None,
         };
-        let listed = listed.and_then(|listed| match listed.checked() {
+        let whole = |listed: BoundedList<Description, MAX_LISTED>| match listed.is_cut {
+            false => listed.entries.checked(),
+            true => Err("a list that is too long"),
+        };
+        let listed = listed.and_then(|listed| match whole(listed) {
             Ok(listed) => Some(listed.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect()),
             Err(what) => {
                 tracing::warn!(host = self.config().name, what, "a machine sent a list of terminals that can not be");

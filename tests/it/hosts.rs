@@ -131,6 +131,50 @@ fn twenty_cuts_and_five_killed_daemons_take_no_byte_no_wait_and_no_input_of_anot
     assert_eq!(listed["hosts"][0]["state"], "connected", "{listed}");
 }
 
+/// The daemon is killed while a command runs over there, and the next one makes its first connections in vain.
+#[test]
+fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    far.install();
+    let (broken, dials) = (home.path().join("broken"), home.path().join("dials"));
+    // Only a connection runs a program over there: with -G, ssh reports where a destination leads.
+    let ssh = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" -G \"*) ;; *) if [ -e {broken} ] && [ \"$(cat {dials} 2>/dev/null | wc -l)\" -lt 3 ]; then \
+         echo dial >> {dials}; exit 255; fi;; esac\nexec /usr/bin/ssh -F {config} \"$@\"\n",
+        broken = broken.display(),
+        dials = dials.display(),
+        config = home.path().join("ssh_config").display()
+    );
+    write_program(&home.path().join("bin/ssh"), &ssh);
+    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    let to = |condition: Value, state: &str| json!({"condition": condition, "next_state": state});
+    let next =
+        [to(json!({"outcome_unknown": true}), "unknown"), to(json!("success"), "done"), to(json!("failure"), "again")];
+    let run = |command: &str| json!({"tool": "run_command", "params": {"command": command}});
+    let ends = json!({"action": {"tool": "return", "params": {"result": "over"}}});
+    let machine = json!({"host": "build", "initial_state": "act", "states": {
+        "act": {"action": run("echo done >> lines; sleep 2; echo out"), "transitions": next},
+        "again": {"action": run("echo done >> lines")},
+        "done": ends, "unknown": ends,
+    }});
+    let agent = Agent::new(&home);
+    let begun = agent
+        .calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0, "save_on_success": false}));
+    let lines = far.folder.path().join("lines");
+    eventually_blocking("the command has begun", || {
+        std::fs::read_to_string(&lines).ok().filter(|lines| !lines.is_empty()).map(drop).ok_or(begun.clone())
+    });
+    let last = next_daemon(&home, 0);
+    std::fs::write(&broken, "").unwrap();
+    kill(last);
+    next_daemon(&home, last);
+    let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 100}));
+    assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("done")), "{over}");
+    assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
+    assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
+}
+
 #[test]
 fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
     let mut home = Home::new(STEPLATCH);

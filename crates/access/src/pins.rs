@@ -123,6 +123,14 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
+    /// It was not known at the start where it leads.
+    #[error("it was not known then where it leads (ssh -G {ssh} did not answer), and it is {now} now")]
+    NotKnown {
+        /// Its destination.
+        ssh: String,
+        /// The destination now.
+        now: String,
+    },
     /// Other keys are known for it.
     #[error("its known keys were {}, and are {} now", named(.before), named(.now))]
     Keys {
@@ -158,6 +166,9 @@ impl HostPin {
             (Some(address), None) => format!("{} ({address})", pin.ssh),
             (None, _) => pin.ssh.clone(),
         };
+        if self.ssh == now.ssh && self.address.is_none() && now.address.is_some() {
+            return Some(HostDifference::NotKnown { ssh: self.ssh.clone(), now: place(now) });
+        }
         if (&self.ssh, &self.address, &self.through) != (&now.ssh, &now.address, &now.through) {
             return Some(HostDifference::Destination { before: place(self), now: place(now) });
         }

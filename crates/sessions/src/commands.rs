@@ -58,7 +58,7 @@ impl Sessions {
                     let name = (session != terminal.id().as_str()).then_some(session);
                     RunCommandReply { name, ..reply }
                 }
-                Err(trouble) => self.failed_by(&session, trouble).await,
+                Err(trouble) => self.failed_by(&session, trouble, step.as_deref()).await,
             },
             None => self.run_in_fresh_shell(caller, verb, step).await,
         };
@@ -94,7 +94,7 @@ impl Sessions {
             Ok((terminal, _)) => terminal,
             Err(trouble) => {
                 closing.step = None;
-                return self.failed_by("", trouble).await;
+                return self.failed_by("", trouble, step.as_deref()).await;
             }
         };
         let session_id = terminal.id().to_string();
@@ -117,8 +117,8 @@ impl Sessions {
         RunCommandReply { session_id: None, offset: None, ..reply }
     }
 
-    async fn failed_by(&self, session: &str, trouble: SessionError) -> RunCommandReply {
-        let outcome_unknown = trouble.outcome_unknown();
+    async fn failed_by(&self, session: &str, trouble: SessionError, step: Option<&str>) -> RunCommandReply {
+        let outcome_unknown = trouble.outcome_unknown(self.is_repeated(step));
         RunCommandReply { outcome_unknown, ..failed(self.words(session, trouble).await) }
     }
 
@@ -162,6 +162,7 @@ impl Sessions {
             approved_at: caller.approved_at.clone(),
         };
         let session_id = Some(terminal.id().to_string());
+        let step = request.step.clone();
         let mut ran = terminal.run(request.clone()).await;
         if let Err(TerminalError::Refused(RunError::Busy { .. })) = ran
             && caller.run.is_some()
@@ -193,7 +194,9 @@ impl Sessions {
                 let outcome_unknown = matches!(error, RunError::Gone(_) | RunError::Forgotten).then_some(true);
                 RunCommandReply { session_id, outcome_unknown, ..failed(secrets.masked(error.to_string())) }
             }
-            Err(TerminalError::Ask(error)) => self.failed_by(terminal.id().as_str(), error.into()).await,
+            Err(TerminalError::Ask(error)) => {
+                self.failed_by(terminal.id().as_str(), error.into(), step.as_deref()).await
+            }
         }
     }
 

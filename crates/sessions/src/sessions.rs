@@ -118,9 +118,19 @@ impl Sessions {
         self.hosts.is_in_doubt(step)
     }
 
+    /// Notes that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is unknown.
+    pub fn note_repeated(&self, step: &str) {
+        self.hosts.note_repeated(step);
+    }
+
+    pub(crate) fn is_repeated(&self, step: Option<&str>) -> bool {
+        step.is_some_and(|step| self.hosts.is_repeated(step))
+    }
+
     /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended since.
-    pub fn doubt(&self, pending: BTreeSet<String>) {
-        self.hosts.doubt(pending);
+    /// `are_all` if no run of it waits for others.
+    pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
+        self.hosts.doubt(pending, are_all);
     }
 
     /// Closes every terminal, and ends the hosts.
@@ -173,10 +183,11 @@ impl Sessions {
 
     /// Opens a terminal; as the same `step` only once.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
+        let repeated = step.clone();
         match self.try_open(caller, verb, step, None).await {
             Ok((_, reply)) => reply,
             Err(trouble) => {
-                let outcome_unknown = trouble.outcome_unknown();
+                let outcome_unknown = trouble.outcome_unknown(self.is_repeated(repeated.as_deref()));
                 let error = Some(self.words("", trouble).await);
                 OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
             }
@@ -242,7 +253,13 @@ impl Sessions {
             opened_by: opener(caller).await,
             step: step.clone(),
         };
-        let (terminal, opened) = self.hosts.open_on(spec, host.as_deref(), patience(caller), single_command).await?;
+        let opened = self.hosts.open_on(spec, host.as_deref(), patience(caller), single_command).await;
+        let has_requested = || step.as_deref().is_some_and(|step| self.hosts.has_requested_opening(step));
+        let (terminal, opened) = opened.map_err(|error| match SessionError::from(error) {
+            // A connection before this one may have carried the request.
+            trouble if has_requested() => trouble.in_doubt(),
+            trouble => trouble,
+        })?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)
@@ -258,6 +275,8 @@ impl Sessions {
             // The step has opened it before, and it was closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
             Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
+            // It is open, and is seen once its machine is connected again.
+            Err(AskError::NotConnected { .. }) => None,
             // The terminal exists; one that was closed just now is no reason to require a session_id.
             Err(error) => return Err(SessionError::Words(error.to_string())),
         };
@@ -318,10 +337,11 @@ impl Sessions {
     /// Types; as the same `step` only once.
     pub async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
         let session_id = verb.session_id.clone();
+        let is_repeated = self.is_repeated(step.as_deref());
         match self.try_send(caller, verb, step).await {
             Ok(reply) => reply,
             Err(trouble) => {
-                let outcome_unknown = trouble.outcome_unknown();
+                let outcome_unknown = trouble.outcome_unknown(is_repeated);
                 let error = Some(self.words(&session_id, trouble).await);
                 let message = "Input not sent".to_owned();
                 SendInputReply { session_id, message, error, outcome_unknown, ..SendInputReply::default() }
@@ -619,7 +639,7 @@ impl Sessions {
         if let Some(run) = self.held.holder(&key, caller.run.as_ref()).filter(|run| !is_approved(run))
             && (caller.run.is_some() || caller.no_person().await.is_some())
         {
-            return Err(SessionError::Words(format!(
+            return Err(SessionError::NotAsked(format!(
                 "Run {run} waits for a person who judges this terminal, so it takes no input until they have answered \
                  (steplatch gates list); cancel_run ends the run"
             )));
@@ -651,7 +671,7 @@ impl Sessions {
         }
         match terminal.describe().await?.holder {
             None => Ok(terminal),
-            Some(holder) => Err(SessionError::Words(held(&holder))),
+            Some(holder) => Err(SessionError::NotAsked(held(&holder))),
         }
     }
 
@@ -663,12 +683,16 @@ impl Sessions {
     /// Closes a terminal and ends its programs; as the same `step` only once.
     pub async fn exit_once(&self, caller: &Caller, verb: ExitTerminal, step: Option<String>) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
+        let is_repeated = self.is_repeated(step.as_deref());
+        let unknown = |error: &SessionError| error.outcome_unknown(is_repeated);
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
         let terminal = match self.free_for(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
-            Err(SessionError::Words(held) | SessionError::InDoubt(held)) => return failed(held),
             Err(SessionError::Ask(AskError::Refused(_))) => return failed("Session not found".to_owned()),
-            Err(SessionError::Ask(error)) => return failed(error.to_string()),
+            Err(trouble) => {
+                let outcome_unknown = unknown(&trouble);
+                return ExitTerminalReply { outcome_unknown, ..failed(self.words("", trouble).await) };
+            }
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
             (true, _) => Some(steplatch_terminal::Signal::KILL),
@@ -682,11 +706,13 @@ impl Sessions {
         };
         let closed = match closed {
             Ok(closed) => closed,
-            Err(error) if error.is_outcome_unknown() => {
-                return ExitTerminalReply { outcome_unknown: Some(true), ..failed(error.to_string()) };
+            Err(AskError::Refused(refusal)) if refusal != Refusal::OutcomeUnknown => {
+                return failed("Session not found".to_owned());
             }
-            Err(AskError::Refused(_)) => return failed("Session not found".to_owned()),
-            Err(error) => return failed(error.to_string()),
+            Err(error) => {
+                let (message, outcome_unknown) = (error.to_string(), unknown(&error.into()));
+                return ExitTerminalReply { outcome_unknown, ..failed(message) };
+            }
         };
         self.hosts.closed(terminal.id()).await;
         self.readers.forget(terminal.id());

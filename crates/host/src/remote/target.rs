@@ -6,10 +6,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use steplatch_terminal::{PipedSpec, Programs, Stdin};
+use steplatch_terminal::{PipedSpec, Programs, SpawnError, Stdin};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::RemoteHostConfig;
+use super::failure::ConnectFailure;
 
 /// Time limit of one program.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -42,25 +43,39 @@ impl HostTarget {
     }
 
     /// Asks `ssh`, with the arguments of a connection, and `ssh-keygen`.
-    pub(super) async fn ask(host: &RemoteHostConfig, ssh: &OsString, options: impl Iterator<Item = OsString>) -> Self {
+    ///
+    /// # Errors
+    /// When one of them does not answer in time, or `ssh` reports nothing: what it would have reported is not known then.
+    pub(super) async fn ask(
+        host: &RemoteHostConfig,
+        ssh: &OsString,
+        options: impl Iterator<Item = OsString>,
+    ) -> Result<Self, ConnectFailure> {
+        let silent = |what: &str, why: &str| {
+            ConnectFailure::Connection(format!("{what} does not report where '{}' leads: {why}", host.ssh))
+        };
         let arguments =
             [ssh.clone(), "-G".into()].into_iter().chain(options).chain(["--".into(), host.ssh.clone().into()]);
-        let Some(report) = output(arguments.collect()).await else {
-            let unknown = vec!["ssh did not report where it leads (ssh -G)".to_owned()];
-            return Self { ssh: host.ssh.clone(), unknown, ..Self::default() };
-        };
+        let report = output(arguments.collect()).await.map_err(|why| silent("ssh -G", &why.to_string()))?;
+        if report.is_empty() {
+            return Err(silent("ssh -G", "it prints nothing"));
+        }
         let mut target = Self { ssh: host.ssh.clone(), ..Self::read(&report) };
         for file in known_hosts_files(&report) {
             let name = known_name(&report);
             let arguments = ["ssh-keygen", "-l", "-F", &name, "-f", file].map(OsString::from);
-            target.keys.extend(fingerprints(&output(arguments.to_vec()).await.unwrap_or_default()));
+            let known = match output(arguments.to_vec()).await {
+                Err(NoReport::Start(SpawnError::NotFound(_))) => String::new(),
+                known => known.map_err(|why| silent("ssh-keygen -F", &why.to_string()))?,
+            };
+            target.keys.extend(fingerprints(&known));
         }
         target.keys.sort();
         target.keys.dedup();
         if target.keys.is_empty() {
             target.unknown.push("its key is not known here yet".to_owned());
         }
-        target
+        Ok(target)
     }
 
     /// Reads a report of `ssh -G`.
@@ -121,18 +136,30 @@ fn fingerprints(report: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns what a program prints, if it ends well in time.
-async fn output(arguments: Vec<OsString>) -> Option<String> {
+/// Why a program reported nothing.
+#[derive(Debug, thiserror::Error)]
+enum NoReport {
+    #[error(transparent)]
+    Start(SpawnError),
+    #[error("it did not answer within {} s", ANSWER_TIME.as_secs())]
+    Late,
+    #[error("its report can not be read")]
+    Unreadable,
+}
+
+/// Returns what a program prints.
+async fn output(arguments: Vec<OsString>) -> Result<String, NoReport> {
     let environment = std::env::vars_os().collect();
     let spec = PipedSpec { arguments, folder: "/".into(), environment, stdin: Stdin::Nothing, family: None };
     let asking = async {
-        let mut program = Programs::new().start(spec).await.ok()?;
+        let mut program = Programs::new().start(spec).await.map_err(NoReport::Start)?;
         let mut report = Vec::new();
         let out: Option<Box<dyn AsyncRead + Send + Unpin>> = program.take_stdout().map(|out| Box::new(out) as _);
-        out?.take(MAX_ANSWER).read_to_end(&mut report).await.ok()?;
-        String::from_utf8(report).ok().filter(|report| !report.is_empty())
+        let out = out.ok_or(NoReport::Unreadable)?;
+        out.take(MAX_ANSWER).read_to_end(&mut report).await.map_err(|_| NoReport::Unreadable)?;
+        String::from_utf8(report).map_err(|_| NoReport::Unreadable)
     };
-    tokio::time::timeout(ANSWER_TIME, asking).await.ok().flatten()
+    tokio::time::timeout(ANSWER_TIME, asking).await.unwrap_or(Err(NoReport::Late))
 }
 
 #[cfg(test)]
@@ -169,11 +196,28 @@ mod tests {
         std::fs::write(&config, "Host box\n  HostName build.example.com\n  User ana\n  Port 2222\n").unwrap();
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
         let options = || ["-F".into(), config.clone().into()].into_iter();
-        let target = HostTarget::ask(&host, &"ssh".into(), options()).await;
+        let target = HostTarget::ask(&host, &"ssh".into(), options()).await.unwrap();
         assert_eq!((target.ssh.as_str(), target.address.as_deref()), ("box", Some("ana@build.example.com:2222")));
         std::fs::write(&config, "Host box\n  HostName elsewhere.example.com\n  User ana\n  Port 2222\n").unwrap();
-        assert_ne!(HostTarget::ask(&host, &"ssh".into(), options()).await.options, target.options);
-        let missing = HostTarget::ask(&host, &"/no/ssh".into(), options()).await;
-        assert!(missing.address.is_none() && !missing.unknown.is_empty());
+        assert_ne!(HostTarget::ask(&host, &"ssh".into(), options()).await.unwrap().options, target.options);
+        let missing = HostTarget::ask(&host, &"/no/ssh".into(), options()).await.unwrap_err();
+        assert!(missing.is_passing() && missing.to_string().contains("where 'box' leads"), "{missing}");
+    }
+
+    /// What does not answer is not taken for an answer that nothing is known.
+    #[tokio::test]
+    async fn an_ssh_that_does_not_answer_in_time_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let ssh = folder.path().join("ssh");
+        let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
+        for (script, why) in [("exit 255", "it prints nothing"), ("exec sleep 1000", "did not answer within 5 s")] {
+            if script.contains("sleep") {
+                tokio::time::pause();
+            }
+            std::fs::write(&ssh, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            let error = HostTarget::ask(&host, &ssh.clone().into(), std::iter::empty()).await.unwrap_err();
+            assert!(error.is_passing() && error.to_string().contains(why), "{error}");
+        }
     }
 }

@@ -29,6 +29,9 @@ pub(crate) struct Action {
 /// Performs an action within its limit.
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, params, step, limit, attempt } = action;
+    if attempt.is_repeated() {
+        shared.sessions.note_repeated(&step);
+    }
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
         let called = Box::pin(call::perform(&shared, &caller, call::NodeCallRequest { graph, params, step, attempt }));
@@ -102,9 +105,12 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, s
         "put_file" => in_doubt(),
         "get_file" if params.contains_key("to") => in_doubt(),
         // It may have ended because of the typed input.
-        "run_command" | "send_input" | "dialogue" => {
-            shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown)
-        }
+        "run_command" | "send_input" | "dialogue" => match shared.sessions.exists(session).await {
+            Ok(()) => None,
+            // The request waits for its machine, and its outcome is unknown if it is not connected in time.
+            Err(error) if error.is_away() => None,
+            Err(_) => Some(Outcome::Unknown),
+        },
         // The terminal is closed already, so the request is fulfilled. While its host does not answer, it is repeated.
         "exit_terminal" => match shared.sessions.exists(session).await {
             Ok(()) | Err(LookupError::Host(_)) => None,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_host::HostTarget;
 use steplatch_library::Signature;
+use steplatch_workflow::GatelessNames;
 
 /// What a name of a definition refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,6 +202,9 @@ pub struct Pins {
     /// The digests of definitions nested in these. They may be saved, and be run by name after that.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
+    /// The names among these that are known to ask no person, with everything that they start.
+    #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
+    pub gateless: GatelessNames,
 }
 
 impl Pins {

@@ -14,6 +14,7 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Branch, Continuation};
+use crate::gateless::GatelessNames;
 use crate::question::Question;
 use crate::repair::Proposal;
 use crate::time;
@@ -71,6 +72,9 @@ pub enum Event {
         /// Its depth below the outermost run.
         #[serde(default, skip_serializing_if = "is_zero")]
         depth: u32,
+        /// What it starts by name that is known to ask no person.
+        #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
+        gateless: GatelessNames,
     },
     /// A state was entered and its action requested.
     StateEntered {

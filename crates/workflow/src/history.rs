@@ -12,6 +12,7 @@ use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{
     By, Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
 };
+use crate::gateless::GatelessNames;
 use crate::items::ItemLoop;
 use crate::parallel::{Branches, Parallel, left_open};
 use crate::question::{AnsweredBy, Question};
@@ -291,6 +292,8 @@ pub struct History {
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
+    /// What the run starts by name that is known to ask no person.
+    gateless: GatelessNames,
     /// The last gate at which a person has answered.
     approved_at: Option<StepId>,
     /// How many patches of the machine were proposed.
@@ -506,7 +509,9 @@ impl History {
                 semantics_version,
                 parent,
                 depth,
+                gateless,
             } => {
+                self.gateless.clone_from(gateless);
                 self.status = Status::Running;
                 self.started_at = Some(*at);
                 self.run = Some(run.clone());
@@ -701,6 +706,11 @@ impl History {
     #[must_use]
     pub fn approved_at(&self) -> Option<&StepId> {
         self.approved_at.as_ref()
+    }
+
+    /// Returns what the run starts by name that is known to ask no person.
+    pub(crate) fn gateless(&self) -> &GatelessNames {
+        &self.gateless
     }
 
     fn close_gate(&mut self, step: &StepId) {

@@ -15,6 +15,7 @@ mod definition;
 mod dialogue;
 mod event;
 mod form;
+mod gateless;
 mod groups;
 mod history;
 mod items;
@@ -55,6 +56,7 @@ pub use event::{
     Purpose, SEMANTICS_VERSION, ShellAnswer, Side, SignedAnswer,
 };
 pub use form::{Field, Form, InvalidField};
+pub use gateless::{CalledName, GatelessNames, may_ask_person};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, PatchSaving, Pause, RECORDED, Repair, Status};
 pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
 pub use outer::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWork, FunctionWorkKind};

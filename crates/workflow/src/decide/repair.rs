@@ -79,7 +79,7 @@ impl DecisionBuilder<'_> {
         if choice == ACCEPT_AND_ASK
             && let (GateRequest::Judgement { otherwise, .. }, Some(entry)) = (&over.asks, self.definition.state(state))
         {
-            let choices = unknown::choices(self.definition, entry);
+            let choices = unknown::choices(self.definition, entry, self.history.gateless());
             return self.open_gate(over.step.clone(), choices, otherwise.clone(), over.context.clone());
         }
         let Some(chosen) = proposal.choices.iter().find(|possible| possible.description == choice) else {

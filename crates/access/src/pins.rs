@@ -146,7 +146,7 @@ fn named(keys: &[String]) -> String {
 
 impl From<HostTarget> for HostPin {
     fn from(target: HostTarget) -> Self {
-        let HostTarget { ssh, address, through, keys, options, unknown } = target;
+        let HostTarget { ssh, address, through, keys, options, unknown, fixed: _ } = target;
         Self { ssh, address, through, keys, options: Signature::of_text(&options), unknown }
     }
 }
@@ -314,7 +314,7 @@ mod tests {
     fn host(ssh: &str, address: &str, keys: &[&str], options: &str) -> HostPin {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         let (address, options) = (Some(address.to_owned()), options.to_owned());
-        HostTarget { ssh: ssh.to_owned(), address, through: None, keys, options, unknown: Vec::new() }.into()
+        HostTarget { ssh: ssh.to_owned(), address, keys, options, ..HostTarget::default() }.into()
     }
 
     #[test]

@@ -183,6 +183,9 @@ pub enum Event {
         expires_at: Option<Timestamp>,
         /// What the answer is based on.
         context: Map<String, Value>,
+        /// The ids of the terminals that a person is shown. Without a list, an older version or another engine asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminals: Option<Vec<String>>,
     },
     /// The gate of a state's action was not answered in time.
     GateExpired {
@@ -208,6 +211,9 @@ pub enum Event {
         step: StepId,
         /// The patch.
         proposal: Box<Proposal>,
+        /// The ids of the terminals that a person is shown, as for [`Event::GateAsked`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminals: Option<Vec<String>>,
     },
     /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is an
     /// earlier entry.

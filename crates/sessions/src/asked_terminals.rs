@@ -58,7 +58,9 @@ impl Sessions {
         }
         if !computed.is_empty() {
             let names = visible(&computed.join(", "));
-            lines.push(format!("{names} is known only later: a terminal that is not shown here will be refused"));
+            lines.push(format!(
+                "{names} is known only later: it will be one of these, or one that the run opens itself"
+            ));
         }
         ShownTerminals { text: (!lines.is_empty()).then(|| lines.join("\n")), ids }
     }
@@ -86,8 +88,11 @@ impl Sessions {
                 let Some(described) = self.describe_one(gate, asked, &terminal).await else { continue };
                 lines.push(described);
             } else {
-                // Also those that are only named are compared; one that does not answer is not.
-                let _ = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
+                // Also those that are only named are compared. One that does not answer is not shown.
+                let noted = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
+                if !matches!(noted, Ok(Ok(_))) {
+                    continue;
+                }
                 named.push(match asked.session == terminal.id().as_str() {
                     true => asked.session.clone(),
                     false => format!("{} '{}'", terminal.id(), asked.session),
@@ -100,9 +105,15 @@ impl Sessions {
         }
     }
 
-    /// Returns the id of a terminal that has this id or name now.
-    pub async fn id_of(&self, session: &str) -> Option<String> {
-        Some(self.find(session).await.ok()?.id().to_string())
+    /// Returns the id of the terminal that has this id or name now.
+    ///
+    /// # Errors
+    /// When there is none, or it is not known.
+    pub async fn id_of(&self, session: &str) -> Result<String, String> {
+        match self.find(session).await {
+            Ok(terminal) => Ok(terminal.id().to_string()),
+            Err(trouble) => Err(self.words(session, trouble).await),
+        }
     }
 
     async fn describe_one(&self, gate: &str, asked: &AskedTerminal, terminal: &HostedTerminal) -> Option<String> {

@@ -101,10 +101,12 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
 /// When they have not, and the run has not opened it.
 pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
     let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
-    // One that does not exist is refused by the action.
-    let Some(id) = sessions.id_of(session).await else { return Ok(()) };
+    // An id stays one terminal's, and a name does not.
+    if approved.contains(session) {
+        return Ok(());
+    }
+    let id = sessions.id_of(session).await?;
     if approved.contains(&id) {
-        // Another terminal may be given the name meanwhile.
         *session = id;
         return Ok(());
     }

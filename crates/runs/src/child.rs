@@ -13,7 +13,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{EngineKind, ExitTerminal};
 use steplatch_services::{arguments, check};
 use steplatch_sessions::TerminalTools;
-use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
+use steplatch_workflow::{Child, ChildWorkflow, Definition, GatelessNames, Input, Outcome, Start};
 use tokio_util::sync::CancellationToken;
 
 use super::function::{ChildFunctionLaunch, begin_saved};
@@ -260,6 +260,7 @@ async fn begin(
         save_on_success: child.save_on_success,
         parent: Some(step),
         depth: child.depth,
+        gateless: GatelessNames::default(),
     };
     prepare(&definition, caller, &mut start)?;
     Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine }).await?)

@@ -18,7 +18,7 @@ use steplatch_protocol::{
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
 use steplatch_sessions::{Sessions, ShutdownMode, TerminalTools};
 use steplatch_store::{AppendError, Journal, OpenError};
-use steplatch_workflow::{Definition, History, InvalidLimits, Limits, Start};
+use steplatch_workflow::{Definition, GatelessNames, History, InvalidLimits, Limits, Start};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -401,6 +401,7 @@ impl Runs {
             save_on_success: verb.save_on_success,
             parent: None,
             depth: 0,
+            gateless: GatelessNames::default(),
         };
         let prepared = prepare(&definition, caller, &mut start);
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;

@@ -56,6 +56,7 @@ impl Scene {
         let sessions = Sessions::new(hosts, secrets, Arc::new(Plain), ending, private);
         let caller = Arc::new(Caller {
             approved_at: None,
+            approved_terminals: None,
             name: None,
             folder: folder.path().to_owned(),
             environment: Arc::default(),

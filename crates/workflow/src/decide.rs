@@ -4,6 +4,7 @@
 //! It never fails and never waits: an input that makes no sense (an outcome for a step that is not the current one, an
 //! input to a run that is over) produces an empty decision.
 
+mod approval;
 mod contract;
 mod dialogue;
 mod gate;
@@ -29,6 +30,7 @@ use crate::event::{
     By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION,
     ShellAnswer,
 };
+use crate::gateless::GatelessNames;
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::items::{self, ItemLoop, ItemsError};
 use crate::parallel::{WORKFLOWS, replaced_branches};
@@ -156,6 +158,9 @@ pub struct Start {
     pub parent: Option<StepId>,
     /// Its depth below the outermost run: 0 for a run without a parent.
     pub depth: u32,
+    /// What it starts by name that is known to ask no person.
+    #[serde(default)]
+    pub gateless: GatelessNames,
 }
 
 /// The result of [`decide`].
@@ -539,6 +544,7 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
         semantics_version: SEMANTICS_VERSION,
         parent: start.parent,
         depth: start.depth,
+        gateless: start.gateless,
     };
     let history = History::from_iter([&started]);
     let mut begin = DecisionBuilder::new(definition, &history, now);
@@ -612,7 +618,7 @@ impl<'a> DecisionBuilder<'a> {
             Next::Unknown(error) => {
                 let mut context = result.into_owned();
                 unknown::explain(&mut context, &current.params);
-                let choices = unknown::choices(self.definition, state);
+                let choices = unknown::choices(self.definition, state, self.history.gateless());
                 self.open_gate(step.clone(), choices, unknown::failure(error), context)
             }
         }

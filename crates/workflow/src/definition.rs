@@ -132,6 +132,7 @@ impl Definition {
     ///     save_on_success: false,
     ///     parent: None,
     ///     depth: 0,
+    ///     gateless: Default::default(),
     /// });
     /// let mut history = History::new();
     /// let decision = decide(&definition, &history, start, Timestamp(0));

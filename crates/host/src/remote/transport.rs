@@ -155,8 +155,12 @@ impl Transport for OpenSsh {
     ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
         Box::pin(async move {
             let target = self.target(host).await?;
+            let fixed = target.fixed.arguments();
+            let (fixed, keys) = fixed.map_err(|error| ConnectFailure::Connection(error.to_string()))?;
             self.dialed.0.lock().insert(host.clone(), target);
             let mut arguments = vec![self.program.clone()];
+            // The first value of an option counts.
+            arguments.extend(fixed);
             arguments.extend(ssh_arguments(&host.ssh, &relay_script(&self.version, client)));
             let spec = PipedSpec {
                 arguments,
@@ -171,7 +175,7 @@ impl Transport for OpenSsh {
             let reader = ssh.take_stdout().ok_or_else(missing)?;
             let writer = ssh.take_stdin().ok_or_else(missing)?;
             let errors = ErrorText::collect(ssh.take_stderr().ok_or_else(missing)?);
-            Ok(Channel { reader: Box::new(reader), writer: Box::new(writer), errors, guard: Box::new(ssh) })
+            Ok(Channel { reader: Box::new(reader), writer: Box::new(writer), errors, guard: Box::new((ssh, keys)) })
         })
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_clock::Clock;
 use steplatch_protocol::ExitTerminal;
-use steplatch_sessions::{LookupError, action_catalog, actions, is_this_machine};
+use steplatch_sessions::{LookupError, Sessions, TerminalUse, action_catalog, actions, is_this_machine};
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
@@ -28,7 +28,7 @@ pub(crate) struct Action {
 
 /// Performs an action within its limit.
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
-    let Action { tool, params, step, limit, attempt } = action;
+    let Action { tool, mut params, step, limit, attempt } = action;
     if attempt.is_repeated() {
         shared.sessions.note_repeated(&step);
     }
@@ -41,6 +41,14 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         && let Some(outcome) = done_before(&shared, &tool, &params, &step).await
     {
         return outcome;
+    }
+    let named = params.get_mut("session_id").filter(|_| TerminalUse::of(&tool) != TerminalUse::Reads);
+    if let Some(Value::String(session)) = named
+        && let Err(error) = check_shown(&shared.sessions, &caller, session).await
+    {
+        let fields = [("success", false.into()), ("error", error.into())];
+        let result = fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        return Outcome::Finished { result };
     }
     if tool == "dialogue" {
         let taking = Box::pin(shared.sessions.take_turn(&caller, params, step));
@@ -87,6 +95,29 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         Some(Ok(result)) => Outcome::Finished { result },
         Some(Err(_)) => Outcome::Unknown,
     }
+}
+
+/// Checks that a person who was asked has seen a terminal, and replaces its name by its id.
+///
+/// # Errors
+///
+/// When they have not, and the run has not opened it.
+pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
+    let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
+    // An id stays one terminal's, and a name does not.
+    if approved.contains(session) {
+        return Ok(());
+    }
+    let id = sessions.id_of(session).await?;
+    if approved.contains(&id) {
+        *session = id;
+        return Ok(());
+    }
+    let gate = caller.approved_at.as_deref().unwrap_or_default();
+    Err(format!(
+        "terminal '{session}' ({id}) is none that the person saw who answered {gate}, and the run has not opened it; \
+         nothing was typed there"
+    ))
 }
 
 /// Returns the outcome of an action that another daemon may have performed, where the terminal host cannot answer: the

@@ -74,16 +74,6 @@ pub(super) fn reached_without<'d>(definition: &'d Definition, avoided: &str) -> 
     reached_from(definition, begins, avoided)
 }
 
-/// Returns whether a run that waits in the state `at` would pass a gate for a person by going to the state `to`. Where the
-/// run is past the gate already, only what the gate leads to is asked about again: the states behind that may be repeated.
-pub(crate) fn is_behind_gate<'d>(definition: &'d Definition, at: &'d str, to: &str) -> bool {
-    human_gates(definition).filter(|gate| gate.name() != to).any(|gate| {
-        let without = reached_without(definition, gate.name());
-        let is_behind = !without.contains(to) && !reached_from(definition, [at], gate.name()).contains(to);
-        is_behind && (without.contains(at) || edges(definition, gate).iter().any(|edge| edge.to == Some(to)))
-    })
-}
-
 /// Returns the states that are reached from these without passing through `avoided`.
 fn reached_from<'d>(
     definition: &'d Definition,

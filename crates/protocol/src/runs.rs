@@ -263,6 +263,9 @@ pub struct RunReply {
     /// The variables at the end
     #[serde(default)]
     pub final_variables: Map<String, Value>,
+    /// Whether long texts, or entries and variables, are omitted in the two; steplatch runs events has everything
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shortened: bool,
     /// Return values of the workflow
     #[serde(default)]
     pub return_values: Map<String, Value>,

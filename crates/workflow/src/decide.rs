@@ -464,7 +464,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
 pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
     let current = history.current().filter(|current| current.step == *step && !history.has_looked(step))?;
     let state = definition.state(&step.place)?;
-    let (outcome, found_nothing) = judged(outcome, current, history.rules());
+    let (outcome, found_nothing) = judged(outcome, current, history.rules(), definition);
     let outcome = &*outcome;
     let result = outcome.result(&step.place, &current.tool, current.limit);
     let ending = ending(history, current, outcome, found_nothing, &result);
@@ -581,7 +581,7 @@ impl<'a> DecisionBuilder<'a> {
             self.rearm();
         }
         self.record_child_end(step, &outcome);
-        let (outcome, found_nothing) = judged(&outcome, current, self.history.rules());
+        let (outcome, found_nothing) = judged(&outcome, current, self.history.rules(), self.definition);
         let mut outcome = outcome.into_owned();
         let items = self.history.items_of(name);
         let goes_on = items.is_some_and(|items| items.goes_on(&outcome.result(name, tool, *limit)));

@@ -2,7 +2,7 @@
 //!
 //! A run follows the rules that it began with ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run that an older
 //! daemon left in the journal ends as its author expected. Each difference has a method here, and the code that differs
-//! calls it. Versions 1 to 3 added entries and decide alike; versions 4 and 5 changed decisions.
+//! calls it. Versions 1 to 3 added entries and decide alike; versions 4 to 6 changed decisions.
 
 /// The rules that one run follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

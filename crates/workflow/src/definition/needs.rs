@@ -129,6 +129,9 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         tool::RUN_WORKFLOW => return None,
         other => tools.fields(other)?,
     };
+    if action.tool() == tool::RUN_COMMAND {
+        fields.push(tool::RAW_OUTPUT.to_owned());
+    }
     if tool::waits(action.tool(), action.params()) {
         // An input that waits has the fields of a wait.
         fields.extend(texts(&tool::WAIT_FIELDS));

@@ -46,9 +46,9 @@ pub struct RunWorkflow {
     /// Terminal to work in (default: its own)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Variables to begin with, as text
+    /// Initial variables
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial_variables: Option<std::collections::BTreeMap<String, String>>,
+    pub initial_variables: Option<std::collections::BTreeMap<String, Value>>,
     /// States at most (default 100)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]

@@ -24,6 +24,7 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::{ConditionError, Ending};
+use crate::contract::typed_argument;
 use crate::definition::{Action, Definition, State};
 use crate::event::{
     By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION,
@@ -144,7 +145,7 @@ pub struct Start {
     pub run: RunId,
     /// The terminal in which its actions work unless they name another.
     pub session_id: Option<String>,
-    /// Its initial variables. Numbers and booleans are taken as text.
+    /// Its initial variables. Numbers and booleans are taken as text, and a text as the list or object that its argument is.
     pub variables: Map<String, Value>,
     /// Its limits.
     pub limits: Limits,
@@ -521,8 +522,12 @@ fn ending<'a>(
 
 fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     let mut variables = start.variables;
-    for value in variables.values_mut().filter(|value| value.is_number() || value.is_boolean()) {
-        *value = Value::String(substitute::as_text(value));
+    for (name, value) in &mut variables {
+        match value {
+            Value::Number(_) | Value::Bool(_) => *value = Value::String(substitute::as_text(value)),
+            Value::String(text) => *value = typed_argument(definition.document(), name, text),
+            Value::Null | Value::Array(_) | Value::Object(_) => {}
+        }
     }
     // Document 000 has no other way to hand over a terminal.
     let named = variables.get(child::SESSION).and_then(Value::as_str).filter(|session| !session.is_empty());

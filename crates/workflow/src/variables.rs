@@ -86,8 +86,8 @@ impl Variables {
     }
 
     /// Adds arguments that were checked.
-    pub(crate) fn add_arguments(&mut self, values: &BTreeMap<String, String>) {
-        self.arguments.extend(values.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+    pub(crate) fn add_arguments(&mut self, values: impl Iterator<Item = (String, Value)>) {
+        self.arguments.extend(values);
     }
 
     /// Returns what the run was started with.

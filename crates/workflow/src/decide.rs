@@ -594,6 +594,10 @@ impl<'a> DecisionBuilder<'a> {
         if let (Some(items), Outcome::Finished { result }, false) = (items, &mut outcome, goes_on) {
             let results = items.results_with(result);
             result.insert(items::RESULTS.to_owned(), results);
+            if self.history.rules().describes_failures() {
+                let failed = items.failed_with(result);
+                result.insert(items::FAILED.to_owned(), failed);
+            }
         }
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);

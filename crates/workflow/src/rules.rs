@@ -78,6 +78,18 @@ impl Rules {
         self.version >= 5
     }
 
+    /// From 6: the output of a command has no newlines at its end, as in a shell's `$(…)`; `raw_output` has them. Before: `output` is
+    /// what was printed.
+    pub(crate) fn trims_output(self) -> bool {
+        self.version >= 6
+    }
+
+    /// From 6: `failed` of a `parallel` and of a `for_each` lists what failed, with its item, its error and its run. Before: a
+    /// `parallel` lists indices or names, and a `for_each` that goes on in turn has no such field.
+    pub(crate) fn describes_failures(self) -> bool {
+        self.version >= 6
+    }
+
     /// From 5: `{visits}` is how often the run entered the state.
     pub(crate) fn counts_visits(self) -> bool {
         self.version >= 5

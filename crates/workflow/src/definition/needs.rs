@@ -138,7 +138,7 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
     }
     fields.extend(texts(&OF_EVERY_RESULT));
     if state.for_each().is_some() {
-        fields.push(items::RESULTS.to_owned());
+        fields.extend(texts(&[items::RESULTS, items::FAILED]));
     }
     Some(fields)
 }

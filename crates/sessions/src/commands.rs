@@ -24,13 +24,18 @@ use crate::sessions::{CHARACTERS, MAX_VALUE_BYTES, Sessions, incomplete};
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
-/// What the settings say of single commands.
+/// What the settings say of single commands, and what else runs beside the daemon.
 pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
     /// Whether pagers and editors open in a shell that is started for one command, although no client sees them.
     fn opens_pagers(&self) -> bool;
 
     /// Whether inner shells are integrated with their first command, where the caller does not say.
     fn integrates(&self) -> bool;
+
+    /// Returns the address of the page, while it is served.
+    fn page(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Variables that keep programs from waiting for a person, in a shell that is started for one command.

@@ -271,7 +271,7 @@ impl Sessions {
             success: true,
             session_id: terminal.id().to_string(),
             shell: command,
-            web_url: None,
+            web_url: self.policy.page().map(|page| terminal_url(&page, terminal.id())),
             screen_content,
             timestamp: Some(clock::now_iso8601()),
             error: None,
@@ -577,6 +577,7 @@ impl Sessions {
     }
 
     pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
+        let page = self.policy.page();
         let sessions = self.hosts.list().await.into_iter().map(|ListedTerminal { description: described, place }| {
             let (host, lost_since) =
                 place.map_or((None, None), |RemotePlace { host, lost_since }| (Some(host), lost_since));
@@ -587,7 +588,7 @@ impl Sessions {
                 state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
                 created_at: clock::unix_seconds(described.created),
                 last_activity: clock::unix_seconds(described.last_activity),
-                web_url: None,
+                web_url: page.as_ref().map(|page| terminal_url(page, &described.id)),
                 name: described.name,
                 title: Some(described.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
                 cwd: secrets.masked_if(described.cwd),
@@ -806,6 +807,11 @@ impl Sessions {
             omitted,
         })
     }
+}
+
+/// Returns the address of a terminal's view in the page.
+fn terminal_url(page: &str, terminal: &TerminalId) -> String {
+    format!("{page}#/terminals/{terminal}")
 }
 
 /// Returns what the opener of a terminal is called: the run, the person, or the program.

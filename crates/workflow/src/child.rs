@@ -199,13 +199,11 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
         ("session_id", text(session)),
         ("open_terminals", json!(left_open)),
         ("recursion_depth", history.recursion_depth().into()),
+        ("error", text(history.error())),
     ];
     result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     if let Some(returned) = history.result() {
         result.insert(tool::RESULT.to_owned(), returned.clone());
-    }
-    if let Some(error) = history.error() {
-        result.insert("error".to_owned(), error.into());
     }
     Outcome::Finished { result }
 }
@@ -221,7 +219,8 @@ pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
         Some("cancelled") => ChildEnd::Cancelled,
         _ => ChildEnd::Failed,
     };
-    (end, result.get("error").filter(|_| end != ChildEnd::Completed).map(substitute::as_text))
+    let error = result.get("error").filter(|error| end != ChildEnd::Completed && !error.is_null());
+    (end, error.map(substitute::as_text))
 }
 
 /// Returns the outcome of an action that cannot be performed.

@@ -231,10 +231,18 @@ impl<'p> Parallel<'p> {
             let run_id = (index < branches.begun).then(|| RunId::started_by(&step.part(index + 1)).as_str().into());
             run.extend(run_id.clone().map(|run_id: Value| ("run_id".to_owned(), run_id)));
             for field in ["total_elapsed_time", "error"] {
-                run.extend(result.get(field).map(|value| (field.to_owned(), value.clone())));
+                let value = result.get(field).filter(|value| !value.is_null());
+                run.extend(value.map(|value| (field.to_owned(), value.clone())));
             }
             if ended.is_none_or(|result| !tool::succeeded(result)) {
-                let error = result.get("error").map_or_else(|| substitute::as_text(&status), substitute::as_text);
+                let error = result.get("error").filter(|error| !error.is_null()).unwrap_or(&status);
+                let error = substitute::as_text(error);
+                failed.push(if rules.describes_failures() {
+                    let item = self.items.and_then(|items| items.get(index));
+                    items::failure((label, self.label(index, key)), item, error.clone(), run_id)
+                } else {
+                    self.label(index, key)
+                });
                 failures.push(format!("{key}: {error}"));
             }
             results.push((key.clone(), value_of(result)));

@@ -356,14 +356,14 @@ timeout = 2
     let called = |node: &str, input: &str| home.runs(&["nodes", "run", node, input, "--json"]).json();
     let (user, folder) = (&far.guest.0, far.folder.path().display());
     let ran = called("where", "sky");
-    assert_eq!(ran["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped\n"), "{ran}");
+    assert_eq!(ran["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped"), "{ran}");
     assert_eq!(ran["attributes"]["host"], "build", "{ran}");
     let failed = called("fails", "");
-    assert_eq!(failed["output"], "/\nno disk\n", "{failed}");
+    assert_eq!(failed["output"], "/\nno disk", "{failed}");
     assert_eq!(failed["error"], "The command ended with exit code 3: no disk", "{failed}");
     assert_eq!(failed["attributes"]["exit_code"], 3, "{failed}");
     let late = called("slow", "build");
-    assert_eq!((&late["error_type"], &late["output"]), (&json!("timeout"), &json!("begun\n")), "{late}");
+    assert_eq!((&late["error_type"], &late["output"]), (&json!("timeout"), &json!("begun")), "{late}");
     let pid = std::fs::read_to_string(far.folder.path().join("slow.pid")).unwrap();
     eventually_blocking("the command has ended there", || {
         if Path::new("/proc").join(pid.trim()).exists() { Err(pid.clone()) } else { Ok(()) }

@@ -112,7 +112,7 @@ fn graphs_tell_how_each_step_ended() {
     let ids: Vec<&Value> = graphs.as_array().unwrap().iter().map(|graph| &graph["id"]).collect();
     assert_eq!(ids, ["both", "stops"]);
     let ran = project.types(&["graph", "run", "both", "you"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "hello hello you\n\n"), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "hello hello you\n"), "{}", ran.stderr);
     let failure = "The command ended with exit code 3: no such file";
     assert!(ran.stderr.contains(&format!("flaky  skipped    (2 attempts) {failure}\n")), "{}", ran.stderr);
     assert!(ran.stderr.ends_with("last   completed\n"), "{}", ran.stderr);

@@ -229,8 +229,7 @@ async fn begin(
                 (saved.definition, DefinitionSource::Saved { folder: saved.folder, name: saved.name })
             }
             ResolvedTarget::Function(found) => {
-                let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
-                let params: Map<String, Value> = params.collect();
+                let params: Map<String, Value> = child.variables.into_iter().collect();
                 let input = params.get("input").cloned().unwrap_or_default();
                 let timeout = Some(child.limits.execution_timeout().into());
                 let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout, engine };
@@ -239,8 +238,7 @@ async fn begin(
         },
     };
     let definition = Definition::parse(&document, &TerminalTools).map_err(ChildStartError::Definition)?;
-    let variables: Map<String, Value> =
-        child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    let variables: Map<String, Value> = child.variables.clone().into_iter().collect();
     let mut session_id = child.terminal(&definition).map(str::to_owned);
     if let Some(session) = &session_id
         && let Err(error) = shared.sessions.exists(session).await

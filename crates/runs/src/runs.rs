@@ -381,14 +381,14 @@ impl Runs {
         }
         let (definition, source) = asked?;
         let variables = verb.initial_variables.clone().unwrap_or_default();
-        let variables: Map<String, Value> =
-            variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        // A null is a variable that was not given.
+        let variables: Map<String, Value> = variables.into_iter().filter(|(_, value)| !value.is_null()).collect();
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(stubs) = &verb.rehearse {
             return Err(rehearsed(&definition, stubs, variables, limits, &self.shared.secrets));
         }
-        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
-        if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
+        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id")?.as_str());
+        if let Some(session) = verb.session_id.as_deref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }

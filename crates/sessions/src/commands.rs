@@ -8,29 +8,34 @@ use steplatch_access::Caller;
 use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
 use steplatch_ids::TerminalId;
 use steplatch_protocol::{
-    ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
-    SetVariablesReply, VariableInfo,
+    ExitTerminal, GetVariables, GetVariablesReply, OmittedOutput, OpenTerminal, RunCommand, RunCommandReply,
+    SetVariables, SetVariablesReply, VariableInfo,
 };
 use steplatch_terminal::{
-    CommandRequest, CommandResult, Excerpt, InputRequest, InputWait, Limit, Reason, RunError, Signal, Target, Until,
-    Variable, VariablesError,
+    CommandRequest, CommandResult, InputRequest, InputWait, Limit, Reason, RunError, Signal, Target, Until, Variable,
+    VariablesError,
 };
 use tokio::time::Instant;
 
 use super::trouble::{SessionError, held};
-use crate::sessions::{CHARACTERS, Sessions, excerpt_text};
+use crate::sessions::{CHARACTERS, MAX_VALUE_BYTES, Sessions, incomplete};
 
 /// Maximum and minimum time limit of a command.
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
-/// What the settings say of single commands.
+/// What the settings say of single commands, and what else runs beside the daemon.
 pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
     /// Whether pagers and editors open in a shell that is started for one command, although no client sees them.
     fn opens_pagers(&self) -> bool;
 
     /// Whether inner shells are integrated with their first command, where the caller does not say.
     fn integrates(&self) -> bool;
+
+    /// Returns the address of the page, while it is served.
+    fn page(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Variables that keep programs from waiting for a person, in a shell that is started for one command.
@@ -149,11 +154,17 @@ impl Sessions {
             return failed("command is empty".to_owned());
         }
         let Some(timeout) = timeout_of(&verb) else { return failed(invalid_timeout(verb.timeout)) };
+        let is_value = caller.run.is_some() && verb.limit.is_none();
+        let limit = match verb.limit {
+            Some(limit) => Limit::HeadAndTail(limit as usize),
+            None if is_value => Limit::Head(MAX_VALUE_BYTES),
+            None => Limit::HeadAndTail(CHARACTERS),
+        };
         let request = CommandRequest {
             command: verb.command,
             working_directory: verb.working_directory,
             timeout,
-            limit: Limit::HeadAndTail(verb.limit.map_or(CHARACTERS, |limit| limit as usize)),
+            limit,
             // A run's command has no client that could answer.
             input: caller.reader().is_some(),
             integrate,
@@ -177,6 +188,10 @@ impl Sessions {
                     self.readers.note(reader, terminal.id(), |reading| {
                         reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
                     });
+                }
+                let is_whole = !is_value || ran.left_out == 0 && ran.output.len() <= MAX_VALUE_BYTES;
+                if caller.run.is_some() && !(is_whole && ran.dropped_before.is_none()) {
+                    return incomplete_output(session_id, &ran);
                 }
                 self.ran(terminal, ran)
             }
@@ -223,17 +238,18 @@ impl Sessions {
         let screen_content = asks.filter(|asks| asks.full_screen).map(|asks| secrets.masked_screen(asks.screen));
         let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
         let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
-        let output = if truncated {
-            let (left_out, next, dropped_before) = (ran.left_out, ran.next, ran.dropped_before);
-            excerpt_text(Excerpt { head, tail, left_out, next, dropped_before })
-        } else {
-            // Exactly as it was printed, with or without an end of its last line.
-            head
-        };
+        let omitted = truncated.then(|| OmittedOutput {
+            bytes: ran.left_out,
+            offset: ran.next,
+            tail,
+            lost_before: ran.dropped_before,
+        });
         RunCommandReply {
             success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none() && ran.not_entered.is_none(),
             session_id,
-            output,
+            // Exactly as it was printed, with or without an end of its last line.
+            output: head,
+            omitted,
             exit_code: ran.exit_code,
             timed_out: ran.timed_out,
             elapsed_time: 0.0,
@@ -310,6 +326,25 @@ impl Sessions {
         };
         let error = self.failure(&verb.session_id, set.await).await;
         SetVariablesReply { success: error.is_none(), error }
+    }
+}
+
+/// Returns the reply to a step of a run whose command printed more than a value may have. It has no output and no exit code, so
+/// that no later step takes a part for the whole.
+fn incomplete_output(session_id: Option<String>, ran: &CommandResult) -> RunCommandReply {
+    let ended = match ran.exit_code {
+        Some(code) => format!("the command ended with exit code {code}"),
+        None if ran.timed_out => "the command still runs".to_owned(),
+        None => "the command was run".to_owned(),
+    };
+    let what = format!("{ended}, and its output of {} bytes", ran.end.saturating_sub(ran.offset));
+    let way_out = "redirect it to a file (get_file reads one), or keep only its head and tail with limit";
+    RunCommandReply {
+        session_id,
+        timed_out: ran.timed_out,
+        offset: Some(ran.offset),
+        truncated: true,
+        ..failed(incomplete(&what, ran.dropped_before, way_out))
     }
 }
 

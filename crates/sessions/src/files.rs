@@ -15,10 +15,13 @@ use steplatch_protocol::{GetFile, GetFileReply, PutFile, PutFileReply, WrittenFi
 
 pub use self::copying::CopyEvents;
 use crate::pinned_hosts::{PinnedHostError, is_this_machine};
-use crate::sessions::{Sessions, THIS_MACHINE, at_home, patience};
+use crate::sessions::{MAX_VALUE_BYTES, Sessions, THIS_MACHINE, at_home, patience, too_long};
 
 /// The most bytes that a request or a reply has.
-const MOST_INLINE: usize = 1 << 20;
+const MOST_INLINE: usize = MAX_VALUE_BYTES;
+
+/// Bytes that are returned to a client that names no limit.
+const USUALLY_INLINE: usize = 32 << 10;
 
 /// The longest file that a tool copies, in bytes. A call should end before clients lose their patience.
 const MOST_COPIED: u64 = 256 << 20;
@@ -260,7 +263,8 @@ impl Sessions {
         step: Option<String>,
     ) -> Result<GetFileReply, FileTrouble> {
         let GetFile { path, to, offset, limit, overwrite, host } = verb;
-        let limit = limit as usize;
+        let is_value = caller.run.is_some() && limit.is_none();
+        let limit = limit.map_or(if is_value { MOST_INLINE } else { USUALLY_INLINE }, |limit| limit as usize);
         if !(1..=MOST_INLINE).contains(&limit) {
             return Err(FileTrouble::Invalid(format!("limit must be between 1 and {MOST_INLINE} bytes, not {limit}")));
         }
@@ -324,6 +328,11 @@ impl Sessions {
         };
         let next_offset =
             may_be_more.then_some(offset + read as u64).filter(|next| *next < facts.size || facts.size == 0);
+        if is_value && next_offset.is_some() {
+            let what = format!("'{}' has {} bytes, and its content", facts.path, facts.size);
+            let way_out = "copy it with to, or read it in parts with offset and limit";
+            return Err(FileTrouble::Invalid(too_long(&what, way_out)));
+        }
         Ok(GetFileReply { content, content_base64, next_offset, ..reply })
     }
 

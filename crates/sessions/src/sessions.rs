@@ -18,7 +18,7 @@ use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    ListTerminalSessionsReply, MouseAction, MouseEvent, OpenTerminal, OpenTerminalReply, ResizeTerminal,
+    ListTerminalSessionsReply, MouseAction, MouseEvent, OmittedOutput, OpenTerminal, OpenTerminalReply, ResizeTerminal,
     ResizeTerminalReply, ScreenFormat, ScreenMode, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo,
     Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
@@ -33,7 +33,7 @@ use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::highlights::highlights;
 use crate::readers::Readers;
-use crate::search::search;
+use crate::search::{MOST_MATCHES, search};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
 use crate::waiting::{input_wait, wait_request};
@@ -77,8 +77,12 @@ const AT_MOST: Duration = Duration::from_millis(50);
 /// The longest requested wait of an input for quiet.
 const LONGEST_QUIET_WAIT: Duration = Duration::from_secs(30);
 
-/// The default number of characters in a reply.
+/// The default number of characters in a reply to a client.
 pub(crate) const CHARACTERS: usize = 10_000;
+
+/// Maximum bytes of a text that a step of a run returns, unless its `limit` says otherwise: later steps compute with the
+/// text, so one that is longer fails the step and is not cut.
+pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 
 /// The default number of lines of a tail.
 const TAIL_LINES: u32 = 50;
@@ -286,7 +290,7 @@ impl Sessions {
             success: true,
             session_id: terminal.id().to_string(),
             shell: command,
-            web_url: None,
+            web_url: self.policy.page().map(|page| terminal_url(&page, terminal.id())),
             screen_content,
             timestamp: Some(clock::now_iso8601()),
             error: None,
@@ -433,14 +437,15 @@ impl Sessions {
         let secrets = self.secrets.within(terminal.id());
         let View { exit, busy, exit_code, awaiting_input, password, name, typed, .. } = view;
         Ok(SendInputReply {
-            success: true,
+            success: share.incomplete.is_none(),
             session_id: terminal.id().to_string(),
             message: "Input sent".to_owned(),
             handed_back,
             screen_content: (mode != ScreenMode::None).then_some(share.content),
+            omitted: share.omitted,
             timestamp: Some(clock::now_iso8601()),
             process_running: Some(exit.is_none()),
-            error: None,
+            error: share.incomplete,
             outcome_unknown: None,
             name,
             waited,
@@ -491,11 +496,14 @@ impl Sessions {
         let view = terminal.view(verb.format == ScreenFormat::Ansi).await?;
         let secrets = self.secrets.within(terminal.id());
         let handed_back = self.absence(caller, &terminal, &view).await;
-        let most = verb.limit.map_or(CHARACTERS, |limit| limit as usize);
+        let is_value = caller.run.is_some() && verb.limit.is_none();
+        let usual = if is_value { MAX_VALUE_BYTES } else { CHARACTERS };
+        let most = verb.limit.map_or(usual, |limit| limit as usize);
         let found = match &verb.search {
             Some(source) => {
                 let offset = verb.offset.unwrap_or(0);
-                Some(search(&terminal, &secrets, source, verb.context, offset, most).await?)
+                let matches = if is_value { usize::MAX } else { MOST_MATCHES };
+                Some(search(&terminal, &secrets, source, verb.context, offset, most, matches).await?)
             }
             None => None,
         };
@@ -505,10 +513,16 @@ impl Sessions {
             ContentMode::SinceInput => Some(Part::SinceInput),
             ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
         };
+        let mut omitted = None;
         let (content, truncated, next_offset) = match part {
-            _ if found.is_some() => {
-                let next = found.as_ref().and_then(|found| found.next);
-                (None, next.is_some(), next)
+            _ if let Some(found) = &found => {
+                let is_held = found.lost_before.is_none();
+                omitted = found.lost_before.map(OmittedOutput::lost);
+                if caller.run.is_some() && !(is_held && (found.next.is_none() || !is_value)) {
+                    let what = "what the search found, with the lines around it,";
+                    return Err(incomplete(what, found.lost_before, READ_ON).into());
+                }
+                (None, found.next.is_some(), found.next)
             }
             None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
             None if verb.format == ScreenFormat::Ansi => {
@@ -520,17 +534,21 @@ impl Sessions {
             None => (Some(view.screen.clone()), false, None),
             Some(part) => {
                 // A client that reads by position continues reading; one that requests all of it gets its end as well.
-                let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
+                let is_page = verb.offset.is_some();
+                let limit = if is_page || is_value { Limit::Head(most) } else { Limit::HeadAndTail(most) };
                 let excerpt = terminal.read(part, limit).await?;
+                let is_whole = !is_value || excerpt.left_out == 0 && excerpt.head.len() <= MAX_VALUE_BYTES;
+                if caller.run.is_some() && !(is_whole && excerpt.dropped_before.is_none()) {
+                    return Err(incomplete("the output", excerpt.dropped_before, READ_ON).into());
+                }
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
                 let excerpt = match verb.offset {
                     Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
                     None => excerpt,
                 };
-                // Masked before formatting, so that the words inserted between head and tail do not separate the
-                // halves of a secret.
-                let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
-                (Some(excerpt_text(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
+                let text;
+                (text, omitted) = masked_excerpt(&secrets, excerpt, is_page);
+                (Some(text), truncated, Some(next))
             }
         };
         let painted = match verb.format {
@@ -556,6 +574,7 @@ impl Sessions {
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
             screen_content: content.map(|content| secrets.masked_screen(content)).or(painted.html),
+            omitted,
             png: painted.png,
             handed_back,
             timestamp: Some(clock::now_iso8601()),
@@ -578,6 +597,7 @@ impl Sessions {
     }
 
     pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
+        let page = self.policy.page();
         let sessions = self.hosts.list().await.into_iter().map(|ListedTerminal { description: described, place }| {
             let (host, lost_since) =
                 place.map_or((None, None), |RemotePlace { host, lost_since }| (Some(host), lost_since));
@@ -588,7 +608,7 @@ impl Sessions {
                 state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
                 created_at: clock::unix_seconds(described.created),
                 last_activity: clock::unix_seconds(described.last_activity),
-                web_url: None,
+                web_url: page.as_ref().map(|page| terminal_url(page, &described.id)),
                 name: described.name,
                 title: Some(described.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
                 cwd: secrets.masked_if(described.cwd),
@@ -803,16 +823,21 @@ impl Sessions {
         let Handover { holder, until, from, note, .. } = terminal.handed_back().await.ok()??;
         let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
         let secrets = self.secrets.within(terminal.id());
-        let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
-        let output = secrets.masked_screen(excerpt_text(Excerpt { head, tail, ..excerpt }));
+        let (output, omitted) = masked_excerpt(&secrets, excerpt, false);
         Some(AbsenceInfo {
             by: holder.name,
             since: clock::system_iso8601(holder.since),
             until: clock::system_iso8601(until),
             note: note.map(|note| secrets.masked(note)),
             output,
+            omitted,
         })
     }
+}
+
+/// Returns the address of a terminal's view in the page.
+fn terminal_url(page: &str, terminal: &TerminalId) -> String {
+    format!("{page}#/terminals/{terminal}")
 }
 
 /// Returns what the opener of a terminal is called: the run, the person, or the program.
@@ -939,26 +964,38 @@ async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScree
     painting.await?
 }
 
-/// Formats an excerpt as one text, with a note on what is missing in between.
-pub(crate) fn excerpt_text(excerpt: Excerpt) -> String {
-    let mut text = String::new();
-    if let Some(begins) = excerpt.dropped_before {
-        text.push_str(&format!("[… output before offset {begins} is no longer held …]\n"));
+/// The way out for a step that reads more output than a value may have.
+pub(crate) const READ_ON: &str = "read it in parts with offset and limit, or have it written to a file";
+
+/// Returns the error of a step whose text has more bytes than a value may have.
+pub(crate) fn too_long(what: &str, way_out: &str) -> String {
+    format!("{what} is longer than a value of a run may be ({MAX_VALUE_BYTES} bytes); {way_out}")
+}
+
+/// Returns the error of a step whose text is too long, or whose beginning is not held any more.
+pub(crate) fn incomplete(what: &str, lost_before: Option<u64>, way_out: &str) -> String {
+    match lost_before {
+        Some(begins) => format!("{what} is not complete: output before offset {begins} is no longer held; {way_out}"),
+        None => too_long(what, way_out),
     }
-    text.push_str(&excerpt.head);
-    if excerpt.left_out > 0 {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        // Counted in bytes, an upper bound: counting characters would require reading them.
-        text.push_str(&format!(
-            "[… up to {} characters left out; read on with content_mode=history, offset={} …]\n",
-            excerpt.left_out, excerpt.next
-        ));
-    }
-    text.push_str(excerpt.tail.as_deref().unwrap_or_default());
-    text.truncate(text.trim_end().len());
-    text
+}
+
+/// Returns the text of an excerpt without secrets, and what it lacks. The text of a page is as it was printed; any other
+/// one ends with its last word.
+pub(crate) fn masked_excerpt(secrets: &Redactor, excerpt: Excerpt, is_page: bool) -> (String, Option<OmittedOutput>) {
+    let Excerpt { head, tail, left_out, next, dropped_before } = excerpt;
+    // Masked as two halves of one text, so that the cut does not separate the halves of a secret.
+    let (head, tail) = secrets.masked_cut(head, tail);
+    let trimmed = |text: String| text.trim_end().to_owned();
+    let head = secrets.masked_screen(head);
+    let tail = tail.map(|tail| trimmed(secrets.masked_screen(tail)));
+    let omitted = (tail.is_some() || dropped_before.is_some()).then(|| OmittedOutput {
+        bytes: if tail.is_some() { left_out } else { 0 },
+        offset: next,
+        tail,
+        lost_before: dropped_before,
+    });
+    (if is_page { head } else { trimmed(head) }, omitted)
 }
 
 fn is_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
+use crate::contract::typed_argument;
 use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{
     By, Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
@@ -676,7 +677,9 @@ impl History {
             Event::VariablesTold { step, answer, .. } => self.learn(step, answer),
             Event::ContractChecked { side: Side::Arguments, values, substituted, .. } => {
                 self.arguments_checked = true;
-                self.variables.add_arguments(substituted);
+                let document = self.definition.as_deref().unwrap_or(&Value::Null);
+                let typed = |(name, text): (&String, &String)| (name.clone(), typed_argument(document, name, text));
+                self.variables.add_arguments(substituted.iter().map(typed));
                 self.arguments.clone_from(values);
             }
             Event::ContractChecked { side: Side::ReturnValues, values, .. } => self.return_values.clone_from(values),
@@ -1199,7 +1202,8 @@ impl History {
 fn defaults(document: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
     let arguments = document.get("arguments").and_then(Value::as_object).into_iter().flatten();
     let default = |argument: &Value| argument.get("default").filter(|default| !default.is_null()).map(as_text);
-    arguments.filter_map(move |(name, argument)| Some((name.clone(), default(argument)?.into())))
+    arguments
+        .filter_map(move |(name, argument)| Some((name.clone(), typed_argument(document, name, &default(argument)?))))
 }
 
 /// Returns the variables that are known to be set once a request was answered.

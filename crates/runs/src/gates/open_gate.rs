@@ -108,7 +108,9 @@ impl OpenGate {
 /// Shortens a gate for reports.
 pub(super) fn reported(mut info: GateInfo) -> GateInfo {
     let mut context = info.context.clone();
-    context.values_mut().for_each(|field| shorten(field, LONGEST_TEXT));
+    for field in context.values_mut() {
+        shorten(field, LONGEST_TEXT);
+    }
     info.shortened = context != info.context;
     GateInfo { context, ..info }
 }

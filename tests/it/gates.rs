@@ -540,7 +540,7 @@ fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
         let typed = types(&format!("make() {{ touch {}; }}\n", evil.display()));
         assert_eq!(typed["success"], json!(false), "{typed}");
         story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
-        story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        let _ = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }
     // Another terminal has the name by the time of the answer.
     let run = asks("work", json!({}));

@@ -29,8 +29,8 @@ pub use hosts::{
 };
 pub use relay::{Relay, RelayError};
 pub use remote::{
-    Channel, ConnectFailure, ConnectionGuard, DialedTargets, ErrorText, FixedConnection, GIVE_UP, HostTarget, INSTALLED,
-    MachineSecretSink, NoQuestions, OpenSsh, QuestionWatch, RUN_PATIENCE, RemoteError, RemoteHostConfig,
+    Channel, ConnectFailure, ConnectionGuard, DialedTargets, ErrorText, FixedConnection, GIVE_UP, HostTarget,
+    INSTALLED, MachineSecretSink, NoQuestions, OpenSsh, QuestionWatch, RUN_PATIENCE, RemoteError, RemoteHostConfig,
     RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup, SHORT_PATIENCE, SshEnvironment, TargetFuture,
     Transport, ssh_arguments,
 };

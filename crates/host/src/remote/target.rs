@@ -311,7 +311,7 @@ mod tests {
         std::fs::write(path("keys"), format!("[build.example.com]:2222 {key}\n")).unwrap();
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
         let options = || ["-F".into(), path("config").into()].into_iter();
-        let target = HostTarget::ask(&host, &"ssh".into(), options()).await;
+        let target = HostTarget::ask(&host, &"ssh".into(), options()).await.unwrap();
         assert_eq!(target.address.as_deref(), Some("ana@build.example.com:2222"));
         assert_eq!((target.keys.len(), target.unknown.len()), (1, 0), "{target:?}");
         // What a connection would use, as the real program reads it.

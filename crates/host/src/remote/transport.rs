@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use steplatch_terminal::{Piped, PipedSpec, Programs, Stdin};
+use tempfile::TempPath;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::task::JoinHandle;
 
@@ -77,9 +78,15 @@ pub trait ConnectionGuard: Send {
 
 impl ConnectionGuard for () {}
 
-impl ConnectionGuard for Piped {
+/// An `ssh`, and the file of known keys that it reads.
+struct RunningSsh {
+    program: Piped,
+    _known_keys: Option<TempPath>,
+}
+
+impl ConnectionGuard for RunningSsh {
     fn exit_code(&mut self) -> Pin<Box<dyn Future<Output = Option<i32>> + Send + '_>> {
-        Box::pin(async { self.wait().await.ok().filter(|exit| exit.signal.is_none()).map(|exit| exit.code) })
+        Box::pin(async { self.program.wait().await.ok().filter(|exit| exit.signal.is_none()).map(|exit| exit.code) })
     }
 }
 
@@ -175,7 +182,12 @@ impl Transport for OpenSsh {
             let reader = ssh.take_stdout().ok_or_else(missing)?;
             let writer = ssh.take_stdin().ok_or_else(missing)?;
             let errors = ErrorText::collect(ssh.take_stderr().ok_or_else(missing)?);
-            Ok(Channel { reader: Box::new(reader), writer: Box::new(writer), errors, guard: Box::new((ssh, keys)) })
+            Ok(Channel {
+                reader: Box::new(reader),
+                writer: Box::new(writer),
+                errors,
+                guard: Box::new(RunningSsh { program: ssh, _known_keys: keys }),
+            })
         })
     }
 

@@ -987,7 +987,8 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             Branch::Fail { reason: FailureReason::ActionFailed, error }
         }
     });
-    if state.asks_when_unknown() && choices.is_empty() {
+    // A failure that is written is none that is unknown.
+    if state.asks_when_unknown() && choices.is_empty() && ending.tool != tool::FAIL {
         let error = match &way {
             Branch::Fail { error, .. } => Some(error.clone()),
             Branch::Complete if !state.transitions().is_empty() => {

@@ -61,10 +61,13 @@ pub(super) fn known_targets<'d>(
 
 /// Returns the states that are gates for a person.
 pub(super) fn human_gates(definition: &Definition) -> impl Iterator<Item = &State> {
-    definition.states().iter().filter(|state| {
-        let who = state.action().params().get("answered_by").and_then(Value::as_str);
-        state.action().tool() == tool::GATE && who.is_none_or(|who| who == AnsweredBy::Human.name())
-    })
+    definition.states().iter().filter(|state| is_human_gate(state))
+}
+
+/// Returns whether a state is a gate for a person.
+pub(super) fn is_human_gate(state: &State) -> bool {
+    let who = state.action().params().get("answered_by").and_then(Value::as_str);
+    state.action().tool() == tool::GATE && who.is_none_or(|who| who == AnsweredBy::Human.name())
 }
 
 /// Returns the states that a run reaches without passing through `avoided`, from its beginning or from the state that is
@@ -75,7 +78,7 @@ pub(super) fn reached_without<'d>(definition: &'d Definition, avoided: &str) -> 
 }
 
 /// Returns the states that are reached from these without passing through `avoided`.
-fn reached_from<'d>(
+pub(super) fn reached_from<'d>(
     definition: &'d Definition,
     begins: impl IntoIterator<Item = &'d str>,
     avoided: &str,

@@ -126,7 +126,7 @@ impl Ask {
             Self::Hello { .. } | Self::List | Self::Unsettled => LIST,
             // A hundred thousand names.
             Self::File(FileAsk::List(_)) => LONGEST,
-            Self::File(FileAsk::Read { limit, .. }) => limit.saturating_add(SMALL),
+            Self::File(FileAsk::Read { limit, .. }) => limit.saturating_mul(2).saturating_add(LIST),
             Self::Terminal(_, ask) => match ask {
                 TerminalAsk::View(_)
                 | TerminalAsk::Ready(..)

@@ -465,14 +465,20 @@ impl Supervisor {
             };
             let failure = match dialed {
                 Ok(Dialed::Gone) => return self.end(),
-                Ok(Dialed::Reached(reached)) => match self.carry(*reached, &mut session).await {
-                    Ok(failure) => {
-                        // The connection was there, so the next one is tried soon.
-                        pause = PAUSES.0;
-                        failure
+                Ok(Dialed::Reached(reached)) => {
+                    let was_known = session.as_ref().is_some_and(|open| open.is_known);
+                    let carried = self.carry(*reached, &mut session).await;
+                    match carried {
+                        Ok(failure) => {
+                            // The connection was there, so the next one is tried soon.
+                            pause = PAUSES.0;
+                            failure
+                        }
+                        // The host is reached and has forgotten the session: another one begins at once.
+                        Err(_) if was_known && session.is_none() => continue,
+                        Err(failure) => failure,
                     }
-                    Err(failure) => failure,
-                },
+                }
                 Err(failure) => failure,
             };
             session.take_if(|open| open.time_left().is_zero());

@@ -351,6 +351,11 @@ async fn a_patient_request_makes_the_first_connection_after_failures_that_pass()
     hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), None).await.unwrap();
     // A session that is lost is waited for by a request, and not by a person.
     machine.go_away(true);
+    eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
+        RemoteHostState::Lost { .. } => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
     let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
     assert!(checked.to_string().contains("no route to it"), "{checked}");
 }

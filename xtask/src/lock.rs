@@ -6,7 +6,7 @@ use std::path::Path;
 ///
 /// Raise it with the change that needs it, and give the reason in the commit: which package brings them, what it does
 /// better than what is there, and what else was considered.
-const MOST_PACKAGES: usize = 532;
+const MOST_PACKAGES: usize = 534;
 
 #[test]
 fn the_product_is_built_from_no_more_packages_than_were_decided() {

@@ -67,8 +67,8 @@ pub fn may_ask_person<'v>(value: &'v Value, gateless: &dyn Fn(CalledName<'v>) ->
             _ if text.is_empty() => false,
             "workflow_name" => asks(CalledName::Workflow(text)),
             "node_id" | "graph_id" => asks(CalledName::Node(text)),
-            // A definition that a variable holds.
-            child::DEFINITION => true,
+            // A definition that a variable holds, or several.
+            child::DEFINITION | "workflows" => true,
             _ => false,
         }
     })

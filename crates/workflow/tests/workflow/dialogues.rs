@@ -42,7 +42,7 @@ fn turn(machine: &Machine) -> (String, Value) {
             }
             _ => None,
         })
-        .expect("a turn")
+        .unwrap_or_else(|| panic!("a turn, not {:?}", machine.last.effects))
 }
 
 /// Brings the end of the turn that is awaited.
@@ -212,7 +212,7 @@ fn a_dialogue_that_follows_another_one_begins_with_its_own_text_and_not_with_the
     }});
     let mut machine = with(&document, &json!({"PW": "hunter2"}));
     let matched = |text: &str, matched: u32| json!({"success": true, "reason": "match", "matched": matched, "match_text": text, "groups": [], "offset": 9});
-    hears(&mut machine, &matched("Password:", 0));
+    hears(&mut machine, &matched("Password:", 1));
     hears(&mut machine, &matched("ok", 0));
     let (step, begun) = turn(&machine);
     assert_eq!((step.as_str(), &begun["input_text"]), ("run_0123456789abcdef/two/1/1", &json!("./two\n")), "{begun}");

@@ -613,7 +613,7 @@ fn where_a_person_said_no_the_other_ways_stay_that_person_s_choice() {
     assert_eq!(run.state(), "tidy");
     run.result(&json!({"success": false, "exit_code": 1, "error": "it failed"}));
     let gate = run.history.gate().expect("it asks where it goes on");
-    assert_eq!(gate.choices_for_person(), ["go to 'build'", "go to 'check'", "go to 'done'"]);
+    assert_eq!(gate.choices_for_person(), ["do 'tidy' again", "go to 'build'", "go to 'check'", "go to 'done'"]);
     answer(&mut run, "go on with 'declined'");
     run.result(&json!({"success": false, "error": "A person said no"}));
     assert!(run.history.is_over() && run.history.gate().is_none(), "a failure that is written asks nobody");

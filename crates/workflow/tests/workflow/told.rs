@@ -209,6 +209,8 @@ fn the_schema_says_where_a_document_is_wrong() {
     document["arguments"] = json!({"HOME": "x", "JOBS": {"default": 4, "schema": {"type": "integer"}}});
     assert_eq!(misfit_of(&document, &Described), None);
     document["arguments"] = json!({"home": "x"});
+    assert_eq!(misfit_of(&document, &Described), None, "names may have lower-case letters");
+    document["arguments"] = json!({"1st": "x"});
     assert!(misfit_of(&document, &Described).is_some());
 }
 

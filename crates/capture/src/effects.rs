@@ -206,15 +206,14 @@ fn may_be_read_by_shell(definition: &Definition, name: &str) -> bool {
                 continue;
             }
             is_reached = true;
-            match state.action().tool() {
-                tool::GATE | tool::SLEEP | tool::SET | "get_screen_content" => {
-                    if !seen.contains(&state.name()) {
-                        seen.push(state.name());
-                        open.push(state.name());
-                    }
-                }
-                _ if leads_late || !ends_at_question(state.action().params()) => return true,
-                _ => {}
+            let is_passive =
+                matches!(state.action().tool(), tool::GATE | tool::SLEEP | tool::SET | "get_screen_content");
+            if !is_passive && (leads_late || !ends_at_question(state.action().params())) {
+                return true;
+            }
+            if is_passive && !seen.contains(&state.name()) {
+                seen.push(state.name());
+                open.push(state.name());
             }
         }
     }

@@ -238,7 +238,7 @@ impl Sessions {
         let screen_content = asks.filter(|asks| asks.full_screen).map(|asks| secrets.masked_screen(asks.screen));
         let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
         let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
-        let omitted = truncated.then(|| OmittedOutput {
+        let omitted = truncated.then_some(OmittedOutput {
             bytes: ran.left_out,
             offset: ran.next,
             tail,

@@ -31,6 +31,9 @@ fn lines() -> String {
     (1..=30_000).map(|number| format!("{number}\n")).collect()
 }
 
+/// The name of a case, its states, and the variable that has the value.
+type Case<'c> = (&'c str, Vec<(&'c str, Value)>, &'c str);
+
 #[tokio::test]
 async fn a_value_reaches_a_later_step_whole() {
     let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
@@ -50,7 +53,7 @@ async fn a_value_reaches_a_later_step_whole() {
     };
     let returns = json!({"tool": "return", "params": {"result": {"all": ["{make_output}"]}}});
     let set = json!({"tool": "set", "params": {"all": "{first_output}"}});
-    let cases: Vec<(&str, Vec<(&str, Value)>, &str)> = vec![
+    let cases: Vec<Case> = vec![
         ("a command of its own", vec![("first", seq.clone())], "{first_raw_output}"),
         ("a command in a terminal", vec![("open", open.clone()), ("first", seq.clone())], "{first_raw_output}"),
         ("its output", vec![("first", seq.clone())], "{first_output}\n"),

@@ -254,8 +254,10 @@ pub(crate) fn shorten(value: &mut Value, longest: usize) -> bool {
             }
             is_long
         }
-        Value::Array(items) => items.iter_mut().fold(false, |cut, item| shorten(item, longest) || cut),
-        Value::Object(fields) => fields.values_mut().fold(false, |cut, field| shorten(field, longest) || cut),
+        Value::Array(items) => items.iter_mut().filter_map(|item| shorten(item, longest).then_some(())).count() > 0,
+        Value::Object(fields) => {
+            fields.values_mut().filter_map(|field| shorten(field, longest).then_some(())).count() > 0
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

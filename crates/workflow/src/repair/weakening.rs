@@ -329,10 +329,11 @@ impl<'a> Comparison<'a> {
         let passes = |state: &State| PASSIVE.contains(&state.action().tool()) && !is_human_gate(state);
         let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), next(name));
         while let Some(name) = open.pop() {
-            match self.after.state(name) {
-                Some(state) if passes(state) => open.extend(seen.insert(name).then(|| next(name)).unwrap_or_default()),
-                Some(_) => _ = found.insert(name),
-                None => {}
+            let Some(state) = self.after.state(name) else { continue };
+            if !passes(state) {
+                found.insert(name);
+            } else if seen.insert(name) {
+                open.extend(next(name));
             }
         }
         found

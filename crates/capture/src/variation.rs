@@ -301,7 +301,7 @@ fn is_percentage_of_counter(core: &str, open: &str, close: &str, before: &str) -
 /// Words behind which `git` prints the short hash of a commit: `now at 1234567`, `[detached HEAD 1234567]`, `could not apply 1234567`.
 const COMMIT_LABELS: [&str; 5] = ["commit", "at", "HEAD", "apply", "onto"];
 
-/// Whether it is the short hash of a commit that has digits or letters only, as `git` prints it, also behind a branch:
+/// Returns whether a word is the short hash of a commit, all digits or all letters included, as `git` prints it, also behind a branch:
 /// `[main 1234567]`.
 fn is_hash_of_commit(core: &str, close: &str, before: &str) -> bool {
     let is_hash = (7..=40).contains(&core.len()) && core.bytes().all(|sign| sign.is_ascii_hexdigit());

@@ -76,7 +76,7 @@ impl MachineFiles {
     /// Returns the file that the step has written before; none if it has written none.
     ///
     /// # Errors
-    /// When the machine does not answer.
+    /// The machine does not answer.
     pub async fn written_before(&self) -> Result<Option<Copied>, TransferError> {
         let (Place::There(keeper, patience), Some(step)) = (&self.place, &self.step) else { return Ok(None) };
         let ask = Ask::File(FileAsk::Written(step.clone()));

@@ -440,9 +440,10 @@ impl Hosts {
         single_command: Option<Duration>,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         // A terminal that the step has opened before has the name itself.
-        let is_known = spec.step.as_deref().is_some_and(|step| {
-            self.has_requested_opening(step) || self.reachable().iter().any(|host| host.knows(step))
-        });
+        let is_known = spec
+            .step
+            .as_deref()
+            .is_some_and(|step| self.has_requested_opening(step) || self.host_with_step(step).is_some());
         if let Some(name) = spec.name.as_ref().filter(|_| !is_known) {
             let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
             if machine.is_some() {
@@ -618,10 +619,14 @@ impl Hosts {
         self.shared.remote.get().is_some_and(|remote| remote.opening(step).is_some())
     }
 
-    /// Returns the host that has begun an effect of this step, which may be one of an older version, or else the current one.
+    /// Returns the host on this machine that has an unsettled effect of this step.
+    fn host_with_step(&self, step: &str) -> Option<Host> {
+        self.reachable().into_iter().find(|host| host.knows(step))
+    }
+
+    /// Returns the host with an unsettled effect of this step, else the current host.
     async fn host_for(&self, step: Option<&str>) -> Result<Host, HostsError> {
-        let knowing = step.and_then(|step| self.reachable().into_iter().find(|host| host.knows(step)));
-        match knowing {
+        match step.and_then(|step| self.host_with_step(step)) {
             Some(host) => Ok(host),
             None => self.current().await,
         }
@@ -635,8 +640,7 @@ impl Hosts {
             doubts.records.iter().any(|record| record.doubted.as_ref().is_some_and(|steps| steps.contains(step)))
         };
         // What another machine claims to know counts for nothing here.
-        (self.shared.missed.load(Ordering::Relaxed) || is_noted())
-            && !self.reachable().iter().any(|host| host.knows(step))
+        (self.shared.missed.load(Ordering::Relaxed) || is_noted()) && self.host_with_step(step).is_none()
     }
 
     /// Returns the hosts on this machine, and those on connected machines.

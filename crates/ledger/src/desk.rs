@@ -21,7 +21,7 @@ pub struct EffectDesk<W, R, N, T> {
 #[derive(Debug)]
 struct Shell<T> {
     terminal: T,
-    /// Whether the command goes on, or there is more to read. The terminal is its client's once the step is settled.
+    /// True if the command is still running or has unread output. The client owns the terminal after the step is settled.
     is_left: bool,
 }
 
@@ -83,8 +83,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
     }
 
-    /// Has a waiter wait for the end of an effect in progress, and returns the result of one that is over, also of an opening
-    /// that was settled. `Err` has the waiter if there is no result.
+    /// Registers a waiter for an effect in progress, or returns the result of a finished effect, including a settled opening.
+    /// `Err` returns the waiter if there is no result.
     ///
     /// # Errors
     /// When the effect is not known, or its result is not.
@@ -131,8 +131,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         self.shells.retain(|_, shell| is_open(&shell.terminal));
     }
 
-    /// Leaves the terminal of a single command to its client: the command goes on, or there is more to read. It is the client's
-    /// once the step is settled by its own name, which reports that the result has arrived.
+    /// Leaves the terminal of a single command to its client, because the command is still running or has unread output. The
+    /// client owns it after the step is settled by its own name, which confirms that the client has the result.
     pub fn leave_shell(&mut self, step: &str) {
         if let Some(shell) = self.shells.get_mut(step) {
             shell.is_left = true;
@@ -152,7 +152,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         let behind = self.shells.range(steps.to_owned()..).map(|(step, _)| step);
         let settled: Vec<String> = behind.take_while(|step| names_step(steps, step)).cloned().collect();
         let shells = settled.iter().filter_map(|step| self.shells.remove(step));
-        // A run that ends without having stored the result has nobody who knows of the terminal.
+        // If a run ends before it stored the result, no client knows the terminal.
         let is_run = steps.ends_with('/');
         shells.filter(|shell| is_run || !shell.is_left).map(|shell| shell.terminal).collect()
     }
@@ -222,7 +222,7 @@ mod tests {
         desk.request(unknown.clone(), true, 1, ());
         assert_eq!(desk.add_shell(&unknown, 9), None);
         desk.leave_shell("run/c/1");
-        assert_eq!(desk.settle("run/", |()| {}), [9], "the run ended without having stored where its command goes on");
+        assert_eq!(desk.settle("run/", |()| {}), [9], "the run ended before it stored the terminal of its command");
     }
 
     #[test]

@@ -22,7 +22,7 @@ struct Interpreter {
     continuation: fn(&str) -> bool,
     /// Whether an empty line ends an entry of several lines.
     ends_with_empty_line: bool,
-    /// Whether an empty line at its prompt repeats the last entry.
+    /// True if an empty line at the prompt repeats the last entry.
     repeats_entries: bool,
     /// Whether an entry of several lines is pasted, because a line that is typed gets an indentation.
     takes_pastes: bool,
@@ -263,7 +263,7 @@ impl LearnedPrompt {
     /// requests the rest of the last one.
     ///
     /// # Errors
-    /// With the meaning of an empty line, if the text has one that is an entry of its own.
+    /// The meaning of an empty line to the program, if the text has one that the program would take as a separate entry.
     pub(crate) fn entries(&self, text: &str) -> Result<Vec<String>, &'static str> {
         let has_empty_line = text.split('\n').any(|line| line.trim().is_empty());
         match self.kind {
@@ -277,13 +277,12 @@ impl LearnedPrompt {
         Ok(text.split('\n').map(str::to_owned).collect())
     }
 
-    /// Whether each entry is a statement, complete in itself.
+    /// Returns whether each entry is a complete statement.
     pub(crate) fn takes_statements(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == PYTHON)
     }
 
-    /// Whether a row that is not the prompt may request the rest of an entry of which lines are left: it has nothing but signs,
-    /// or begins as the prompt does.
+    /// Returns whether a row may be a continuation prompt: it has only punctuation, or begins like the prompt.
     pub(crate) fn may_continue(&self, before_cursor: &str) -> bool {
         let row = before_cursor.trim();
         let has_signs_only = !row.is_empty()

@@ -10,8 +10,8 @@ const BLOCKS: &[&str] = &["async", "class", "def", "for", "if", "match", "try", 
 /// Keywords that continue a statement with a block, without indentation.
 const CLAUSES: &[&str] = &["elif", "else", "except", "finally"];
 
-/// Returns the statements of a text, each as it is typed: one entry, complete but for the empty line that ends a block. An empty
-/// line within a block becomes a line of one blank, which does not end it.
+/// Returns the statements of a text as typed entries, without the empty line that ends a block. An empty line inside a block
+/// becomes a line with one blank, which does not end the block.
 pub(crate) fn statements(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut statements: Vec<String> = Vec::new();
@@ -47,7 +47,7 @@ fn is_blank(line: &str) -> bool {
     line.trim().is_empty() || line.trim_start().starts_with('#')
 }
 
-/// Whether a line belongs to the block before it.
+/// Returns whether a line belongs to the block before it.
 fn continues(line: &str) -> bool {
     line.starts_with([' ', '\t']) || CLAUSES.contains(&first_word(line))
 }
@@ -71,7 +71,7 @@ fn last_line(statements: &[String]) -> Option<&str> {
     statements.last()?.rsplit('\n').next()
 }
 
-/// What is open at the end of a line.
+/// Open strings and brackets at the end of a line.
 #[derive(Debug, Default)]
 struct Scan {
     /// The quote of a string of several lines.
@@ -81,7 +81,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Whether the next line is within a string, brackets or a line that goes on.
+    /// Returns whether the next line continues a string, brackets or a backslash continuation.
     fn is_inside(&self) -> bool {
         self.string.is_some() || self.brackets > 0 || self.is_continued
     }

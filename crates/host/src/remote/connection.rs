@@ -279,7 +279,7 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the session, also while its connection is interrupted: what is sent arrives once it goes on.
+    /// Returns the session, also while its connection is interrupted: requests are sent when the connection resumes.
     pub(crate) fn session(&self) -> Option<Host> {
         match &*self.shared.connection.borrow() {
             Connection::Up { host, .. } if !host.is_lost() => Some(host.clone()),

@@ -384,10 +384,10 @@ impl Machine {
         }
     }
 
-    /// Returns the host that performs the effects of a step: the one that it has made a request to, or else the current one.
+    /// Returns the host that performs the effects of a step: the host of its earlier request, else the current host.
     ///
     /// # Errors
-    /// When the machine is not reached, or the host of the step has ended, with what it knew of the step.
+    /// The machine is not reached, or the host of the step has ended and its results are lost.
     pub(crate) async fn host_for(&self, step: &str, patience: Duration) -> Result<RemoteHost, HostsError> {
         let Some(socket) = self.notes.lock().socket_of(step).map(str::to_owned) else {
             return Ok(self.current(patience).await?);

@@ -46,7 +46,7 @@ pub(crate) struct Opening {
     pub(crate) command: String,
     pub(crate) opened_by: Option<String>,
     pub(crate) size: Size,
-    /// Whether the run of the step has stored the result.
+    /// True once the run of the step has stored the result.
     #[serde(default)]
     pub(crate) is_settled: bool,
 }

@@ -38,7 +38,7 @@ pub(super) struct FunctionState {
     pub(super) paused: Option<Pause>,
     /// Whether it was ever paused.
     pub(super) was_paused: bool,
-    /// Terminals of nodes, by node; `None` for one that a call without a result may have opened.
+    /// Terminals of nodes, by node id; `None` if only a call without a result may have opened a terminal.
     pub(super) terminals: BTreeMap<String, Option<String>>,
     /// Calls of workflows, whose runs leave their terminals to this one.
     pub(super) workflows: Vec<u64>,

@@ -119,7 +119,7 @@ const RELAYS: &[&str] = &[
     "unbuffer",
 ];
 
-/// Whether a program passes typed input on to another machine or another terminal.
+/// Returns whether a program relays typed input to another machine or another terminal.
 pub(crate) fn is_relay(name: &str) -> bool {
     RELAYS.contains(&name)
 }

@@ -43,7 +43,7 @@ pub(super) enum EscapeReader {
 
 impl EscapeReader {
     /// Returns the reader in the foreground with this name. `is_noisy` is whether it has printed something that was no echo.
-    pub(super) fn of(name: Option<&str>, is_noisy: bool) -> Self {
+    pub(super) fn from_program_name(name: Option<&str>, is_noisy: bool) -> Self {
         match name {
             Some(name) if READLINE_PROGRAMS.contains(&name) => Self::Readline,
             _ if is_noisy => Self::Noisy,
@@ -251,9 +251,9 @@ mod tests {
         assert_eq!(until(EscapeReader::Quiet, &[105, 140, 200]), 260, "it is not over");
         assert_eq!(until(EscapeReader::Noisy, &[105]), 1050, "a clock");
         assert_eq!(until(EscapeReader::Readline, &[105]), 550);
-        assert_eq!(EscapeReader::of(Some("node"), false), EscapeReader::Readline);
-        assert_eq!(EscapeReader::of(Some("vim"), false), EscapeReader::Quiet);
-        assert_eq!(EscapeReader::of(None, true), EscapeReader::Noisy);
+        assert_eq!(EscapeReader::from_program_name(Some("node"), false), EscapeReader::Readline);
+        assert_eq!(EscapeReader::from_program_name(Some("vim"), false), EscapeReader::Quiet);
+        assert_eq!(EscapeReader::from_program_name(None, true), EscapeReader::Noisy);
     }
 
     #[test]

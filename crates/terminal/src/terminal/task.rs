@@ -826,7 +826,7 @@ impl Task {
                 Ok(0) => break,
                 Ok(count) => {
                     if self.outgoing.advance(count) {
-                        let reader = EscapeReader::of(self.foreground_name().as_deref(), self.is_noisy);
+                        let reader = EscapeReader::from_program_name(self.foreground_name().as_deref(), self.is_noisy);
                         self.outgoing.begin_pause(now, reader);
                     }
                 }

@@ -216,5 +216,9 @@ fn a_dialogue_that_follows_another_one_begins_with_its_own_text_and_not_with_the
     hears(&mut machine, &matched("ok", 0));
     let (step, begun) = turn(&machine);
     assert_eq!((step.as_str(), &begun["input_text"]), ("run_0123456789abcdef/two/1/1", &json!("./two\n")), "{begun}");
-    assert_eq!(resume(&machine.history, machine.now), machine.last.effects, "the next daemon performs the same");
+    let again = resume(&machine.history, machine.now);
+    assert!(
+        machine.last.effects.iter().all(|effect| again.contains(effect)),
+        "the next daemon performs the same: {again:?}"
+    );
 }

@@ -445,7 +445,7 @@ mod tests {
         for (row, state, silent, expected) in cases {
             assert_eq!(verdict(row, state, milliseconds(silent), false), expected, "{row:?} {state:?} {silent}");
         }
-        // The rest of an entry is typed as soon as it is requested.
+        // The next line is typed as soon as the continuation prompt is shown.
         let continued = |state, silent| verdict(RowKind::Continuation, state, milliseconds(silent), true);
         assert_eq!(continued(InputState::Awaits, 14), Verdict::NotYet);
         assert_eq!(continued(InputState::Awaits, 15), Verdict::Incomplete);

@@ -23,9 +23,9 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
     assert_eq!(offered(&home, &["steplatch", "runs", "show", "run_"]), [""; 0], "no daemon runs, and none is started");
     assert!(!home.path().join("state").exists());
 
-    let id = home.runs(&["terminal", "open", "--name", "build"]).well();
+    let id = home.runs(&["terminal", "open", "--name", "my-build"]).well();
     for command in ["attach", "send", "run", "wait", "screen", "record", "close"] {
-        assert_eq!(offered(&home, &["steplatch", "terminal", command, "bu"]), ["build"], "{command}");
+        assert_eq!(offered(&home, &["steplatch", "terminal", command, "my-"]), ["my-build"], "{command}");
     }
     assert_eq!(offered(&home, &["steplatch", "terminal", "screen", &id[..8]]), [id.trim()]);
     let machine = home.path().join("ask.json");
@@ -44,7 +44,7 @@ fn ids_and_names_are_completed_from_the_running_daemon() {
     assert_eq!(offered(&home, &["steplatch", "runs", "show", &run[4..9]]), [&run[4..]], "without its prefix");
     assert_eq!(offered(&home, &["steplatch", "gates", "answer", "run_"]), [format!("{run}/a/1")]);
     assert_eq!(offered(&home, &["steplatch", "run", "as"]), ["ask", "ask.json"]);
-    assert_eq!(offered(&home, &["steplatch", "watch", "b"]), ["build"]);
+    assert_eq!(offered(&home, &["steplatch", "watch", "my-"]), ["my-build"]);
     let elsewhere = ["steplatch", "--state-dir", "/nonexistent", "runs", "show", "run_"];
     assert_eq!(offered(&home, &elsewhere), [""; 0], "another daemon is asked");
 }

@@ -4,7 +4,7 @@
 //! compared and the differences named. What changes without anybody's doing, such as `SECONDS` and what prompts keep to themselves, is
 //! left out ([`is_volatile`]). The report is the shell's own: one that was prepared to lie before it was first asked is believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -28,6 +28,8 @@ const MAX_PROGRAMS: usize = 5000;
 pub(crate) struct ShellState {
     /// The hash of each part, by its name.
     parts: BTreeMap<String, u64>,
+    /// The names of the parts that change whenever the prompt is drawn. They are no difference.
+    varying: BTreeSet<String>,
     /// The signals and events that the user's traps are for.
     traps: Vec<String>,
 }
@@ -76,6 +78,9 @@ impl ShellState {
                 ("traps", _) => state.add_traps(&text),
                 (_, Some(("function", name))) => state.add_function(name, &text),
                 (_, Some(("variable", name))) => state.add_variable(name, &text),
+                (_, Some(("varies", name))) => {
+                    state.varying.insert(format!("variable {name}"));
+                }
                 (_, Some(("command", name))) => programs.push((name.to_owned(), text.into_owned())),
                 (kind, _) => state.add(kind, "", &text),
             }
@@ -142,8 +147,9 @@ impl ShellState {
     /// Returns the names of the parts that differ, as the beginning of a sentence; `None` if there are none.
     pub(crate) fn difference(&self, now: &Self) -> Option<String> {
         let names = self.parts.keys().chain(now.parts.keys().filter(|name| !self.parts.contains_key(*name)));
-        let differing: Vec<&str> =
-            names.filter(|name| self.parts.get(*name) != now.parts.get(*name)).map(String::as_str).collect();
+        let varies = |name: &String| self.varying.contains(name) || now.varying.contains(name);
+        let differs = |name: &&String| self.parts.get(*name) != now.parts.get(*name) && !varies(name);
+        let differing: Vec<&str> = names.filter(differs).map(String::as_str).collect();
         let named = differing.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
         match differing.len() {
             0 => None,
@@ -350,6 +356,16 @@ mod tests {
             of_bash("", "", "").difference(&of_bash(&many, "", "")).unwrap(),
             "variable V0, variable V1, variable V2, variable V3, variable V4 and 4 more"
         );
+    }
+
+    #[test]
+    fn a_variable_that_the_prompt_changes_is_no_difference_and_others_are() {
+        let state = |count: u8, other: u8| {
+            let answer = format!("variable n\0{count}\0variable m\0{other}\0varies n\0\0end\0\0");
+            ShellState::parse(answer.as_bytes(), None).unwrap()
+        };
+        assert_eq!(state(1, 1).difference(&state(2, 1)), None);
+        assert_eq!(state(1, 1).difference(&state(2, 2)).unwrap(), "variable m");
     }
 
     #[test]

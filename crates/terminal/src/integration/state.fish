@@ -11,11 +11,27 @@ for __steplatch_name in (builtin functions --all --names)
     builtin functions $__steplatch_name
     builtin printf '\0'
 end
+set -l __steplatch_names
+set -l __steplatch_shown
 for __steplatch_name in (builtin set --names)
     string match -q '__steplatch*' -- $__steplatch_name; and continue
     contains -- $__steplatch_name history status pipestatus; and continue
-    builtin printf 'variable %s\0' $__steplatch_name
-    builtin set --show $__steplatch_name
-    builtin printf '\0'
+    set -a __steplatch_names $__steplatch_name
+    set -a __steplatch_shown (builtin set --show $__steplatch_name | string collect)
+    builtin printf 'variable %s\0%s\0' $__steplatch_name $__steplatch_shown[-1]
+end
+# fish runs the prompt whenever it draws, also when the window changes its size. What the prompt counts there decides
+# nothing, as long as no program inherits it and fish finds no functions by it.
+if builtin functions -q __steplatch_their_prompt
+    __steplatch_their_prompt >/dev/null 2>&1
+    set -l __steplatch_at 0
+    for __steplatch_name in $__steplatch_names
+        set __steplatch_at (math $__steplatch_at + 1)
+        set -l __steplatch_text (builtin set --show $__steplatch_name | string collect)
+        test "$__steplatch_text" = "$__steplatch_shown[$__steplatch_at]"; and continue
+        string match -q '*, exported,*' -- $__steplatch_text; and continue
+        contains -- $__steplatch_name fish_function_path fish_complete_path; and continue
+        builtin printf 'varies %s\0\0' $__steplatch_name
+    end
 end
 builtin printf 'end\0\0'

@@ -527,7 +527,6 @@ fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
     let opens =
         || story.agent.calls("open_terminal", json!({"name": "work"}))["session_id"].as_str().unwrap().to_owned();
     let first = opens();
-    let types = |text: &str| story.agent.calls("send_input", json!({"session_id": "work", "input_text": text}));
     let asks = |session: &str, variables: Value| {
         let arguments = json!({"workflow_definition": makes_in(session), "initial_variables": variables, "wait_seconds": 60,
                                "save_on_success": false});
@@ -537,8 +536,9 @@ fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
         let run = asks(session, variables);
         let shown = story.home.runs(&["gates", "show", &format!("{run}/ask/1")]).well();
         assert!(shown.contains(&first), "{shown}");
-        let typed = types(&format!("make() {{ touch {}; }}\n", evil.display()));
-        assert_eq!(typed["success"], json!(false), "{typed}");
+        let text = format!("make() {{ touch {}; }}\n", evil.display());
+        let refused = story.agent.begins("send_input", json!({"session_id": "work", "input_text": text})).refused();
+        assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
         story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
         let _ = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
     }

@@ -168,7 +168,7 @@ fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
     let last = next_daemon(&home, 0);
     std::fs::write(&broken, "").unwrap();
     kill(last);
-    next_daemon(&home, last);
+    home.runs(&["daemon", "start"]).well();
     let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 100}));
     assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("done")), "{over}");
     assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");

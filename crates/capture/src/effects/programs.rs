@@ -1513,20 +1513,32 @@ impl Judge {
     fn other_machine(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let valued = "-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B -P";
         let plain = "-4 -6 -A -a -C -f -G -g -K -k -M -N -n -q -s -T -t -V -v -X -x -Y -y";
-        if arguments
-            .iter()
-            .any(|one| ["ProxyCommand", "LocalCommand", "KnownHostsCommand"].iter().any(|word| one.text.contains(word)))
-        {
+        // ssh reads the names of its settings in any case.
+        let programs =
+            ["proxycommand", "localcommand", "knownhostscommand", "provider", "xauthlocation", "include", "match"];
+        let is_program = |one: &Argument| {
+            let text = one.text.to_lowercase();
+            programs.iter().any(|word| text.contains(word))
+        };
+        if arguments.iter().any(is_program) {
             return self.note(Unknown, all);
         }
-        let Some((found, rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
-        // A configuration of its own may run commands here.
-        if found.iter().any(|(name, _)| has_word("-F F", name)) {
+        let Some((mut found, rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
+        // Options may stand behind the host, too.
+        let Some((more, command)) = options(rest.get(1..).unwrap_or_default(), valued, plain) else {
+            return self.note(Unknown, all);
+        };
+        found.extend(more);
+        let is_empty = |value: Option<&Argument>| {
+            value.and_then(Argument::fixed).is_some_and(|file| has_word("/dev/null none", file))
+        };
+        // A configuration of its own and a library may run commands here.
+        if found.iter().any(|(name, value)| has_word("-F F", name) && !is_empty(*value) || has_word("-I I", name)) {
             self.note(Unknown, all);
         }
-        let Some((_, rest)) = rest.split_first() else { return self.note(Reversible, all) };
-        // Options may stand behind the host, too.
-        let Some((_, command)) = options(rest, valued, plain) else { return self.note(Unknown, all) };
+        if rest.is_empty() {
+            return self.note(Reversible, all);
+        }
         match command {
             [] => self.reads_code(stdin, all),
             [_, ..] => {

@@ -356,6 +356,12 @@ const UNKNOWN: &[&str] = &[
     "git pull --force",
     "ssh-add -D",
     "ssh -F evil box ls",
+    "ssh -F $X box ls",
+    "ssh -Fevil box ls",
+    "ssh box -F evil ls",
+    "ssh -I ./evil.so box ls",
+    "ssh -o proxycommand=evil box ls",
+    "ssh -oPKCS11Provider=./evil.so box ls",
 ];
 
 /// Lines that are run without a question.
@@ -428,6 +434,8 @@ const HARMLESS: &[&str] = &[
     "journalctl -u x -n 50",
     "apt-get update && sudo apt-get install -y curl",
     "ssh box",
+    "ssh -F /dev/null -p 2222 ana@box",
+    "ssh -F none box ls",
     "ssh -p 2222 -o StrictHostKeyChecking=no ana@box uptime",
     "ssh box 'df -h | tail -1'",
     "psql -c 'select * from t'",

@@ -53,7 +53,7 @@ async fn a_value_reaches_a_later_step_whole() {
     };
     let returns = json!({"tool": "return", "params": {"result": {"all": ["{make_output}"]}}});
     let set = json!({"tool": "set", "params": {"all": "{first_output}"}});
-    let cases: Vec<Case> = vec![
+    let cases: Vec<Case<'_>> = vec![
         ("a command of its own", vec![("first", seq.clone())], "{first_raw_output}"),
         ("a command in a terminal", vec![("open", open.clone()), ("first", seq.clone())], "{first_raw_output}"),
         ("its output", vec![("first", seq.clone())], "{first_output}\n"),

@@ -94,7 +94,8 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Op
         let said = lines.last().map_or_else(|| "it ended without a word".to_owned(), |last| printable(last));
         return ConnectFailure::Host(format!("{said} (exit code {code})"));
     }
-    if let Some(said) = with(&["Could not resolve hostname", "Name or service not known"]) {
+    let is_offline = with(&["Temporary failure in name resolution"]).is_some();
+    if let Some(said) = with(&["Could not resolve hostname", "Name or service not known"]).filter(|_| !is_offline) {
         return ConnectFailure::UnknownHost { ssh, said };
     }
     if let Some(said) = with(&["Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED"]) {
@@ -168,6 +169,8 @@ mod tests {
         let passing = |errors: &str, asked| explain("build", "box", errors, asked, Some(255)).is_passing();
         assert!(passing("ssh: connect to host box port 22: Connection timed out", false));
         assert!(passing("client_loop: send disconnect: Broken pipe", false));
+        let offline = "ssh: Could not resolve hostname box: Temporary failure in name resolution";
+        assert!(matches!(explain("build", "box", offline, false, Some(255)), ConnectFailure::Connection(_)));
         assert!(!passing("Permission denied (publickey,password).", true));
         assert!(!passing("Host key verification failed.", false));
         assert!(!passing("steplatch: not installed for this user", false));

@@ -186,7 +186,7 @@ impl Machine {
     }
 
     /// Returns the host that opens new terminals, with a connection. A patient request, as of a run, tries again after a failure that
-    /// may pass.
+    /// may pass. A name that leads nowhere is one of these only once the machine was reached.
     ///
     /// # Errors
     /// When the machine is not reached within that time, or a person has to do something first.
@@ -198,6 +198,8 @@ impl Machine {
             match self.connect(left, Awaited::Connection).await {
                 Err(RemoteError::Failed { why, .. })
                     if why.is_passing()
+                        && !(matches!(why, ConnectFailure::UnknownHost { .. })
+                            && self.contact.lock().version.is_none())
                         && patience > SHORT_PATIENCE
                         && pause < patience.saturating_sub(began.elapsed()) =>
                 {

@@ -320,7 +320,7 @@ fn a_machine_works_on_two_other_machines_and_here() {
     let here = String::from_utf8(here).unwrap();
     let there = &far.guest.0;
     let home_there = far.folder.path().display();
-    assert_eq!(run["result"], json!([format!("{there}\n{home_there}\n"), format!("{there}\n"), here]), "{run}");
+    assert_eq!(run["result"], json!([format!("{there}\n{home_there}"), there, here.trim_end()]), "{run}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn nodes_are_listed_shown_and_called() {
     typed.current_dir(&project.folder).args(["nodes", "run", "identity", "-"]);
     let mut typed = typed.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     typed.stdin.take().unwrap().write_all("two\nlines".as_bytes()).unwrap();
-    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines");
+    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines\n");
     for words in [&["nodes", "run", "identity", "{", "--input-json"][..], &["nodes", "run", "identity", "--input-json"]]
     {
         assert_eq!(project.types(words).code, 2, "{words:?}");

@@ -4,8 +4,8 @@
 //! is answered, and what was printed arrives. After that the session ends, and what was asked has no answer; requests that may be
 //! repeated are repeated once the host is reached again ([`crate::HostedTerminal`]).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
@@ -223,26 +223,28 @@ struct Shared {
     opens_new: AtomicBool,
     /// Tries at once instead of at the end of a pause.
     retry: Notify,
-    supervising: tokio::task::AbortHandle,
+    supervising: OnceLock<tokio::task::AbortHandle>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.supervising.abort();
+        if let Some(supervising) = self.supervising.get() {
+            supervising.abort();
+        }
     }
 }
 
 impl RemoteHost {
     /// Connects to the host of `socket`; `reached` is a relay that has reached it already.
     pub(crate) fn new(route: Arc<Route>, socket: String, reached: Option<Reached>, on_secret: OnSecret) -> Self {
-        let shared = Arc::new_cyclic(|weak: &std::sync::Weak<Shared>| {
-            let supervisor =
-                Supervisor { shared: weak.clone(), route: route.clone(), socket: socket.clone(), on_secret };
-            let supervising = tokio::spawn(supervisor.run(reached)).abort_handle();
-            let connection = watch::Sender::new(Connection::Connecting);
-            let opens_new = AtomicBool::new(false);
-            Shared { route, socket, connection, opens_new, retry: Notify::new(), supervising }
-        });
+        let connection = watch::Sender::new(Connection::Connecting);
+        let opens_new = AtomicBool::new(false);
+        let retry = Notify::new();
+        let shared = Arc::new(Shared { route, socket, connection, opens_new, retry, supervising: OnceLock::new() });
+        // It ends when what it supervises is dropped, so it begins once that is there.
+        let (route, socket) = (shared.route.clone(), shared.socket.clone());
+        let supervisor = Supervisor { shared: Arc::downgrade(&shared), route, socket, on_secret };
+        let _ = shared.supervising.set(tokio::spawn(supervisor.run(reached)).abort_handle());
         Self { shared }
     }
 

@@ -48,6 +48,13 @@ pub(crate) struct PrintedMenu {
     pub(crate) is_usual: bool,
 }
 
+/// The line that was entered before a program drew: its row ends with the text, or is a question whose answer is hidden.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Entered {
+    pub(crate) text: String,
+    pub(crate) row: Option<String>,
+}
+
 /// The most rows of a full screen that are a menu. A screen with more shows what changes, such as processes or files.
 const MOST_ROWS_OF_SCREEN: usize = 16;
 
@@ -72,12 +79,15 @@ impl Menu {
 
     /// Returns the rows that a program draws in place: those around the cursor, which stands behind `row`, down to the
     /// last one. They begin below the line that was `entered`. Where a line is typed, they begin with the row of the cursor.
-    pub(crate) fn drawn(screen: &str, row: &str, entered: &str, act: &Act) -> Self {
+    pub(crate) fn drawn(screen: &str, row: &str, entered: &Entered, act: &Act) -> Self {
         let all: Vec<&str> = screen.lines().map(str::trim_end).collect();
         let Some(last) = all.iter().rposition(|row| !row.is_empty()) else { return Self::None };
         let row = row.trim_end();
         let cursor = all.iter().rposition(|one| !row.is_empty() && one.starts_with(row)).unwrap_or(last);
-        let is_entered = |one: &str| !entered.is_empty() && one.ends_with(entered);
+        let is_entered = |one: &str| {
+            !entered.text.is_empty() && one.ends_with(&entered.text)
+                || entered.row.as_deref().is_some_and(|row| !row.is_empty() && one == row)
+        };
         let above = all[..cursor].iter().rposition(|one| one.is_empty() || is_entered(one));
         let first = if is_line(act) { cursor } else { above.map_or(0, |above| above + 1) };
         let rows = filled_rows(all[first..=last].iter().copied());
@@ -422,7 +432,7 @@ mod tests {
     }
 
     fn drawn(screen: &str, row: &str, act: &Act) -> Vec<String> {
-        match Menu::drawn(screen, row, "node x.js", act) {
+        match Menu::drawn(screen, row, &Entered { text: "node x.js".to_owned(), row: None }, act) {
             Menu::Drawn { rows, .. } => rows,
             Menu::None | Menu::Mentioned(_) | Menu::Printed(_) => Vec::new(),
         }

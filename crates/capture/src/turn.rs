@@ -6,7 +6,7 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
-use crate::menu::Menu;
+use crate::menu::{Entered, Menu};
 use crate::question::Leeway;
 use crate::session_log::{MASK, Moment, SessionLog};
 
@@ -382,10 +382,9 @@ impl Reader<'_> {
         match (ending, &next.screen) {
             (Ending::Screen(rows), _) => Menu::of_screen(rows, &act),
             (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
-                let input = &self.moments[at].input;
-                let entered = input.text.as_deref().filter(|_| is_at_prompt(input)).unwrap_or_default();
-                let entered = entered.trim_end().lines().next_back().unwrap_or_default();
-                Menu::drawn(screen, next.row.as_deref().unwrap_or_default(), entered, &act)
+                let entered = self.moments[..=at].iter().rev().find_map(|moment| entered_in(&moment.input));
+                let entered = entered.unwrap_or_default();
+                Menu::drawn(screen, next.row.as_deref().unwrap_or_default(), &entered, &act)
             }
             (Ending::Question(_), None) => Menu::printed(printed, &act),
             _ => Menu::None,
@@ -509,6 +508,19 @@ fn is_plain(input: &InputRecord) -> bool {
         && !input.cut
         && is_plain(text)
         && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
+}
+
+/// Returns the line that an input has entered, if it has.
+fn entered_in(input: &InputRecord) -> Option<Entered> {
+    let text = input.text.as_deref().unwrap_or_default();
+    let line = text.trim_end().lines().next_back().unwrap_or_default();
+    if is_at_prompt(input) {
+        return Some(Entered { text: line.to_owned(), row: None });
+    }
+    // The answer to a question stands behind it, unless it is hidden.
+    let row = input.row.as_deref().unwrap_or_default();
+    let is_entered = text.ends_with('\n') || matches!(act_of(input), Act::Hidden { entered: true, .. });
+    is_entered.then(|| Entered { text: format!("{row}{line}"), row: Some(row.trim_end().to_owned()) })
 }
 
 fn act_of(input: &InputRecord) -> Act {

@@ -202,7 +202,7 @@ async fn lists_and_objects_are_given_as_such_or_as_json() {
         (json!({"hosts": ["a", 2]}), "has item 1, which must be a text"),
         (json!({"hosts": []}), "must have at least 1 items"),
         (json!({"hosts": ["a"], "options": [1]}), "options=\"[1]\" must be an object, as JSON"),
-        (json!({"hosts": null}), "hosts was not given"),
+        (json!({"hosts": null}), "argument hosts is missing"),
     ] {
         let ended = given(&daemon, &definition, variables.clone()).await;
         let error = ended.error.unwrap();

@@ -193,7 +193,7 @@ fn prompt_of(field: &Field) -> String {
 fn lead_of(field: &Field) -> Vec<String> {
     let about = field.description().map(visible).into_iter();
     let choices = field.choices().into_iter().enumerate();
-    about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(choice)))).collect()
+    about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(&choice)))).collect()
 }
 
 /// Returns the fields of a question's form, as they are asked for: each with what it takes, and the lines about it.

@@ -13,10 +13,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
-/// Switches off what programs may have switched on in the person's terminal: the alternate screen, the mouse, focus
-/// reports, bracketed paste, application keys and colours; and shows the cursor.
-pub(crate) const RESTORE: &str =
-    "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[<u\x1b[m\x1b[?25h";
+/// Switches off what programs may have switched on in the person's terminal, and shows the cursor: the alternate screen, the mouse,
+/// reports, bracketed paste, the keyboard protocols, keyboard lock and insert mode, margins (which move the cursor), inverse video,
+/// character sets, application keys and colours.
+pub(crate) const RESTORE: &str = concat!(
+    "\x1b[?1049l\x1b[?47l\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l\x1b[?1004l",
+    "\x1b[?2031l\x1b[?2048l\x1b[?5522l\x1b[?2026l\x1b[?2004l\x1b[<99u\x1b[=0u\x1b[>4m\x1b[2l\x1b[4l\x1b[20l",
+    "\x1b7\x1b[?6l\x1b[?69l\x1b[?45l\x1b[?1045l\x1b[r\x1b8\x1b[!p\x1b[?7h\x1b[?5l\x0f\x1b(B\x1b)B\x1b[0 q\x1b[?1l\x1b>\x1b[m\x1b[?25h",
+);
 
 /// Restores the person's own terminal when it is dropped.
 #[derive(Debug)]

@@ -11,9 +11,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use steplatch_protocol::{DaemonPaths, ensure_private};
+use steplatch_protocol::{DaemonPaths, PageServerRecord, ensure_private};
 
 use crate::failure::Failure;
 use crate::front;
@@ -30,24 +29,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How often a server tries to become the one that has the page.
 const ATTEMPTS: usize = 5;
 
-/// What a server writes about itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ServerRecord {
-    /// The process.
-    pub(crate) pid: i32,
-    /// The port at `localhost`.
-    pub(crate) port: u16,
-    /// The version of the program.
-    pub(crate) version: String,
-}
-
-impl ServerRecord {
-    /// Returns the address of the page.
-    pub(crate) fn url(&self) -> String {
-        format!("http://localhost:{}/", self.port)
-    }
-}
-
 /// The place of the server of the page, held while it runs.
 #[derive(Debug)]
 pub(crate) struct ServerLock(File);
@@ -60,7 +41,7 @@ impl Drop for ServerLock {
 }
 
 fn file(place: &DaemonPaths) -> PathBuf {
-    place.runtime().join("serve.lock")
+    PageServerRecord::file(place.runtime())
 }
 
 fn opened(place: &DaemonPaths) -> Result<File, Failure> {
@@ -98,7 +79,7 @@ impl ServerLock {
     /// Records that this process serves the page at `port`.
     pub(crate) fn record(&mut self, port: u16) -> Result<(), Failure> {
         let pid = Pid::as_raw(Some(rustix::process::getpid()));
-        let record = ServerRecord { pid, port, version: env!("CARGO_PKG_VERSION").to_owned() };
+        let record = PageServerRecord { pid, port, version: env!("CARGO_PKG_VERSION").to_owned() };
         let written = serde_json::to_string(&record).map_err(io::Error::other).and_then(|text| {
             self.0.set_len(0)?;
             self.0.rewind()?;
@@ -108,20 +89,15 @@ impl ServerLock {
     }
 }
 
-/// Returns the last record, of a server that may have ended.
-fn last(place: &DaemonPaths) -> Option<ServerRecord> {
-    serde_json::from_slice(&std::fs::read(file(place)).ok()?).ok()
-}
-
 /// Returns the server of the page, if one runs.
-pub(crate) async fn running(place: &DaemonPaths) -> Result<Option<ServerRecord>, Failure> {
+pub(crate) async fn running(place: &DaemonPaths) -> Result<Option<PageServerRecord>, Failure> {
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         if locked(place)?.is_some() {
             return Ok(None);
         }
         // A server that has just started writes its record once it listens.
-        if let Some(record) = last(place).filter(|record| is_alive(record.pid)) {
+        if let Some(record) = PageServerRecord::last(place.runtime()).filter(|record| is_alive(record.pid)) {
             return Ok(Some(record));
         }
         if tokio::time::Instant::now() > end {
@@ -139,7 +115,7 @@ fn is_alive(pid: i32) -> bool {
 #[derive(Debug)]
 pub(crate) struct RunningServer {
     /// The server.
-    pub(crate) record: ServerRecord,
+    pub(crate) record: PageServerRecord,
     /// Why it does not listen at the usual port, if it was started and that port could not be used.
     pub(crate) elsewhere: Option<Failure>,
 }
@@ -157,7 +133,7 @@ pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<RunningSer
         None => {}
     }
     // The same port again: a browser keeps its session and its bookmarks for one.
-    let usual = last(place).map_or(USUAL_PORT, |record| record.port);
+    let usual = PageServerRecord::last(place.runtime()).map_or(USUAL_PORT, |record| record.port);
     let ended = || Failure::work("the server of the page ended; start it with: steplatch serve");
     let started = spawn(place, usual).await;
     match (started, running(place).await?) {
@@ -184,7 +160,7 @@ pub(crate) async fn start_with_daemon(place: DaemonPaths) {
 }
 
 /// Ends the server of the page. Returns which one it was.
-pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<ServerRecord>, Failure> {
+pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<PageServerRecord>, Failure> {
     let Some(record) = running(place).await? else { return Ok(None) };
     if let Some(pid) = Pid::from_raw(record.pid) {
         kill_process(pid, Signal::TERM)

@@ -40,7 +40,7 @@ pub(crate) async fn ask(daemon: &ReconnectingClient, verb: &mut RunWorkflow) -> 
         let answer = passphrase::ask(&mut person, &format!("{name}{about}: ")).await;
         person.end_question();
         let value = answer.map_err(|_| Failure::usage(format!("argument {name} was not given")))?;
-        given.insert(name, value.0);
+        given.insert(name, value.0.into());
     }
     Ok(())
 }

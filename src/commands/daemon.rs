@@ -477,6 +477,7 @@ fn host_starter(place: &DaemonPaths) -> Result<Starter, Failure> {
     Ok(Starter::Program {
         program: front::starter()?.program,
         arguments: arguments.chain([place.state().as_os_str().to_owned()]).collect(),
+        otherwise: None,
         log: place.host_log(),
         start_time: START_TIME,
     })

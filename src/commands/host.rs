@@ -64,14 +64,17 @@ const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "
 fn hosted_starter(place: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
     let program = front::starter()?.program;
     let host = ["daemon", "host", "--hosted", client].map(OsString::from);
-    let (program, arguments) = match login_shell() {
+    let (log, start_time) = (place.host_log(), LOGIN_START_TIME);
+    Ok(match login_shell() {
         Some((shell, script)) => {
-            let login = ["-l".into(), "-c".into(), OsString::from(script), program.into_os_string()];
-            (shell, login.into_iter().chain(host).collect())
+            let login = ["-l".into(), "-c".into(), OsString::from(script), program.clone().into_os_string()];
+            let arguments = login.into_iter().chain(host.clone()).collect();
+            // A start file of the login may put another program in the place of the shell (exec fish -l).
+            let otherwise = Some((program, host.into()));
+            Starter::Program { program: shell, arguments, otherwise, log, start_time }
         }
-        None => (program, host.into()),
-    };
-    Ok(Starter::Program { program, arguments, log: place.host_log(), start_time: LOGIN_START_TIME })
+        None => Starter::Program { program, arguments: host.into(), otherwise: None, log, start_time },
+    })
 }
 
 /// Returns the user's login shell, and the script with which it becomes the program of its arguments.

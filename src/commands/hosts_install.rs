@@ -11,6 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 use steplatch_host::{INSTALLED, ssh_arguments};
+use steplatch_ids::random_name;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -26,7 +27,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// When the machine is of another kind, is not reached, or does not take the program; nothing is left there then.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
     let said = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
-    let (there, gzip) = said.split_once('\n').unwrap_or((&said, ""));
+    let (there, gzip) = said.trim_start().split_once('\n').unwrap_or((&said, ""));
     let here = rustix::system::uname();
     let here = format!("{} {}", here.sysname().to_string_lossy(), here.machine().to_string_lossy());
     if program.is_none() && there.trim() != here {
@@ -89,8 +90,9 @@ fn script(sum: &str, reader: &str) -> String {
 /// Runs a script for `sh` over there with this input. Its questions are asked in this terminal.
 async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::system("ssh could not be run", &error);
+    let mark = format!("steplatch-{}", random_name());
     let mut child = Command::new("ssh")
-        .args(ssh_arguments(ssh, script))
+        .args(ssh_arguments(ssh, &marked(&mark, script)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -106,12 +108,31 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     };
     let (output, ()) = tokio::join!(child.wait_with_output(), writing);
     let output = output.map_err(failed)?;
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let ours = between(&said, &mark);
     if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        return ours.map(str::to_owned).ok_or_else(|| {
+            let words = "nothing was installed on {ssh}: its login does not run the command that it is given (see the start files of \
+                         the shell there)";
+            Failure::work(words.replace("{ssh}", ssh))
+        });
     }
-    let errors = String::from_utf8_lossy(&output.stderr);
+    // Where the script was not reached, the last words are those of ssh.
+    let errors = between(&errors, &mark).filter(|_| ours.is_some()).unwrap_or(&errors);
     let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
     Err(Failure::work(format!("nothing was installed on {ssh}: {}{}", print::visible(last), advice(last))))
+}
+
+/// Returns a script that prints `mark` before and behind what `script` prints: start files and the end of a login may print, too.
+fn marked(mark: &str, script: &str) -> String {
+    let both = format!("echo; echo {mark}; echo >&2; echo {mark} >&2");
+    format!("{both}; ( {script} ); s=$?; {both}; exit $s")
+}
+
+/// Returns what was printed between the marks, or behind the first one if the other is missing.
+fn between<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
+    let (_, behind) = text.split_once(mark)?;
+    Some(behind.split_once(mark).map_or(behind, |(ours, _)| ours).trim_matches(['\r', '\n']))
 }
 
 /// Returns the next step after an error of the dynamic loader over there, or of a shell that finds no loader (ld.so(8)).
@@ -149,6 +170,24 @@ mod tests {
         let output = shell.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.success(), text(output.stdout), text(output.stderr))
+    }
+
+    #[test]
+    fn what_a_login_prints_around_the_answer_is_no_part_of_it() {
+        let login = |script: &str| {
+            let around = format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", marked("mark", script));
+            // The script ends the shell, as over there: what comes behind it is another program's.
+            let output = std::process::Command::new("sh").args(["-c", &around]).output().unwrap();
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap() + "bye";
+            (output.status.code(), text(output.stdout), text(output.stderr))
+        };
+        let (code, said, _) = login("printf 'Linux x86_64'");
+        assert_eq!((code, between(&said, "mark")), (Some(0), Some("Linux x86_64")), "{said}");
+        let (code, said, errors) =
+            login("set -e; trap 'echo trapped' EXIT; echo one; echo 'no space' >&2; false; echo two");
+        assert_eq!((code, between(&said, "mark")), (Some(1), Some("one\ntrapped")), "{said}");
+        assert_eq!(between(&errors, "mark"), Some("no space"), "{errors}");
+        assert_eq!(between("Welcome to fish\n", "mark"), None);
     }
 
     #[test]

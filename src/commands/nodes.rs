@@ -269,7 +269,9 @@ fn output(value: &Value) -> std::io::Result<()> {
     match value {
         Value::Null => Ok(()),
         Value::String(text) if std::io::stdout().is_terminal() => text.lines().map(visible).try_for_each(print::line),
-        Value::String(text) => print::exactly(text),
+        // The output of a command has no newline at its end.
+        Value::String(text) if text.is_empty() || text.ends_with('\n') => print::exactly(text),
+        Value::String(text) => print::exactly(&format!("{text}\n")),
         other => print::json(other),
     }
 }

@@ -135,7 +135,7 @@ impl Run {
     fn verb(self) -> Result<RunWorkflow, Failure> {
         let mut verb = RunWorkflow {
             session_id: self.session,
-            initial_variables: Some(self.input.into_iter().collect()),
+            initial_variables: Some(self.input.into_iter().map(|(name, text)| (name, text.into())).collect()),
             max_states: self.max_states,
             execution_timeout: self.timeout,
             keep_terminals: self.keep_terminals,

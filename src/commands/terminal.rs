@@ -14,8 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use steplatch_protocol::{
-    ContentMode, DaemonPaths, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunCommand,
-    ScreenFormat, SendInput, SessionInfo,
+    ContentMode, DaemonPaths, ExitTerminal, GetScreenContent, ListTerminalSessions, OmittedOutput, OpenTerminal,
+    RunCommand, ScreenFormat, SendInput, SessionInfo,
 };
 
 use crate::attach::{DetachKey, attach};
@@ -388,11 +388,25 @@ impl Destination {
         }
     }
 
+    fn exactly(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all(text.as_bytes()),
+            Self::Output => print::exactly(text),
+        }
+    }
+
     fn line(&mut self, text: &str) -> io::Result<()> {
         match self {
             Self::File(file) => writeln!(file, "{text}"),
             Self::Output => print::line(text),
         }
+    }
+}
+
+/// Says that the beginning of an output is not there any more.
+fn note_lost(omitted: Option<&OmittedOutput>) {
+    if let Some(begins) = omitted.and_then(|omitted| omitted.lost_before) {
+        print::note(&format!("output before offset {begins} is no longer held"));
     }
 }
 
@@ -417,7 +431,12 @@ impl RunOne {
         )
         .await?;
         if !self.json {
+            note_lost(reply.omitted.as_ref());
             print::exactly(&reply.output)?;
+            if let Some(OmittedOutput { bytes, offset, tail: Some(tail), .. }) = &reply.omitted {
+                print::note(&format!("{bytes} bytes are omitted here, from offset {offset} of the terminal's output"));
+                print::exactly(tail)?;
+            }
         }
         if let Some(error) = reply.error.clone().filter(|_| !reply.success) {
             return Err(Failure::work(error).with(&reply));
@@ -475,8 +494,17 @@ impl Screen {
                 out.bytes(&image)?;
             } else {
                 let content = reply.screen_content.unwrap_or_default();
-                let shown = content.rsplit_once("\n[… ").filter(|_| more).map_or(content.as_str(), |(shown, _)| shown);
-                out.line(shown)?;
+                note_lost(reply.omitted.as_ref());
+                match reply.omitted.and_then(|omitted| Some((omitted.tail?, omitted.bytes))) {
+                    Some((tail, bytes)) => {
+                        out.line(content.trim_end())?;
+                        print::note(&format!("{bytes} bytes are omitted here; --history shows everything"));
+                        out.line(&tail)?;
+                    }
+                    // The next page goes on where this one ends.
+                    None if more => out.exactly(&content)?,
+                    None => out.line(content.trim_end())?,
+                }
             }
             if !more {
                 return Ok(ExitCode::SUCCESS);

@@ -11,7 +11,7 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
 use crate::backoff::Backoff;
 use crate::daemon::DaemonConnection;
-use crate::wire::{TaskInput, TaskOutput, shorten};
+use crate::wire::{TaskInput, TaskOutput, refuse_long_texts};
 
 /// How often a heartbeat is offered. The SDK sends as many as the timeout needs.
 const BEAT: Duration = Duration::from_millis(250);
@@ -79,7 +79,7 @@ impl Tasks {
             let error = match self.daemon.perform(verb).await {
                 Ok(reply) if reply.success => match serde_json::from_value(reply.answer) {
                     Ok(mut answer) => {
-                        shorten(&mut answer);
+                        refuse_long_texts(&mut answer);
                         return TaskOutput { recorded: reply.recorded, answer };
                     }
                     Err(error) => format!("the answer of the daemon can not be read: {error}"),

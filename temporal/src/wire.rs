@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
 use steplatch_ids::StepId;
 use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input, Outcome};
 use temporalio_common::search_attributes::SearchAttributeKey;
@@ -106,45 +105,42 @@ pub struct TaskOutput {
     pub answer: EngineAnswer,
 }
 
-/// The longest text of a result that is stored whole, in bytes. What actions return unasked is shorter.
-const LONGEST_WHOLE: usize = 64 * 1024;
+/// Maximum bytes of a text in a result. Later steps compute with it, so a result with a longer one has failed.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
-/// The part of a longer text that is stored: its end.
-const TAIL: usize = 4 * 1024;
-
-/// Replaces long texts of an answer by their ends and digests: `output` gets `output_digest` and `output_bytes` beside it.
-/// Outcomes of a function's calls stay whole: the daemon bounds them.
-pub fn shorten(answer: &mut EngineAnswer) {
+/// Makes an answer with a text that is too long the failure of its action. Outcomes of a function's calls stay: the daemon
+/// bounds them.
+pub fn refuse_long_texts(answer: &mut EngineAnswer) {
     let outcome = match answer {
         EngineAnswer::Input { input: Input::Outcome { outcome, .. } } => Some(outcome),
         EngineAnswer::Advanced { turn } => turn.over.as_mut(),
         _ => None,
     };
     if let Some(Outcome::Finished { result }) = outcome {
-        shorten_fields(result);
+        refuse_long_fields(result);
     }
 }
 
-fn shorten_fields(fields: &mut Map<String, Value>) {
-    let mut added = Map::new();
-    for (name, value) in fields.iter_mut() {
-        match value {
-            Value::String(text) if text.len() > LONGEST_WHOLE => {
-                let digest: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-                added.insert(format!("{name}_digest"), format!("sha256:{digest}").into());
-                added.insert(format!("{name}_bytes"), text.len().into());
-                let mut cut = text.len() - TAIL;
-                while !text.is_char_boundary(cut) {
-                    cut += 1;
-                }
-                text.drain(..cut);
-            }
-            Value::Object(inner) => shorten_fields(inner),
-            Value::Array(items) => items.iter_mut().filter_map(Value::as_object_mut).for_each(shorten_fields),
-            _ => {}
-        }
+fn refuse_long_fields(result: &mut Map<String, Value>) {
+    let found = result.iter().find_map(|(name, value)| Some((name.clone(), longest_in(value)?)));
+    let Some((name, bytes)) = found.filter(|(_, bytes)| *bytes > MAX_TEXT_BYTES) else { return };
+    let error = format!(
+        "its result has {bytes} bytes in '{name}', more than the {MAX_TEXT_BYTES} that a value of a run on Temporal may have; \
+         redirect it to a file, keep only its head and tail with limit, or run it with --on sqlite"
+    );
+    let session = result.get("session_id").cloned();
+    *result = Map::from_iter([("success".to_owned(), false.into()), ("error".to_owned(), error.into())]);
+    result.extend(session.map(|session| ("session_id".to_owned(), session)));
+}
+
+/// Returns the bytes of the longest text in a value, if it has any.
+fn longest_in(value: &Value) -> Option<usize> {
+    match value {
+        Value::String(text) => Some(text.len()),
+        Value::Object(fields) => fields.values().filter_map(longest_in).max(),
+        Value::Array(items) => items.iter().filter_map(longest_in).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
-    fields.extend(added);
 }
 
 #[cfg(test)]
@@ -154,13 +150,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_its_end_and_its_digest_and_a_short_one_stays() {
-        let mut result = json!({"output": format!("{}end", "ä".repeat(50_000)), "screen": "x".repeat(100)});
-        shorten_fields(result.as_object_mut().unwrap());
-        let output = result["output"].as_str().unwrap();
-        assert!(output.len() <= TAIL && output.ends_with("äend"), "{}", output.len());
-        assert_eq!(result["output_bytes"], 100_003);
-        assert!(result["output_digest"].as_str().unwrap().starts_with("sha256:"));
-        assert_eq!(result["screen"].as_str().unwrap().len(), 100);
+    fn a_result_with_a_long_text_has_failed_and_no_part_of_the_text_is_kept() {
+        for long in [
+            json!({"success": true, "session_id": "t", "output": "ä".repeat(50_000), "exit_code": 0}),
+            json!({"success": true, "session_id": "t", "result": {"parts": ["x", "y".repeat(100_000)]}}),
+        ] {
+            let mut result = long.as_object().unwrap().clone();
+            refuse_long_fields(&mut result);
+            assert_eq!((&result["success"], &result["session_id"]), (&json!(false), &json!("t")));
+            assert!(result["error"].as_str().unwrap().contains("100000 bytes"), "{result:?}");
+            assert_eq!(result.len(), 3);
+        }
+        let short = json!({"success": true, "output": "x".repeat(MAX_TEXT_BYTES), "exit_code": 0});
+        let mut result = short.as_object().unwrap().clone();
+        refuse_long_fields(&mut result);
+        assert_eq!(json!(result), short);
     }
 }

@@ -140,7 +140,7 @@ async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
     desk.shows("^4 nodes, 1 graph, 1 workflow here").await;
     desk.says("@greet world", "^hello world\n✓ ::0 @greet in ").await;
     desk.says("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity").await;
-    desk.says("#both ::-1", "^hello hello \\(hello world\\) 0\n\nfirst +completed\nlast +completed\n✓ ::2 #both").await;
+    desk.says("#both ::-1", "^hello hello \\(hello world\\) 0\nfirst +completed\nlast +completed\n✓ ::2 #both").await;
     desk.says("@both you", "✓ ::3 #both").await;
     desk.says("@fails", "^before\nno such file\n✗ ::4 @fails in .*: The command ended with exit code 3").await;
     let screen = desk.says("::0", "^hello world\n›$").await;

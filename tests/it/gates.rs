@@ -510,3 +510,77 @@ fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "2"]).well();
     assert_eq!(story.ends(&run)["final_state"], "second");
 }
+
+/// A machine that asks a person, and then runs `make` in the terminal that this names.
+fn makes_in(session: &str) -> Value {
+    json!({"name": "asking", "initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}},
+                "transitions": [{"condition": {"field_equals": {"answer": "yes"}}, "next_state": "go"}]},
+        "go": {"action": {"tool": "run_command", "params": {"session_id": session, "command": "make"}}},
+    }})
+}
+
+#[test]
+fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
+    let story = Story::new();
+    let evil = story.home.path().join("evil");
+    let opens =
+        || story.agent.calls("open_terminal", json!({"name": "work"}))["session_id"].as_str().unwrap().to_owned();
+    let first = opens();
+    let asks = |session: &str, variables: Value| {
+        let arguments = json!({"workflow_definition": makes_in(session), "initial_variables": variables, "wait_seconds": 60,
+                               "save_on_success": false});
+        story.waits(arguments)
+    };
+    for (session, variables) in [("work", json!({})), ("{place}", json!({"place": "work"}))] {
+        let run = asks(session, variables);
+        let shown = story.home.runs(&["gates", "show", &format!("{run}/ask/1")]).well();
+        assert!(shown.contains(&first), "{shown}");
+        let text = format!("make() {{ touch {}; }}\n", evil.display());
+        let refused = story.agent.begins("send_input", json!({"session_id": "work", "input_text": text})).refused();
+        assert!(refused.contains(&format!("{run} waits for a person")), "{refused}");
+        story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "no"]).well();
+        let _ = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    }
+    // Another terminal has the name by the time of the answer.
+    let run = asks("work", json!({}));
+    story.home.runs(&["terminal", "close", "work"]).well();
+    let second = opens();
+    assert_ne!(first, second);
+    story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
+    let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(ended["status"], "failed", "{ended:#}");
+    assert!(ended["error"].as_str().unwrap().contains("is none that the person saw"), "{ended:#}");
+    // One that was shown and is as it was is used.
+    let run = asks("work", json!({}));
+    story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
+    let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert!(!ended["error"].as_str().unwrap_or_default().contains("is none that the person saw"), "{ended:#}");
+    assert!(!evil.exists());
+}
+
+#[test]
+fn an_agent_passes_no_gate_of_a_nested_workflow_and_repeats_nothing_that_was_approved() {
+    let story = Story::new();
+    let saved = |name: &str, action: Value| {
+        let definition = json!({"name": name, "description": "Does it", "initial_state": "q",
+                                "states": {"q": {"action": action}}});
+        let saved = story.agent.calls("create_workflow", json!({"workflow_definition": definition}));
+        assert_eq!(saved["success"], json!(true), "{saved}");
+    };
+    saved("approval", json!({"tool": "gate", "params": {"prompt": "Deploy?", "choices": ["yes", "no"]}}));
+    saved("quiet", json!({"tool": "sleep", "params": {"seconds": 0}}));
+    for (name, for_person) in [("approval", true), ("quiet", false)] {
+        let machine = json!({"name": "deploying", "initial_state": "a", "states": {
+            "a": {"action": {"tool": "run_command", "params": {"command": "false"}}, "on_unknown": "ask",
+                  "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "approve"}]},
+            "approve": {"action": {"tool": "run_workflow", "params": {"workflow_name": name}},
+                        "transitions": [{"condition": "success", "next_state": "deploy"}]},
+            "deploy": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+        }});
+        let run = story.waits(json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false}));
+        let decided = story.agent.calls("decide", json!({"run_id": run, "answer": "go to 'deploy'"}));
+        assert_eq!(decided["success"], json!(!for_person), "{name}: {decided:#}");
+        story.home.runs(&["runs", "cancel", &run]);
+    }
+}

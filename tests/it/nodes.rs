@@ -98,7 +98,7 @@ fn nodes_are_listed_shown_and_called() {
     typed.current_dir(&project.folder).args(["nodes", "run", "identity", "-"]);
     let mut typed = typed.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     typed.stdin.take().unwrap().write_all("two\nlines".as_bytes()).unwrap();
-    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines");
+    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines\n");
     for words in [&["nodes", "run", "identity", "{", "--input-json"][..], &["nodes", "run", "identity", "--input-json"]]
     {
         assert_eq!(project.types(words).code, 2, "{words:?}");
@@ -112,7 +112,7 @@ fn graphs_tell_how_each_step_ended() {
     let ids: Vec<&Value> = graphs.as_array().unwrap().iter().map(|graph| &graph["id"]).collect();
     assert_eq!(ids, ["both", "stops"]);
     let ran = project.types(&["graph", "run", "both", "you"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "hello hello you\n\n"), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "hello hello you\n"), "{}", ran.stderr);
     let failure = "The command ended with exit code 3: no such file";
     assert!(ran.stderr.contains(&format!("flaky  skipped    (2 attempts) {failure}\n")), "{}", ran.stderr);
     assert!(ran.stderr.ends_with("last   completed\n"), "{}", ran.stderr);

@@ -120,7 +120,7 @@ fn a_form_that_is_filled_in_badly_is_shown_again_with_what_was_wrong() {
     let call = agent.begins("run_workflow", asking(&json!({"prompt": "Which?", "form": form})));
     let asked = agent.is_asked();
     let place = &asked["params"]["requestedSchema"]["properties"]["place"];
-    assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe", "America"])));
+    assert_eq!((&place["enum"], &place["enumNames"]), (&json!(["eu", "us"]), &json!(["Europe (eu)", "America (us)"])));
     agent.responds(&asked, json!({"action": "accept", "content": {"version": "1", "place": "us"}}));
     let again = agent.is_asked();
     let message = again["params"]["message"].as_str().unwrap();

@@ -38,12 +38,9 @@ pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
         );
         let content = page["screen_content"].as_str().unwrap();
         let next = page["next_offset"].as_u64().unwrap();
-        match content.rsplit_once("\n[… ") {
-            Some((read, _)) if page["truncated"] == true => output.push_str(&format!("{read}\n")),
-            _ => {
-                output.push_str(content);
-                return output;
-            }
+        output.push_str(content);
+        if page["truncated"] != true {
+            return output;
         }
         assert!(next > offset);
         offset = next;

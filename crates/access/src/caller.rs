@@ -1,5 +1,6 @@
 //! The caller of a command: which process sent it, and from where.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,6 +54,9 @@ pub struct Caller {
     pub pins: Option<Arc<Pins>>,
     /// The gate at which a person has approved what this run, or the one that started it, does now.
     pub approved_at: Option<String>,
+    /// The ids of the terminals that they saw, and of those that the run has opened: it acts in no other one. `None` where no
+    /// person was asked, or it is not known what they saw.
+    pub approved_terminals: Option<Arc<BTreeSet<String>>>,
 }
 
 /// The longest name of a client or a surface, in characters. Every answer carries both.
@@ -175,6 +179,7 @@ impl Caller {
             run: None,
             pins: None,
             approved_at: None,
+            approved_terminals: None,
         }
     }
 

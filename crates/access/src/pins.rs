@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_host::HostTarget;
 use steplatch_library::Signature;
+use steplatch_workflow::GatelessNames;
 
 /// What a name of a definition refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +124,14 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
+    /// It was not known at the start where it leads.
+    #[error("it was not known then where it leads (ssh -G {ssh} did not answer), and it is {now} now")]
+    NotKnown {
+        /// Its destination.
+        ssh: String,
+        /// The destination now.
+        now: String,
+    },
     /// Other keys are known for it.
     #[error("its known keys were {}, and are {} now", named(.before), named(.now))]
     Keys {
@@ -145,7 +154,7 @@ fn named(keys: &[String]) -> String {
 
 impl From<HostTarget> for HostPin {
     fn from(target: HostTarget) -> Self {
-        let HostTarget { ssh, address, through, keys, options, unknown } = target;
+        let HostTarget { ssh, address, through, keys, options, unknown, fixed: _ } = target;
         Self { ssh, address, through, keys, options: Signature::of_text(&options), unknown }
     }
 }
@@ -158,6 +167,9 @@ impl HostPin {
             (Some(address), None) => format!("{} ({address})", pin.ssh),
             (None, _) => pin.ssh.clone(),
         };
+        if self.ssh == now.ssh && self.address.is_none() && now.address.is_some() {
+            return Some(HostDifference::NotKnown { ssh: self.ssh.clone(), now: place(now) });
+        }
         if (&self.ssh, &self.address, &self.through) != (&now.ssh, &now.address, &now.through) {
             return Some(HostDifference::Destination { before: place(self), now: place(now) });
         }
@@ -201,6 +213,9 @@ pub struct Pins {
     /// The digests of definitions nested in these. They may be saved, and be run by name after that.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
+    /// The names among these that are known to ask no person, with everything that they start.
+    #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
+    pub gateless: GatelessNames,
 }
 
 impl Pins {
@@ -310,7 +325,7 @@ mod tests {
     fn host(ssh: &str, address: &str, keys: &[&str], options: &str) -> HostPin {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         let (address, options) = (Some(address.to_owned()), options.to_owned());
-        HostTarget { ssh: ssh.to_owned(), address, through: None, keys, options, unknown: Vec::new() }.into()
+        HostTarget { ssh: ssh.to_owned(), address, keys, options, ..HostTarget::default() }.into()
     }
 
     #[test]

@@ -172,12 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_long_command_is_shown() {
-        let command = format!("echo {}; rm -rf ~", "a".repeat(5000));
+    fn all_of_a_long_command_is_shown() {
+        let command = format!("echo {}; X=rm; $X x; echo {}; rm -rf ~", "a".repeat(5000), "b".repeat(5000));
         let (before, after) = with_new_state(&json!({"tool": "run_command", "params": {"command": command}}));
         let named = weakenings(&before, &after, &[]);
-        assert!(named.iter().any(|one| one.what.contains("rm -rf ~") && one.what.contains("more characters")));
-        assert!(named.iter().all(|one| one.what.chars().count() < 1200));
+        assert!(named.iter().any(|one| one.what.contains(&command)));
     }
 
     #[test]

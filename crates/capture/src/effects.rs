@@ -12,7 +12,8 @@ mod sql;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+use steplatch_pattern::Alternatives;
 use steplatch_workflow::substitute::marked;
 use steplatch_workflow::{Definition, State, Weakening, tool};
 
@@ -60,7 +61,11 @@ impl Judgement {
 
 /// Returns the beginning of a text on one line: a sentence about it has no others.
 fn excerpt(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_SHOWN_CHARS).collect()
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
 }
 
 /// What reads a line.
@@ -115,42 +120,21 @@ pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
 /// which that is not known. Nobody did it at the capture, so what was not seen is not known here.
 #[must_use]
 pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
-    let action = |definition: &Definition, name: &str| {
-        definition
-            .document()
-            .pointer(&format!("/states/{}/action", name.replace('~', "~0").replace('/', "~1")))
-            .cloned()
-    };
-    let differs = |state: &&State| action(before, state.name()) != action(after, state.name());
     let named = |state: &State| {
-        let (name, params) = (state.name(), state.action().params());
-        let param = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
-        let mut texts: Vec<(String, bool)> = Vec::new();
-        match state.action().tool() {
-            tool::GATE | tool::AWAIT_OUTPUT | tool::FAIL | tool::RETURN | tool::SET | tool::SLEEP => return None,
-            tool::RUN_COMMAND => texts.extend(param("command").map(|line| (line, true))),
-            tool::OPEN_TERMINAL => {
-                texts.extend(param("shell").map(|line| (line, true)));
-                let words =
-                    params.get("command").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-                let words: Vec<String> = words.map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
-                texts.push((words.join(" "), true));
-            }
-            _ => {
-                let mut all = Vec::new();
-                params.values().for_each(|value| texts_in(value, &mut all));
-                texts.extend(all.into_iter().map(|text| (text.to_owned(), false)));
-            }
+        let name = state.name();
+        let inputs = inputs(after, state);
+        if before.state(name).is_some_and(|known| self::inputs(before, known) == inputs) {
+            return None;
         }
-        let reasons = texts.into_iter().filter_map(|(text, is_line)| {
+        let reasons = inputs.into_iter().filter_map(|(text, reader)| {
             // A value that is not quoted may be any text.
             let mut is_quoted = true;
             let line = marked(&text, |written| {
                 is_quoted &= written.ends_with("|sh}");
                 MARK
             });
-            let reader = if is_line { Reader::Shell } else { Reader::Program };
             let mut judgement = judge(&line, reader);
+            let is_line = reader == Reader::Shell;
             if is_line && (!is_quoted || !judgement.unseen.is_empty()) && judgement.effect < Effect::Unknown {
                 judgement.because = excerpt(&text);
                 judgement.effect = Effect::Unknown;
@@ -162,7 +146,106 @@ pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weake
         let state = if before.state(name).is_none() { "the new state" } else { "the state" };
         Some(Weakening { place: format!("/states/{name}/action"), what: format!("{state} '{name}': {reason}") })
     };
-    after.states().iter().filter(differs).filter_map(named).collect()
+    after.states().iter().filter_map(named).collect()
+}
+
+/// Returns what a state types, runs or hands over, with what reads it.
+fn inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)> {
+    let params = state.action().params();
+    let param = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
+    let mut inputs = Vec::new();
+    match state.action().tool() {
+        tool::GATE | tool::AWAIT_OUTPUT | tool::FAIL | tool::RETURN | tool::SET | tool::SLEEP => return inputs,
+        tool::RUN_COMMAND => inputs.extend(param("command").map(|line| (line, Reader::Shell))),
+        tool::OPEN_TERMINAL => {
+            inputs.extend(param("shell").map(|line| (line, Reader::Shell)));
+            let words = params.get("command").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+            let words: Vec<String> = words.map(quoted).collect();
+            inputs.push((words.join(" "), Reader::Shell));
+        }
+        tool::SEND_INPUT | tool::DIALOGUE => {
+            let rules = params.get("rules").and_then(Value::as_array).into_iter().flatten();
+            let types = params.get("input_text").into_iter().chain(rules.filter_map(|rule| rule.get("type")));
+            for text in types.filter_map(Value::as_str) {
+                if may_be_read_by_shell(definition, state.name()) {
+                    inputs.push((text.to_owned(), Reader::Shell));
+                } else if let Some((first, rest)) = text.split_once('\n') {
+                    // The program may have ended by then.
+                    inputs.extend([(first.to_owned(), Reader::Program), (rest.to_owned(), Reader::Shell)]);
+                } else {
+                    inputs.push((text.to_owned(), Reader::Program));
+                }
+            }
+        }
+        _ => {
+            let mut texts = Vec::new();
+            params.values().for_each(|value| texts_in(value, &mut texts));
+            inputs.extend(texts.into_iter().map(|text| (text.to_owned(), Reader::Program)));
+        }
+    }
+    if let Some(Value::Object(environment)) = params.get("environment") {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let variables =
+            environment.iter().map(|(name, value)| (format!("{name}={}", quoted(&text(value))), Reader::Shell));
+        inputs.extend(variables);
+    }
+    inputs
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Whether a shell may read what a state types: unless each way to the state ends with the question of a program that reads.
+fn may_be_read_by_shell(definition: &Definition, name: &str) -> bool {
+    let (mut seen, mut open, mut is_reached) = (vec![name], vec![name], false);
+    while let Some(name) = open.pop() {
+        for state in definition.states() {
+            let leads_late = [state.on_timeout(), state.on_exhausted()].contains(&Some(name));
+            if !leads_late && state.transitions().iter().all(|one| one.next_state() != name) {
+                continue;
+            }
+            is_reached = true;
+            let is_passive =
+                matches!(state.action().tool(), tool::GATE | tool::SLEEP | tool::SET | "get_screen_content");
+            if !is_passive && (leads_late || !ends_at_question(state.action().params())) {
+                return true;
+            }
+            if is_passive && !seen.contains(&state.name()) {
+                seen.push(state.name());
+                open.push(state.name());
+            }
+        }
+    }
+    let begins = [Some(definition.initial_state()), definition.finally_state()];
+    !is_reached || begins.into_iter().flatten().any(|begin| seen.contains(&begin))
+}
+
+/// Whether an action ends where a program reads the answer to a question that is no prompt of a shell.
+fn ends_at_question(params: &Map<String, Value>) -> bool {
+    let pattern = params.get("pattern").and_then(Value::as_str).map(|pattern| marked(pattern, |_| MARK));
+    let all = pattern.and_then(|pattern| Alternatives::of(&pattern).ok());
+    params.contains_key("reads") && all.is_some_and(|all| all.iter().all(|one| is_question(one.as_str())))
+}
+
+/// Whether an alternative of a pattern ends as questions do, and no prompt of a shell does. What its end is and is not read here, as that
+/// of a class, may be a prompt.
+fn is_question(alternative: &str) -> bool {
+    let mut rest = alternative;
+    let is_anchor = |rest: &str| rest.ends_with('$') && !rest.ends_with(r"\$");
+    while let Some(shorter) = [r"\Z", " *", r"\s*", " +", " "]
+        .into_iter()
+        .find_map(|end| rest.strip_suffix(end))
+        .or_else(|| rest.strip_suffix('$').filter(|_| is_anchor(rest)))
+    {
+        rest = shorter;
+    }
+    let mut signs = rest.chars().rev();
+    match (signs.next(), signs.next()) {
+        (Some(sign), Some('\\')) => "?:)].!,;".contains(sign),
+        (Some(sign), _) => sign == ':' || sign == '!' || sign.is_alphanumeric(),
+        (None, _) => false,
+    }
 }
 
 fn texts_in<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {

@@ -12,7 +12,7 @@ use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::{Judgement, Reader, judge, reader_behind};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{Extraction, extractions};
-use crate::question::{Leeway, escaped, general, landmark, question, stands_in, varying_words};
+use crate::question::{Leeway, escaped, general, landmark, question, stands_in, varying_words, without_classes};
 use crate::session_log::{MASK, SessionLog, Surroundings};
 use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, NextRead, Turn, seconds_between, turns};
@@ -34,7 +34,7 @@ const MOST_STATES: usize = 97;
 /// Returns the machine that does what these logs show. Never fails: what cannot be captured is named in the reply.
 #[must_use]
 pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequest) -> Captured {
-    let (all, mut left_out) = turns_of(logs);
+    let (mut all, mut left_out) = turns_of(logs);
     let request = &mut CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
     let inputs = request.inputs.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
     // An input may give another directory the name of a known one.
@@ -45,6 +45,9 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     let alignment = aligned(&all, &others, &bindings, around, request);
     let arguments = alignment.arguments.iter().map(|one| (one.name.clone(), one.value.clone()));
     request.inputs.extend(arguments);
+    for turn in all.iter_mut().filter(|turn| request.inputs.iter().any(|(_, value)| *value == turn.answer)) {
+        turn.note_given();
+    }
     let mut known_values = bindings.clone();
     known_values.extend(alignment.bindings());
     let found = extractions(&all, &known_values, around);
@@ -89,7 +92,10 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
             noise::question(turn).unwrap_or_default().clone_into(asked);
         }
         if let Some(chosen) = writer.chosen.get_mut(turn.log) {
-            let label = if let Menu::Printed(menu) = &turn.menu { menu.label.as_str() } else { "" };
+            let label = match &turn.menu {
+                Menu::Printed(menu) if menu.is_usual => menu.label.as_str(),
+                Menu::None | Menu::Printed(_) | Menu::Mentioned(_) | Menu::Drawn { .. } => "",
+            };
             label.clone_into(chosen);
         }
         if let Some(screen) = before.get_mut(turn.log) {
@@ -509,6 +515,14 @@ impl Writer<'_> {
                 let name = self.free_name(&base);
                 let template = self.typed(&name, text, turn.at_prompt);
                 self.note_date(&name, &template, turn);
+                let line_count = text.trim_end().lines().count();
+                if line_count > 1 {
+                    self.guess(
+                        &name,
+                        format!("it types {line_count} lines at once"),
+                        "they were typed so: what the program asks between them is not compared",
+                    );
+                }
                 let mut params = Map::new();
                 if !template.is_empty() || keys.is_empty() {
                     params.insert("input_text".to_owned(), template.into());
@@ -703,7 +717,9 @@ impl Writer<'_> {
             Ending::Question(_) | Ending::Password(_) | Ending::Screen(_)
                 if let Menu::Drawn { rows, is_last } = &turn.menu =>
             {
-                let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.around, turn.leeway, *is_last);
+                // What is chosen from is compared as it stood there.
+                let leeway = if turn.leeway == Leeway::Data { Leeway::Data } else { Leeway::Nothing };
+                let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.around, leeway, *is_last);
                 self.note_used_in(&pattern);
                 self.guess(
                     state,
@@ -712,21 +728,35 @@ impl Writer<'_> {
                 );
                 waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
             }
-            // A client may have waited for less than the question, such as `[y/N]`.
-            Ending::Question(line) | Ending::Password(line)
-                if (!is_covered || turn.menu != Menu::None || turn.leeway == Leeway::Identifiers)
-                    && !line.trim().is_empty() =>
-            {
+            // A client may have waited for less than the question, such as `[y/N]` or `: `.
+            Ending::Question(line) | Ending::Password(line) if !line.trim().is_empty() => {
                 let bindings = self.shown_bindings();
                 let pattern = question(line, &bindings, &self.around, turn.leeway);
                 if pattern.is_empty() {
                     waits.push(self.quiet(state));
                     return waits;
                 }
+                if !has_word(&pattern) {
+                    self.guess(
+                        state,
+                        "nearly any question may be answered",
+                        format!("'{}' stands below many: the line above it is not compared", line.trim()),
+                    );
+                }
+                let is_given = self.bindings.iter().any(|binding| binding.value == turn.answer);
                 let wait = match &turn.menu {
-                    Menu::Printed(menu) => self.menu(state, menu, &bindings, &pattern),
-                    Menu::None | Menu::Drawn { .. } => Wait::pattern(pattern),
+                    Menu::Printed(menu) if menu.is_usual || !is_given => self.menu(state, menu, &bindings, &pattern),
+                    Menu::Mentioned(row) => {
+                        let reason = format!("'{}' stands there, too, and may be an entry of a menu", turn.answer);
+                        self.guess(state, format!("the row '{row}' is not compared"), reason);
+                        Wait::pattern(pattern)
+                    }
+                    Menu::None | Menu::Printed(_) | Menu::Drawn { .. } => Wait::pattern(pattern),
                 };
+                // The client waited for the same.
+                if waits.iter().any(|known| known.params == wait.params) {
+                    return waits;
+                }
                 if let Some(pattern) = wait.params.first().and_then(|(_, pattern)| pattern.as_str()) {
                     self.note_used_in(pattern);
                     self.guess(state, format!("it waits for /{pattern}/"), "the line stood there when input went on");
@@ -764,11 +794,7 @@ impl Writer<'_> {
         self.guess(state, sentence, "the next input chooses it by its number");
         let wait = Wait::pattern(pattern);
         if !menu.finds_another() {
-            self.guess(
-                state,
-                "another row above the menu may begin with the same number",
-                "one did when it was captured",
-            );
+            self.guess(state, "another row above the menu may have the same number", "one did when it was captured");
             return wait;
         }
         let condition = json!({"success": true, "field_equals": {format!("groups.{ANOTHER_ENTRY}"): null}});
@@ -1076,6 +1102,12 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// Whether a pattern has a word of three letters or more, without those of its classes and variables.
+fn has_word(pattern: &str) -> bool {
+    let plain = without_classes(pattern).replace(r"\Z", "");
+    plain.split(|sign: char| !sign.is_alphabetic()).any(|word| word.chars().count() > 2)
 }
 
 fn open_state(log: usize) -> String {

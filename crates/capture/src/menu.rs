@@ -18,6 +18,8 @@ pub(crate) enum Menu {
     None,
     /// Printed entries, of which one is chosen by its number.
     Printed(PrintedMenu),
+    /// This printed row has the answer as a word, and is not compared.
+    Mentioned(String),
     /// Rows of the screen, of which one is moved to by keys.
     Drawn {
         /// The rows, top first.
@@ -40,8 +42,17 @@ pub(crate) struct PrintedMenu {
     rows: Vec<String>,
     /// The rows between the block and the question.
     between: Vec<String>,
-    /// Whether another entry with the number stands above the block.
+    /// Whether another row with the number stands above the block.
     has_decoy: bool,
+    /// Whether the rows have the usual form of entries.
+    pub(crate) is_usual: bool,
+}
+
+/// The line that was entered before a program drew: its row ends with the text, or is a question whose answer is hidden.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Entered {
+    pub(crate) text: String,
+    pub(crate) row: Option<String>,
 }
 
 /// The most rows of a full screen that are a menu. A screen with more shows what changes, such as processes or files.
@@ -68,12 +79,15 @@ impl Menu {
 
     /// Returns the rows that a program draws in place: those around the cursor, which stands behind `row`, down to the
     /// last one. They begin below the line that was `entered`. Where a line is typed, they begin with the row of the cursor.
-    pub(crate) fn drawn(screen: &str, row: &str, entered: &str, act: &Act) -> Self {
+    pub(crate) fn drawn(screen: &str, row: &str, entered: &Entered, act: &Act) -> Self {
         let all: Vec<&str> = screen.lines().map(str::trim_end).collect();
         let Some(last) = all.iter().rposition(|row| !row.is_empty()) else { return Self::None };
         let row = row.trim_end();
         let cursor = all.iter().rposition(|one| !row.is_empty() && one.starts_with(row)).unwrap_or(last);
-        let is_entered = |one: &str| !entered.is_empty() && one.ends_with(entered);
+        let is_entered = |one: &str| {
+            !entered.text.is_empty() && one.ends_with(&entered.text)
+                || entered.row.as_deref().is_some_and(|row| !row.is_empty() && one == row)
+        };
         let above = all[..cursor].iter().rposition(|one| one.is_empty() || is_entered(one));
         let first = if is_line(act) { cursor } else { above.map_or(0, |above| above + 1) };
         let rows = filled_rows(all[first..=last].iter().copied());
@@ -84,11 +98,16 @@ impl Menu {
     }
 
     /// Returns the menu that an input chooses from by a number, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
-    /// `2 Paris`. The last line that was printed is the question.
+    /// `2 Paris`, or by a number or letter that stands in each row in another form. The last line that was printed is the question.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
+        let usual = Self::usual(printed, act);
+        if usual == Self::None { Self::of_any_form(printed, act) } else { usual }
+    }
+
+    fn usual(printed: &str, act: &Act) -> Self {
         let Act::Typed { text, .. } = act else { return Self::None };
         let number = text.trim();
-        if number.is_empty() || number.len() > 3 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        if number.is_empty() || number.len() > 3 || !is_number(number) {
             return Self::None;
         }
         let lines: Vec<&str> = printed.trim_end().lines().collect();
@@ -120,11 +139,48 @@ impl Menu {
         // The entry of a block above the last one was chosen: that block is compared, and what stands below it.
         let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
         let (rows, between) = (texts(&lines[first..=last]), texts(&lines[last + 1..]));
-        let mark = another(&number, signs);
         // The first line is the input that the program got before.
-        let above = lines[..first].iter().skip(1).fold(String::new(), |above, line| above + line + "\n");
-        let has_decoy = Pattern::new(&format!("(?m){mark}")).is_ok_and(|mark| mark.is_match(&above).unwrap_or(true));
-        Self::Printed(PrintedMenu { number, signs, label, rows, between, has_decoy })
+        let has_decoy = is_mentioned(&number, lines.get(1..first).unwrap_or_default());
+        Self::Printed(PrintedMenu { number, signs, label, rows, between, has_decoy, is_usual: true })
+    }
+
+    /// Returns the menu whose rows have the answer and other short words at the same place, with all that stands between it and the
+    /// question.
+    fn of_any_form(printed: &str, act: &Act) -> Self {
+        let Act::Typed { text, .. } = act else { return Self::None };
+        let answer = text.trim();
+        let lines: Vec<&str> = printed.trim_end().lines().collect();
+        let Some((_, lines)) = lines.split_last() else { return Self::None };
+        if answer.is_empty() || answer.contains(|sign: char| !sign.is_alphanumeric()) {
+            return Self::None;
+        }
+        // The first line is the input that the program got before.
+        let lines = lines.get(1..).unwrap_or_default();
+        let is_of =
+            |place: Place, line: &str| place.key(line).is_some_and(|key| key != answer && is_alike(key, answer));
+        let chosen = PLACES.into_iter().find_map(|place| {
+            let is_chosen = |line: &&str| place.key(line) == Some(answer);
+            let chosen = lines.iter().rposition(is_chosen).filter(|_| is_key(answer))?;
+            let beside = [chosen.checked_sub(1), Some(chosen + 1)].into_iter().flatten();
+            beside.filter_map(|at| lines.get(at)).any(|line| is_of(place, line)).then_some((place, chosen))
+        });
+        let Some((place, chosen)) = chosen else {
+            let mentions = |line: &&&str| words(line).any(|word| word == answer);
+            let row = lines.iter().rfind(mentions).filter(|_| answer.chars().count() > 1 || is_number(answer));
+            return row.map_or(Self::None, |row| Self::Mentioned(row.trim().to_owned()));
+        };
+        let first = lines[..chosen].iter().rposition(|line| !is_of(place, line)).map_or(0, |above| above + 1);
+        let filled = lines[first..].iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+        let label = words(lines[chosen]).filter(|word| *word != answer).collect::<Vec<_>>().join(" ");
+        Self::Printed(PrintedMenu {
+            number: answer.to_owned(),
+            signs: None,
+            label,
+            rows: filled.map(str::to_owned).collect(),
+            between: Vec::new(),
+            has_decoy: is_mentioned(answer, &lines[..first]),
+            is_usual: false,
+        })
     }
 }
 
@@ -143,21 +199,65 @@ impl PrintedMenu {
     /// Returns the pattern of the rows up to the question, with a group that another entry with the same number above them
     /// is found in.
     pub(crate) fn pattern(&self, bindings: &[Binding], around: &Surroundings) -> String {
-        let rows = self.rows.iter().map(|row| general(row, bindings, around, Leeway::Identifiers));
-        let between = self.between.iter().map(|row| general(row, bindings, around, Leeway::Data));
-        let rows: Vec<String> = rows.chain(between).collect();
+        let rows = self.rows.iter().chain(&self.between);
+        let rows: Vec<String> = rows.map(|row| general(row, bindings, around, Leeway::Nothing)).collect();
         let another = match self.finds_another() {
-            true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", another(&self.number, self.signs)),
+            true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", mention(&self.number)),
             false => String::new(),
         };
         format!(r"{another}^[^\S\n]*{}\s*\n", rows.join(r"\s*\n\s*"))
     }
 }
 
-/// Returns the pattern of the beginning of an entry with this number.
-fn another(number: &str, signs: Option<(&str, char)>) -> String {
-    // A number without a sign behind it is one only at the beginning of its row.
-    if signs.is_some() { format!(r"\b{number}[)\].:]\s") } else { format!(r"^[^\w\n]*{number}\s") }
+/// Returns the pattern of a number or letter that stands alone, as that of an entry in any form does.
+fn mention(number: &str) -> String {
+    format!(r"(?<![^\W_]|[.,-]){number}(?![^\W_]|[.,]\d)")
+}
+
+/// Whether a number or letter stands alone in these lines.
+fn is_mentioned(number: &str, lines: &[&str]) -> bool {
+    Pattern::new(&mention(number)).is_ok_and(|mark| mark.is_match(&lines.join("\n")).unwrap_or(true))
+}
+
+/// The place of the number or letter in a row of a menu, among its words.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    First,
+    /// As in `Press 2 to install`.
+    Second,
+    Last,
+}
+
+const PLACES: [Place; 3] = [Place::First, Place::Second, Place::Last];
+
+impl Place {
+    fn key(self, row: &str) -> Option<&str> {
+        match self {
+            Self::First => words(row).next(),
+            Self::Second => words(row).nth(1),
+            Self::Last => words(row).next_back(),
+        }
+    }
+}
+
+/// Returns the words of a line: letters and digits.
+fn words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
+    line.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// The most signs of the number or letter of an entry.
+const MAX_KEY_CHARS: usize = 4;
+
+/// Whether a word may be the number or letter of an entry: a number, or a letter, with a number at the most.
+fn is_key(word: &str) -> bool {
+    let letters = word.chars().filter(|sign| sign.is_alphabetic()).count();
+    word.chars().count() <= MAX_KEY_CHARS && letters <= 1
+}
+
+/// Whether two words may be those of two entries of one menu.
+fn is_alike(one: &str, other: &str) -> bool {
+    let begins_with_letter = |word: &str| word.starts_with(char::is_alphabetic);
+    is_key(one) && is_key(other) && begins_with_letter(one) == begins_with_letter(other)
 }
 
 /// An entry of a printed menu.
@@ -261,7 +361,7 @@ mod tests {
     fn entry(printed: &str, text: &str) -> Option<String> {
         match Menu::printed(printed, &typed(text)) {
             Menu::Printed(menu) => Some(menu.entry()),
-            Menu::None | Menu::Drawn { .. } => None,
+            Menu::None | Menu::Mentioned(_) | Menu::Drawn { .. } => None,
         }
     }
 
@@ -332,9 +432,9 @@ mod tests {
     }
 
     fn drawn(screen: &str, row: &str, act: &Act) -> Vec<String> {
-        match Menu::drawn(screen, row, "node x.js", act) {
+        match Menu::drawn(screen, row, &Entered { text: "node x.js".to_owned(), row: None }, act) {
             Menu::Drawn { rows, .. } => rows,
-            Menu::None | Menu::Printed(_) => Vec::new(),
+            Menu::None | Menu::Mentioned(_) | Menu::Printed(_) => Vec::new(),
         }
     }
 
@@ -385,7 +485,7 @@ mod tests {
         let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
         let rows = |act: &Act| match Menu::of_screen(screen, act) {
             Menu::Drawn { rows, .. } => rows,
-            Menu::None | Menu::Printed(_) => Vec::new(),
+            Menu::None | Menu::Mentioned(_) | Menu::Printed(_) => Vec::new(),
         };
         assert_eq!(rows(&pressed(&["down", "enter"])), ["Setup", "Which?", "de Berlin", "12"]);
         assert_eq!(rows(&pressed(&["enter"])), Vec::<String>::new());

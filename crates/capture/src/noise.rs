@@ -322,6 +322,7 @@ mod tests {
     /// A turn with this end, typed at a prompt where it is a line.
     fn turn(act: Act, ending: Ending, printed: &str) -> Turn {
         Turn {
+            answer: String::new(),
             log: 0,
             timestamp: String::new(),
             number: 1,

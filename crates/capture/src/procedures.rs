@@ -157,7 +157,7 @@ fn the_directory_of_the_session_is_an_argument_wherever_it_is_typed() {
 #[test]
 fn a_number_chooses_the_entry_that_stood_there() {
     let menu = "1) Ubuntu 20.04\n2) Ubuntu 22.04\nChoose [1-2]: ";
-    let pattern = r"(?P<another_entry>\b2[)\].:]\s[\s\S]*)?^[^\S\n]*1\) Ubuntu 20\.04\s*\n\s*2\) Ubuntu 22\.04\s*\n^Choose \[1-2\]: *\Z";
+    let pattern = r"(?P<another_entry>(?<![^\W_]|[.,-])2(?![^\W_]|[.,]\d)[\s\S]*)?^[^\S\n]*1\) Ubuntu 20\.04\s*\n\s*2\) Ubuntu 22\.04\s*\n^Choose \[1-2\]: *\Z";
     let log = Log::default().starts("sh setup.sh", 0, menu).answers("Choose [1-2]: ", "2", "");
     let captured = log.captured(&[], "/srv");
     assert_eq!(all(&captured, "pattern"), [pattern]);
@@ -171,7 +171,7 @@ fn a_number_chooses_the_entry_that_stood_there() {
     assert_eq!(
         all(&log.captured(&[], "/srv"), "pattern"),
         [
-            r"(?P<another_entry>\b2[)\].:]\s[\s\S]*)?^[^\S\n]*\(1\) one\s*\n\s*\(2\) two\s*\n^Pick a number from 1 to 2\s*\Z"
+            r"(?P<another_entry>(?<![^\W_]|[.,-])2(?![^\W_]|[.,]\d)[\s\S]*)?^[^\S\n]*\(1\) one\s*\n\s*\(2\) two\s*\n^Pick a number from 1 to 2\s*\Z"
         ]
     );
 }

@@ -30,7 +30,7 @@ fn captured(recorded: &str, answer: &str) -> Captured {
 }
 
 /// The question that was recorded, its answer, what the program prints instead, and whether the answer is typed.
-const QUESTIONS: [(&str, &str, &str, bool); 68] = [
+const QUESTIONS: [(&str, &str, &str, bool); 101] = [
     // Words of classes.
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete /tmp/old-build? [y/N] ", true),
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete everything? [y/N] ", false),
@@ -51,18 +51,45 @@ const QUESTIONS: [(&str, &str, &str, bool); 68] = [
     ("Delete backups of 3 May? ", "y", "Delete backups of 3 customers? ", false),
     ("Delete backups of 3 May? ", "y", "Delete backups of 3 Mayors? ", false),
     ("Drop 2 Mar? ", "y", "Drop 2 databases? ", false),
-    ("Note for Sat 3 May: ", "closed", "Note for Sun 12 June: ", true),
-    ("Note for Sat 3 May: ", "closed", "Note for All 12 customers: ", false),
-    ("Note for Sat 3 May: ", "closed", "Note for Sat 3 customers: ", false),
+    ("Note for Sat 3 May: ", "until 9", "Note for Sun 12 June: ", true),
+    ("Note for Sat 3 May: ", "until 9", "Note for All 12 customers: ", false),
+    ("Note for Sat 3 May: ", "until 9", "Note for Sat 3 customers: ", false),
+    // A word may say yes or no in any language.
+    ("Note for Sat 3 May: ", "closed", "Note for Sun 12 June: ", false),
     ("Trust SHA256:k3Lp/q+? ", "yes", "Trust SHA256:other? ", false),
+    // Identifiers have a digit, a letter and a length, and those with dashes are UUIDs.
+    ("Revoke 3fa9c1d2? ", "y", "Revoke defaced? ", false),
+    ("Revoke 3fa9c1d2? ", "y", "Revoke defacedd? ", false),
+    ("Revoke 3fa9c1d2? ", "y", "Revoke --------? ", false),
+    ("Revoke 3fa9c1d2? ", "y", "Revoke 3fa9c1d? ", false),
+    ("Pay 3fa9c1d2? ", "y", "Pay 99999999? ", false),
+    ("Delete snapshot 3fa9c1d2e4? ", "y", "Delete snapshot 2026-11-26? ", false),
+    ("Detach 0f8fad5b-d9cb-469f-a165-70867728950e? ", "y", "Detach fedded-dad? ", false),
+    ("Detach 0f8fad5b-d9cb-469f-a165-70867728950e? ", "y", "Detach defacedd-dead-beef-dead-beefdeadbeef? ", false),
+    ("Revoke 3FA9C1D2? ", "y", "Revoke 9B2C4D1E? ", true),
+    ("Revoke 3FA9C1D2? ", "y", "Revoke FACADE-D? ", false),
+    ("Delete user 3fa9c1d? ", "y", "Delete user cafe-bad? ", false),
+    ("Branch to delete [3fa9c1d]: ", "", "Branch to delete [defaced]: ", false),
+    ("Remove /tmp/3fa9c1d/x? ", "y", "Remove /tmp/facaded/x? ", false),
+    ("Delete b-1a2b3c4? ", "y", "Delete b-abacaba? ", false),
+    ("Drop db-2023? ", "y", "Drop db-2026? ", false),
+    ("Delete logs of feb-2024? ", "y", "Delete logs of dec-2026? ", false),
+    ("Stop ec2-db1? ", "y", "Stop ec2-db9? ", false),
+    ("Delete key ed25519? ", "y", "Delete key decaded? ", false),
+    ("Delete /tmp/oldBuild? ", "y", "Delete /tmp/AllUsers? ", false),
+    ("Overwrite /tmp/myProject/x? ", "yes", "Overwrite /tmp/Customers/x? ", false),
+    ("Delete /run/user/1000/dockerSock? ", "y", "Delete /run/user/1000/sshAgent01? ", false),
+    ("Delete /tmp/2024logs? ", "y", "Delete /tmp/allusers? ", false),
+    ("Delete /tmp/v2backup? ", "y", "Delete /tmp/customer? ", false),
     // Names of this machine and its user.
     ("Reboot mill? [y/n] ", "y", "Reboot barn? [y/n] ", false),
     ("Reboot mill? [y/n] ", "y", "Reboot everything? [y/n] ", false),
     ("Send it to ana@example.org? ", "y", "Send it to everyone@example.org? ", false),
     ("Remove ana@mill? ", "y", "Remove root@prod? ", false),
     ("Delete millions? ", "y", "Delete everything? ", false),
-    ("Comment for ana@mill: ", "hello", "Comment for bo@barn: ", true),
-    ("Comment for ana@mill: ", "hello", "Comment for everything: ", false),
+    ("Comment for ana@mill: ", "see /srv", "Comment for bo@barn: ", true),
+    ("Comment for ana@mill: ", "see /srv", "Comment for everything: ", false),
+    ("Comment for ana@mill: ", "hello", "Comment for bo@barn: ", false),
     ("Delete /home/ana/old? ", "y", "Delete /home/ana/new? ", false),
     ("Delete /home/ana-old? ", "y", "Delete /home/bo? ", false),
     // Numbers where the answer says yes or no.
@@ -83,7 +110,9 @@ const QUESTIONS: [(&str, &str, &str, bool); 68] = [
     ("Upgrade to v2.1.0? [y/n] ", "y", "Upgrade to v3.0.0? [y/n] ", false),
     ("Delete /tmp/job-17? ", "y", "Delete /tmp/job-18? ", false),
     // Numbers where it is data.
-    ("Name of node 3: ", "web", "Name of node 4: ", true),
+    ("Name of node 3: ", "web1", "Name of node 4: ", true),
+    ("Name of node 3: ", "web", "Name of node 4: ", false),
+    ("Mail of user 3: ", "a@b", "Mail of user 4: ", true),
     ("version: (1.0.0) ", "2.0.0", "version: (1.4.12) ", true),
     ("Port [8123]: ", "9000", "Port [8555]: ", true),
     ("Port [8123]: ", "9000", "Port of the database [8555]: ", false),
@@ -105,7 +134,151 @@ const QUESTIONS: [(&str, &str, &str, bool); 68] = [
     ("1) 18.2.0 (node)\n2) 20.1.0 (node)\n#? ", "2", "1) 18.2.0 (node)\n2) 99.9.9 (node)\n#? ", false),
     ("1) small\n2) full\nChoose [1-2]: ", "2", "1) small\n2) full\n3) wipe\nChoose [1-3]: ", false),
     ("1) yes, 3 disks 2) no\n#? ", "1", "1) yes, 9 disks 2) no\n#? ", false),
+    // Labels are compared as they are.
+    ("1) db-aa01\n2) db-ab02\n3) db-ac03\n#? ", "2", "1) db-aa01\n2) db-ac03\n3) db-ab02\n#? ", false),
+    ("1) feb-2024\n2) dec-2023\n3) dec-2025\n#? ", "2", "1) feb-2024\n2) dec-2025\n3) dec-2023\n#? ", false),
+    ("1) /tmp/a\n2) /tmp/stageData1\n#? ", "2", "1) /tmp/a\n2) /tmp/customers1\n#? ", false),
+    ("1) x\n2) 4fa9c1d2 test\n#? ", "2", "1) x\n2) 3fa9c1d2 test\n#? ", false),
+    ("1) x\n2) y\nApplies to 1 host\n#? ", "2", "1) x\n2) y\nApplies to 9999 hosts\n#? ", false),
+    ("1) x\n2) y\nApplies to 1 host\n#? ", "2", "1) x\n2) y\nApplies to 9 host\n#? ", false),
 ];
+
+/// Lists in the many forms that programs print, with the answer that chooses the second entry.
+const LISTS: [(&str, &str); 23] = [
+    ("1- small\n2- full\n", "2"),
+    ("1.small\n2.full\n", "2"),
+    ("1)small\n2)full\n", "2"),
+    ("[1]small\n[2]full\n", "2"),
+    ("(1)small\n(2)full\n", "2"),
+    ("1=small\n2=full\n", "2"),
+    ("<1> small\n<2> full\n", "2"),
+    ("#1 small\n#2 full\n", "2"),
+    ("{1} small\n{2} full\n", "2"),
+    ("small (1)\nfull (2)\n", "2"),
+    ("small: 1\nfull: 2\n", "2"),
+    ("| 1 | small |\n| 2 | full |\n", "2"),
+    ("│ 1 │ small │\n│ 2 │ full │\n", "2"),
+    ("1> small\n2> full\n", "2"),
+    ("Option 1 - small\nOption 2 - full\n", "2"),
+    ("Press 1 to small\nPress 2 to full\n", "2"),
+    ("1, small\n2, full\n", "2"),
+    ("1/ small\n2/ full\n", "2"),
+    ("1__small\n2__full\n", "2"),
+    ("1100) small\n1200) full\n", "1200"),
+    ("a) small\nb) full\n", "b"),
+    ("[a] small\n[b] full\n", "b"),
+    ("a1) small\na2) full\n", "a2"),
+];
+
+#[test]
+fn a_list_in_any_form_is_compared_as_a_whole() {
+    for (list, answer) in LISTS {
+        let recorded = format!("Welcome\n{list}Choice: ");
+        let captured = captured(&recorded, answer);
+        let goes_on = |printed: &str| answers(&captured, printed);
+        assert!(goes_on(&recorded) && goes_on(&format!("Hello\nWelcome\n{list}Choice: ")), "{list}");
+        let exchanged = list.replace("small", "x").replace("full", "small").replace('x', "full");
+        assert!(!goes_on(&format!("Welcome\n{exchanged}Choice: ")), "{list}");
+        // The recorded list stands below another one.
+        assert!(!goes_on(&format!("Welcome\n{exchanged}old:\n{list}Choice: ")), "{list}");
+    }
+    // A menu of the usual form below one of another form.
+    let captured = captured("Welcome\n1) small\n2) full\n#? ", "2");
+    for (list, _) in LISTS.into_iter().filter(|(_, answer)| *answer == "2") {
+        assert!(!answers(&captured, &format!("{list}old:\n1) small\n2) full\n#? ")), "{list}");
+    }
+    assert!(!answers(&captured, "2 now wipes everything.\n1) small\n2) full\n#? "));
+}
+
+#[test]
+fn a_list_that_may_be_a_menu_is_named_where_it_is_not_compared() {
+    let says_so = |recorded: &str, answer: &str| {
+        captured(recorded, answer).guesses.iter().any(|guess| guess.guess.contains("is not compared"))
+    };
+    assert!(says_so("Found 3 files\nHow many? ", "3"));
+    assert!(says_so("shop is the usual one\nName: ", "shop"));
+    assert!(!says_so("Found 3 files\nHow many? ", "4"));
+    // Nothing but signs is a question that many programs ask.
+    let anything = |recorded: &str| {
+        captured(recorded, "y").guesses.iter().any(|guess| guess.guess.contains("nearly any question"))
+    };
+    for recorded in ["Install it?\n> ", "Install it?\n: ", "Install it?\n[y/N] "] {
+        assert!(anything(recorded), "{recorded}");
+    }
+    assert!(!anything("Install it? "));
+}
+
+#[test]
+fn a_word_that_may_say_yes_leaves_each_number_of_its_question() {
+    let yes = [
+        "sure",
+        "yep",
+        "si",
+        "absolutely",
+        "jawohl",
+        "tak",
+        "はい",
+        "YES!",
+        "ok.",
+        "yes please",
+        "y y",
+        "1",
+        "0",
+        "delete",
+        "DELETE",
+        "approve",
+        "enable",
+        "skip",
+        "retry",
+        "skip all",
+        "yesterday",
+        "nö",
+        "да",
+    ];
+    for answer in yes {
+        for (recorded, printed) in
+            [("Delete 3 files? ", "Delete 30000 files? "), ("Action on 3 files: ", "Action on 30000 files: ")]
+        {
+            let captured = captured(recorded, answer);
+            assert!(answers(&captured, recorded) && !answers(&captured, printed), "{answer}: {printed}");
+        }
+    }
+    // A word that was given as an input is data.
+    let given = |recorded: &str, answer: &str| {
+        let log = Log::default().starts("sh x", 0, recorded).answers(recorded, answer, "");
+        log.runs("true", 0, "").captured(&[("name", answer)], "/srv")
+    };
+    assert!(answers(&given("Name of node 3: ", "web"), "Name of node 4: "));
+    assert!(!answers(&given("Pay 3 or nothing: ", "nothing"), "Pay 4 or nothing: "), "the question offers it");
+    // So is one that was another one the other time.
+    let log = |answer| Log::default().starts("sh x", 0, "Name of node 3: ").answers("Name of node 3: ", answer, "");
+    let compared = log("web").compared(Some(log("api")), &[], "/srv");
+    assert!(answers(&compared, "Name of node 4: "));
+}
+
+#[test]
+fn the_last_line_is_compared_wherever_a_program_reads() {
+    for (recorded, printed) in [
+        ("Really install (yes/no)\n", "Delete everything (yes/no)\n"),
+        ("Proceeding with install, please answer\n", "Proceeding with deletion, please answer\n"),
+        ("installing 3 files\n", "deleting 3 files\n"),
+    ] {
+        let log = Log::default().starts("sh x", 0, recorded).answers("", "yes", "").runs("true", 0, "");
+        let captured = log.captured(&[], "/srv");
+        assert!(answers(&captured, recorded), "{recorded}");
+        assert!(!answers(&captured, printed), "{printed}");
+    }
+}
+
+#[test]
+fn lines_that_are_typed_at_once_into_a_program_are_named() {
+    let log = |text| Log::default().starts("sh x", 0, "Install? ").answers("Install? ", text, "").runs("true", 0, "");
+    let says_so = |text| {
+        let captured = log(text).captured(&[], "/srv");
+        captured.guesses.iter().any(|guess| guess.guess.contains("lines at once"))
+    };
+    assert!(says_so("y\nshop") && !says_so("y"));
+}
 
 #[test]
 fn an_answer_is_typed_at_the_question_that_it_was_recorded_for_and_at_no_other_one() {
@@ -128,7 +301,31 @@ fn what_a_client_waited_for_is_not_enough_where_each_word_of_the_question_counts
     };
     let patterns = |answer| crate::procedures::all(&log(answer), "pattern").join(" then ");
     assert_eq!(patterns("y"), r"\[y/N\] then ^Delete /tmp/old-build\? \[y/N\] *\Z");
-    assert_eq!(patterns("a text"), r"\[y/N\]");
+    assert_eq!(patterns("a text"), r"\[y/N\] then ^Delete /tmp/old-build\? \[y/N\] *\Z");
+    // So it is for data.
+    for (pattern, recorded, answer) in [
+        (": $", "Database: ", "shop"),
+        ("backup", "Which backup: ", "shop"),
+        (r":\s*$", "Branch: ", "x/y"),
+        (".+", "Pid: ", "8080"),
+        (r"\? ", "Which host? ", "web1"),
+    ] {
+        let log = Log::default().starts("sh x", 0, recorded).waits(pattern).answers(recorded, answer, "");
+        let captured = log.runs("true", 0, "").captured(&[], "/srv");
+        let last = crate::procedures::all(&captured, "pattern").pop().map(str::to_owned);
+        assert_eq!(
+            last.as_deref(),
+            Some(
+                crate::question::question(
+                    recorded,
+                    &[],
+                    &crate::Surroundings::default(),
+                    crate::question::Leeway::Data
+                )
+                .as_str()
+            )
+        );
+    }
 }
 
 #[test]

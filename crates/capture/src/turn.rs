@@ -6,7 +6,7 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
-use crate::menu::Menu;
+use crate::menu::{Entered, Menu};
 use crate::question::Leeway;
 use crate::session_log::{MASK, Moment, SessionLog};
 
@@ -35,6 +35,8 @@ pub(crate) struct Turn {
     pub(crate) menu: Menu,
     /// How much of the question may be other the next time, by what it is answered with.
     pub(crate) leeway: Leeway,
+    /// The text that it is answered with.
+    pub(crate) answer: String,
     /// How the program reads the next input.
     pub(crate) reads: NextRead,
 }
@@ -242,7 +244,10 @@ impl Reader<'_> {
         let Some(next) = self.next_input(at) else { return self.moments[at].input.reason.as_deref() != Some("ended") };
         let ends =
             self.moments[at].input.output_end.filter(|_| self.moments[at].input.reason.as_deref() == Some("ended"));
-        !is_at_prompt(&next.input) && ends.is_none_or(|end| next.input.offset < end)
+        // What is drawn on the full screen is no output.
+        let is_before =
+            |end| next.input.offset < end || next.input.context == "full_screen" && next.input.offset == end;
+        !is_at_prompt(&next.input) && ends.is_none_or(is_before)
     }
 
     fn command(&mut self, at: usize) {
@@ -356,6 +361,7 @@ impl Reader<'_> {
         self.turns.push(Turn {
             menu,
             leeway,
+            answer: next.and_then(|next| next.text.clone()).unwrap_or_default().trim().to_owned(),
             reads,
             log: self.index,
             timestamp: input.timestamp.clone(),
@@ -376,10 +382,9 @@ impl Reader<'_> {
         match (ending, &next.screen) {
             (Ending::Screen(rows), _) => Menu::of_screen(rows, &act),
             (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
-                let input = &self.moments[at].input;
-                let entered = input.text.as_deref().filter(|_| is_at_prompt(input)).unwrap_or_default();
-                let entered = entered.trim_end().lines().next_back().unwrap_or_default();
-                Menu::drawn(screen, next.row.as_deref().unwrap_or_default(), entered, &act)
+                let entered = self.moments[..=at].iter().rev().find_map(|moment| entered_in(&moment.input));
+                let entered = entered.unwrap_or_default();
+                Menu::drawn(screen, next.row.as_deref().unwrap_or_default(), &entered, &act)
             }
             (Ending::Question(_), None) => Menu::printed(printed, &act),
             _ => Menu::None,
@@ -427,7 +432,8 @@ impl Reader<'_> {
                 } else {
                     row
                 };
-                let asked = if question.trim().is_empty() { asking_line(printed) } else { None };
+                let asked =
+                    if question.trim().is_empty() { asking_line(printed, next.awaited != Some(false)) } else { None };
                 let question = asked.unwrap_or(question);
                 if context == "password" { Ending::Password(question) } else { Ending::Question(question) }
             }
@@ -435,39 +441,46 @@ impl Reader<'_> {
     }
 }
 
-/// Answers that say yes or no in a word, or let something go on.
-const CONFIRMATIONS: [&str; 34] = [
-    "abort", "accept", "agree", "all", "allow", "always", "apply", "cancel", "confirm", "continue", "da", "deny",
-    "exit", "false", "force", "go", "ja", "keep", "nein", "never", "net", "no", "non", "none", "nope", "off", "ok",
-    "okay", "on", "oui", "proceed", "quit", "true", "yes",
-];
-
-/// Returns how much of a question may be other the next time. A word that says yes or no, a key, and a word that the question
-/// offers mean what the whole question says; anything else is data, whose question may have other numbers.
+/// Returns how much of a question may be other the next time. Only an answer that has a digit, a path or an address is data, whose
+/// question may have other numbers: any word may say yes or no in some language, and a key or a word that the question offers means
+/// what the whole question says.
 fn leeway_of(answer: &Act, question: &str) -> Leeway {
     let Act::Typed { text, .. } = answer else { return Leeway::Identifiers };
-    let question = question.to_lowercase();
-    let is_offered = |word: &str| question.split(|sign: char| !sign.is_alphanumeric()).any(|offered| offered == word);
-    let confirms = |line: &str| {
-        let word = line.trim().to_lowercase();
-        let is_key = word.chars().count() <= 1 && !word.contains(|sign: char| sign.is_ascii_digit());
-        let is_phrase = word.contains(char::is_whitespace) && question.contains(&word);
-        is_key || is_phrase || CONFIRMATIONS.contains(&word.as_str()) || is_offered(&word)
+    let is_data = |line: &str| {
+        let has_sign = line.contains(|sign: char| sign.is_numeric() || "/@".contains(sign));
+        has_sign && line.trim().chars().count() > 1 && !offers(question, line)
     };
-    if text.trim().is_empty() || text.trim().lines().any(confirms) { Leeway::Identifiers } else { Leeway::Data }
+    if !text.trim().is_empty() && text.trim().lines().all(is_data) { Leeway::Data } else { Leeway::Identifiers }
 }
 
-/// Words that a line begins with that asks for an answer.
+/// Returns whether a question has an answer in it, as a word or as a phrase.
+fn offers(question: &str, answer: &str) -> bool {
+    let [question, answer] = [question, answer.trim()].map(str::to_lowercase);
+    let mut words = question.split(|sign: char| !sign.is_alphanumeric());
+    words.any(|word| word == answer) || answer.contains(char::is_whitespace) && question.contains(&answer)
+}
+
+impl Turn {
+    /// Notes that the question is answered with a value that was given as an input, or that was another one the other time: it is data.
+    pub(crate) fn note_given(&mut self) {
+        let (Ending::Question(question) | Ending::Screen(question)) = &self.ending else { return };
+        if self.answer.chars().count() > 1 && !offers(question, &self.answer) {
+            self.leeway = Leeway::Data;
+        }
+    }
+}
+
+/// Words that a line begins with that asks for an answer, of a program that was not known to read it.
 const ASKING_WORDS: [&str; 7] = ["choose", "enter", "input", "pick", "press", "select", "type"];
 
-/// Returns the last line of an output that asks, of a program that reads the answer on a line of its own, with the end of
-/// the line. The first line is the input that the program got before.
-fn asking_line(printed: &str) -> Option<String> {
+/// Returns the last line of an output, with its end, of a program that reads the answer on a line of its own. Where it was not known to
+/// read, only a line that asks. The first line is the input that the program got before.
+fn asking_line(printed: &str, reads: bool) -> Option<String> {
     let (_, reply) = printed.split_once('\n')?;
     let line = reply.trim_end().lines().next_back()?.trim();
     let first = line.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
-    let asks = line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
-    (asks && line.len() <= LONGEST_QUESTION).then(|| format!("{line}\n"))
+    let asks = reads || line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
+    (asks && !line.is_empty() && line.len() <= LONGEST_QUESTION).then(|| format!("{line}\n"))
 }
 
 /// Returns the question that a program asked when it took an input that was typed while it still printed: the beginning of
@@ -485,7 +498,7 @@ fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str
 }
 
 /// The longest line that is taken for a question, in bytes.
-const LONGEST_QUESTION: usize = 400;
+const LONGEST_QUESTION: usize = 2000;
 
 /// Whether what was typed is text alone, with Enter at its end at the most.
 fn is_plain(input: &InputRecord) -> bool {
@@ -495,6 +508,19 @@ fn is_plain(input: &InputRecord) -> bool {
         && !input.cut
         && is_plain(text)
         && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
+}
+
+/// Returns the line that an input has entered, if it has.
+fn entered_in(input: &InputRecord) -> Option<Entered> {
+    let text = input.text.as_deref().unwrap_or_default();
+    let line = text.trim_end().lines().next_back().unwrap_or_default();
+    if is_at_prompt(input) {
+        return Some(Entered { text: line.to_owned(), row: None });
+    }
+    // The answer to a question stands behind it, unless it is hidden.
+    let row = input.row.as_deref().unwrap_or_default();
+    let is_entered = text.ends_with('\n') || matches!(act_of(input), Act::Hidden { entered: true, .. });
+    is_entered.then(|| Entered { text: format!("{row}{line}"), row: Some(row.trim_end().to_owned()) })
 }
 
 fn act_of(input: &InputRecord) -> Act {
@@ -579,11 +605,14 @@ mod tests {
 
     #[test]
     fn a_line_asks_although_it_has_ended() {
-        let line = |printed| asking_line(printed);
+        let line = |printed| asking_line(printed, false);
         assert_eq!(line("sh x\n1. a\nPick a number from 1 to 4\n").as_deref(), Some("Pick a number from 1 to 4\n"));
         assert_eq!(line("sh x\nName:\n\n").as_deref(), Some("Name:\n"));
         assert_eq!(line("Name:\n"), None, "it is what was typed");
-        assert_eq!(line("sh x\ncompiling\n"), None);
+        assert_eq!(line("sh x\ncompiling\n"), None, "it still printed");
+        // Where it reads, it asks with what it printed last.
+        assert_eq!(asking_line("sh x\ncompiling\n", true).as_deref(), Some("compiling\n"));
+        assert_eq!(asking_line("sh x\n\n", true), None);
     }
 
     #[test]

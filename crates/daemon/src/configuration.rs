@@ -1,10 +1,11 @@
 //! The parts of a daemon's configuration that can change while it runs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use steplatch_access::{Approver, ProofPolicy};
 use steplatch_host::{Hosts, RemoteHostConfig};
-use steplatch_protocol::EngineKind;
+use steplatch_protocol::{EngineKind, PageServerRecord};
 use steplatch_runs::EnginePolicy;
 use steplatch_services::RemoteServices;
 use steplatch_sessions::CommandPolicy;
@@ -40,17 +41,25 @@ impl ProofPolicy for GateProof {
     }
 }
 
-/// What the current configuration says of single commands.
+/// What the current configuration says of single commands, and where the page is.
 #[derive(Debug)]
-pub(crate) struct CommandSettings(pub(crate) Receiver<Configuration>);
+pub(crate) struct CommandSettings {
+    pub(crate) configuration: Receiver<Configuration>,
+    /// The directory with the record of the page's server.
+    pub(crate) runtime: PathBuf,
+}
 
 impl CommandPolicy for CommandSettings {
     fn opens_pagers(&self) -> bool {
-        self.0.borrow().command_pagers
+        self.configuration.borrow().command_pagers
     }
 
     fn integrates(&self) -> bool {
-        self.0.borrow().command_integration
+        self.configuration.borrow().command_integration
+    }
+
+    fn page(&self) -> Option<String> {
+        PageServerRecord::running(&self.runtime).map(|record| record.url())
     }
 }
 

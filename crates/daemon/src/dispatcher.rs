@@ -135,7 +135,8 @@ impl Dispatcher {
     ) -> Result<Self, OpenError> {
         let DispatcherParts { place, hosts, ssh, questions, workers, secrets, keep, configuration, clock } = parts;
         let stop = watch::Sender::new(None);
-        let policy = Arc::new(configuration::CommandSettings(configuration.clone()));
+        let runtime = place.runtime().to_owned();
+        let policy = Arc::new(configuration::CommandSettings { configuration: configuration.clone(), runtime });
         let private = [place.state().to_owned(), place.runtime().to_owned()];
         let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe(), private);
         let workflows = Workflows::new(workers.clone());

@@ -17,11 +17,12 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::effects::is_of_run;
+use crate::files::blocking;
 use crate::hosts::START_TIME;
 use crate::inbox::read_frames;
 use crate::outbox::Outbox;
 use crate::server::next_number;
-use crate::wire::{Ask, Refusal, SECRETS, WIRE_VERSION, read_body};
+use crate::wire::{Ask, BoundedList, LONGEST, Refusal, SECRETS, WIRE_VERSION, read_body};
 
 /// The greeting of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,12 @@ pub enum AskError {
 }
 
 impl AskError {
+    /// Whether the host has answered, that it did not do it: not whether it has done it before.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::NoTerminal | Refusal::NotUnderstood | Refusal::Retiring))
+    }
+
     /// Whether it is unknown what became of the request.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
@@ -116,6 +123,9 @@ impl AskError {
         }
     }
 }
+
+/// Maximum length of a reason why an answer cannot be read, in characters.
+const MAX_REASON_CHARS: usize = 200;
 
 /// Maximum length of a version, in characters.
 const MAX_VERSION_CHARS: usize = 64;
@@ -161,18 +171,44 @@ impl Drop for Shared {
     }
 }
 
+/// The side of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// This machine, where the host is this program.
+    Here,
+    /// Another machine, where it may be anything.
+    Elsewhere,
+}
+
 /// The receivers of answers and events, by the number of the request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
+    peer: Peer,
     table: Mutex<Table>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    answers: HashMap<u64, oneshot::Sender<Vec<u8>>>,
+    answers: HashMap<u64, AnswerSlot>,
     events: HashMap<u64, EventQueue>,
     over: bool,
 }
+
+/// The receiver of an answer.
+#[derive(Debug)]
+struct AnswerSlot {
+    /// Receives the body; none if that is too long.
+    sender: oneshot::Sender<Option<Vec<u8>>>,
+    /// The longest body, in bytes.
+    limit: usize,
+}
+
+/// The longest text to hide, and the longest event, that another machine may send, in bytes.
+const MAX_SECRET_BYTES: usize = 1 << 20;
+const MAX_EVENT_BYTES: usize = 8 << 20;
+
+/// Answers that are longer are read by a thread of their own, in bytes: nothing else waits for them.
+const MAX_READ_AT_ONCE: usize = 256 << 10;
 
 /// The events that were not received yet.
 #[derive(Debug)]
@@ -205,27 +241,27 @@ impl Host {
     /// Connects to the host at `socket`, which may take so long to answer.
     pub(crate) async fn connect_within(patience: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
-        let connected = async { Self::over(UnixStream::connect(socket).await?, on_secret).await };
+        let connected = async { Self::over(UnixStream::connect(socket).await?, Peer::Here, on_secret).await };
         tokio::time::timeout(patience, connected).await.map_err(silent)?
     }
 
     /// Speaks over `stream`.
-    pub(crate) async fn over(stream: UnixStream, on_secret: &OnSecret) -> io::Result<Self> {
+    pub(crate) async fn over(stream: UnixStream, peer: Peer, on_secret: &OnSecret) -> io::Result<Self> {
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Waiting { peer, table: Mutex::default() });
         let (ended, over) = watch::channel(false);
         let reading = tokio::spawn({
             let (outbox, waiting, on_secret) = (outbox.clone(), waiting.clone(), on_secret.clone());
             async move {
                 tokio::select! {
-                    () = read_frames(&stream, |number, body| match number {
-                        SECRETS => {
-                            if let Ok(secret) = read_body(body) {
+                    () = read_frames(&stream, |number| waiting.limit(number), |number, body| match (number, body) {
+                        (SECRETS, body) => {
+                            if let Some(Ok(secret)) = body.map(read_body) {
                                 on_secret(secret);
                             }
                         }
-                        number => waiting.deliver(number, body),
+                        (number, body) => waiting.deliver(number, body),
                     }) => {}
                     () = outbox.write_on() => {}
                 }
@@ -282,7 +318,7 @@ impl Host {
     ///
     /// # Errors
     /// When the host refuses, or is not there any more.
-    pub async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, AskError> {
+    pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, ask: &Ask) -> Result<T, AskError> {
         ask_over(&self.shared, ask).await
     }
 
@@ -291,12 +327,12 @@ impl Host {
     /// # Errors
     /// When the host does not answer.
     pub(crate) async fn unsettled(&self) -> Result<Vec<String>, AskError> {
-        let steps: Vec<String> = match self.ask(&Ask::Unsettled).await {
+        let steps = match self.ask::<BoundedList<String, MAX_UNSETTLED_STEPS>>(&Ask::Unsettled).await {
             // A host of an older version keeps them with their terminals.
             Err(AskError::Refused(Refusal::NotUnderstood)) => Vec::new(),
-            steps => steps?,
+            steps => steps?.entries,
         };
-        let steps: Vec<String> = steps.into_iter().filter(|step| is_of_run(step)).take(MAX_UNSETTLED_STEPS).collect();
+        let steps: Vec<String> = steps.into_iter().filter(|step| is_of_run(step)).collect();
         self.shared.steps.lock().extend(steps.iter().cloned());
         Ok(steps)
     }
@@ -337,7 +373,7 @@ impl Host {
     /// Sends a request, and returns the answer and the events that follow it.
     pub(crate) async fn subscribe<T, E>(&self, ask: &Ask) -> Result<(T, Events<E>), AskError>
     where
-        T: DeserializeOwned,
+        T: DeserializeOwned + Send + 'static,
         E: DeserializeOwned,
     {
         let number = next_number();
@@ -383,11 +419,11 @@ impl<E> Drop for Events<E> {
     }
 }
 
-async fn ask_over<T: DeserializeOwned>(shared: &Shared, ask: &Ask) -> Result<T, AskError> {
+async fn ask_over<T: DeserializeOwned + Send + 'static>(shared: &Shared, ask: &Ask) -> Result<T, AskError> {
     request(shared, next_number(), ask).await
 }
 
-async fn request<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -> Result<T, AskError> {
+async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: u64, ask: &Ask) -> Result<T, AskError> {
     let lost = || AskError::HostLost { pid: shared.greeting.pid };
     let (sender, receiver) = oneshot::channel();
     {
@@ -395,7 +431,7 @@ async fn request<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -
         if table.over {
             return Err(lost());
         }
-        table.answers.insert(number, sender);
+        table.answers.insert(number, AnswerSlot { sender, limit: ask.max_answer_bytes() });
     }
     // An effect of a step is not cancelled by the loss of its request: it is settled when the step is given up.
     let effect = ask.effect();
@@ -406,8 +442,18 @@ async fn request<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -
     shared.outbox.say(number, ask).map_err(|_| lost())?;
     let body = receiver.await.map_err(|_| lost())?;
     cancel.answered = true;
-    let answer: Result<T, Refusal> = read_body(&body).map_err(|error| AskError::Garbled(error.to_string()))?;
-    Ok(answer?)
+    let Some(body) = body else {
+        return Err(AskError::Garbled("it is longer than the answer to such a request".to_owned()));
+    };
+    let is_long = body.len() > MAX_READ_AT_ONCE;
+    let read = move || read_body::<Result<T, Refusal>>(&body).map_err(|error| garbled(&error));
+    let answer = if is_long { blocking(read).await } else { read() };
+    Ok(answer??)
+}
+
+/// Returns that an answer cannot be read. What is wrong with it may be quoted whole.
+fn garbled(error: &impl std::fmt::Display) -> AskError {
+    AskError::Garbled(error.to_string().chars().filter(|sign| !sign.is_control()).take(MAX_REASON_CHARS).collect())
 }
 
 /// Cancels a request when its caller stops waiting for the answer.
@@ -440,12 +486,31 @@ impl Waiting {
         table.events.clear();
     }
 
-    fn deliver(&self, number: u64, body: &[u8]) {
+    /// Returns the longest body that is taken under this number, in bytes.
+    fn limit(&self, number: u64) -> usize {
+        match (self.peer, number) {
+            (Peer::Here, _) => LONGEST,
+            (Peer::Elsewhere, SECRETS) => MAX_SECRET_BYTES,
+            (Peer::Elsewhere, number) => {
+                let table = self.lock();
+                let answer = table.answers.get(&number).map(|answer| answer.limit);
+                answer.or_else(|| table.events.contains_key(&number).then_some(MAX_EVENT_BYTES)).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Delivers a body; none if it is too long.
+    fn deliver(&self, number: u64, body: Option<&[u8]>) {
         let mut table = self.lock();
         if let Some(answer) = table.answers.remove(&number) {
             // The caller may have stopped listening at this moment.
-            let _ = answer.send(body.to_vec());
+            let _ = answer.sender.send(body.map(<[u8]>::to_vec));
         } else if let Some(events) = table.events.get(&number) {
+            let Some(body) = body else {
+                // What is missing would garble what follows.
+                table.events.remove(&number);
+                return;
+            };
             let behind = events.bytes.fetch_add(body.len(), Ordering::Relaxed);
             if behind > MAX_BYTES_BEHIND || events.sender.try_send(body.to_vec()).is_err() {
                 // The receiver is too slow: its events end, and it may subscribe anew.

@@ -9,24 +9,25 @@ use steplatch_terminal::{
 };
 
 use crate::client::HostHello;
-use crate::inbox::take_frames;
+use crate::inbox::FrameBuffer;
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, BadFrame, HEAD, OpenRefused, OpenedTerminal, Refusal, Stage, first_frame, read_body,
-    write_frame,
+    Ask, AttachEvent, AttachReply, BadFrame, HEAD, LONGEST, OpenRefused, OpenedTerminal, Refusal, Stage, first_frame,
+    read_body, write_frame,
 };
 
 /// The frames of an input that is received in portions, and whether the connection ends with an error.
 type Received = (Vec<(u64, Vec<u8>)>, Option<BadFrame>);
 
 fn received(portions: &[&[u8]]) -> Received {
-    let (mut bytes, mut frames) = (Vec::new(), Vec::new());
+    let (mut buffer, mut frames) = (FrameBuffer::default(), Vec::new());
     for portion in portions {
-        bytes.extend_from_slice(portion);
-        if let Err(error) = take_frames(&mut bytes, |number, body| frames.push((number, body.to_vec()))) {
+        buffer.bytes.extend_from_slice(portion);
+        let take = |number, body: Option<&[u8]>| frames.push((number, body.unwrap_or_default().to_vec()));
+        if let Err(error) = buffer.take(|_| LONGEST, take) {
             return (frames, Some(error));
         }
         // All that is whole was taken: what waits is less than one frame.
-        assert_eq!(first_frame(&bytes), Ok(None));
+        assert_eq!(first_frame(&buffer.bytes), Ok(None));
     }
     (frames, None)
 }

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{AskError, Host, OnSecret};
 use crate::files::MachineFiles;
-use crate::records;
+use crate::records::{self, HostRecord};
 use crate::remote::{
     HostTarget, RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace, RemoteSetup, SHORT_PATIENCE,
 };
@@ -44,6 +44,8 @@ pub enum Starter {
         program: PathBuf,
         /// What makes it a host.
         arguments: Vec<OsString>,
+        /// Another program and its arguments, for the case that the first one does not become a host.
+        otherwise: Option<(PathBuf, Vec<OsString>)>,
         /// Where it writes its log.
         log: PathBuf,
         /// How long it may take to answer after its start.
@@ -51,6 +53,22 @@ pub enum Starter {
     },
     /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
     InProcess(Box<Options>),
+}
+
+impl Starter {
+    /// Returns the other way to start a host, if there is one.
+    fn otherwise(&self) -> Option<Self> {
+        match self {
+            Self::Program { otherwise: Some((program, arguments)), log, start_time, .. } => Some(Self::Program {
+                program: program.clone(),
+                arguments: arguments.clone(),
+                otherwise: None,
+                log: log.clone(),
+                start_time: *start_time,
+            }),
+            Self::Program { otherwise: None, .. } | Self::InProcess(_) => None,
+        }
+    }
 }
 
 /// Why there is no host.
@@ -137,10 +155,13 @@ struct Shared {
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
-    /// Whether a host that was noted was not there any more at the beginning, or has ended since.
+    /// Whether a host that was noted was not there any more at the beginning, or has ended since, and may have performed any step of
+    /// the last daemon.
     missed: AtomicBool,
     /// Steps that are in doubt because a host has ended.
     doubts: Mutex<Doubts>,
+    /// Steps that an earlier daemon may have begun, until they are settled.
+    repeated: Mutex<BTreeSet<String>>,
     /// Held while a host is started, so that only one is started at a time.
     starting: tokio::sync::Mutex<()>,
     /// Counts changes of the table's hosts.
@@ -153,7 +174,9 @@ struct Shared {
 /// step is stored: the next daemon must not take a step for one that was never begun.
 #[derive(Debug, Default)]
 struct Doubts {
-    /// Sockets of the hosts.
+    /// The notes of the hosts that had ended when this daemon began.
+    records: Vec<HostRecord>,
+    /// Sockets of those that have ended since.
     sockets: Vec<PathBuf>,
     /// The steps. None until the runs of the last daemon are known.
     steps: Option<BTreeSet<String>>,
@@ -195,7 +218,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Sends a request, and waits for the answer no longer than [`ANSWER_TIME`].
-pub(crate) async fn answer<T: DeserializeOwned>(host: &Host, ask: &Ask) -> Result<T, AskError> {
+pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, ask: &Ask) -> Result<T, AskError> {
     let pid = host.greeting().pid;
     tokio::time::timeout(ANSWER_TIME, host.ask(ask)).await.unwrap_or_else(|_| {
         tracing::warn!(pid, "a terminal host does not answer");
@@ -262,6 +285,7 @@ impl Hosts {
                 table: Mutex::default(),
                 missed: AtomicBool::new(false),
                 doubts: Mutex::default(),
+                repeated: Mutex::default(),
                 starting: tokio::sync::Mutex::default(),
                 changed: watch::Sender::default(),
                 remote: OnceLock::new(),
@@ -297,9 +321,10 @@ impl Hosts {
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
                     // The host that listened there has ended without cleaning up.
                     let _ = std::fs::remove_file(&socket);
-                    if noted.is_some() {
-                        hosts.shared.missed.store(true, Ordering::Relaxed);
-                        hosts.shared.doubts.lock().sockets.push(socket);
+                    if let Some(note) = noted {
+                        // Without its steps, it may have performed any.
+                        hosts.shared.missed.fetch_or(note.doubted.is_none(), Ordering::Relaxed);
+                        hosts.shared.doubts.lock().records.push(note.clone());
                     }
                 }
                 Err(error) => {
@@ -349,10 +374,18 @@ impl Hosts {
         self.shared.remote.get().map(RemoteHosts::status).unwrap_or_default()
     }
 
-    /// Connects to a machine, or to it again, and starts a terminal host there if there is none.
+    /// Connects to a machine, unless it is connected, and starts a terminal host there if there is none.
     ///
     /// # Errors
-    /// When there is no such machine, or it is not reached within that time.
+    /// When there is no such machine, it is not reached within that time, or a person has to do something first.
+    pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
+        self.remote(name)?.named(name)?.current(patience).await.map(drop)
+    }
+
+    /// Does the same at once, for a person: any failure is reported.
+    ///
+    /// # Errors
+    /// When there is no such machine, or it is not reached at the first attempt or within that time.
     pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
         self.remote(name)?.check(name, patience).await
     }
@@ -360,7 +393,7 @@ impl Hosts {
     /// Returns where a connection to a machine leads now.
     ///
     /// # Errors
-    /// When there is no such machine.
+    /// When there is no such machine, or `ssh` does not report it.
     pub async fn remote_target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         self.remote(name)?.target(name).await
     }
@@ -407,7 +440,10 @@ impl Hosts {
         single_command: Option<Duration>,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         // A terminal that the step has opened before has the name itself.
-        let is_known = spec.step.as_deref().is_some_and(|step| self.host_with_step(step).is_some());
+        let is_known = spec
+            .step
+            .as_deref()
+            .is_some_and(|step| self.has_requested_opening(step) || self.host_with_step(step).is_some());
         if let Some(name) = spec.name.as_ref().filter(|_| !is_known) {
             let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
             if machine.is_some() {
@@ -445,7 +481,7 @@ impl Hosts {
         let machine = remote.named(machine)?;
         let step = spec.step.clone().unwrap_or_else(random_name);
         let host = machine.host_for(&step, patience).await?;
-        let _opening = machine.begin_opening(&step, &host, &spec).await;
+        let opening = machine.begin_opening(&step, &host, &spec).await;
         let spec = Spec { step: Some(step.clone()), ..spec };
         let request = OpenRequest::on_another_machine(spec.clone()).for_single_command(single_command);
         let request = Ask::Open(Box::new(request));
@@ -457,7 +493,8 @@ impl Hosts {
                 return Err(refused.into());
             }
             Err(error) => {
-                if !error.is_outcome_unknown() {
+                // An earlier request may have been carried out: only the host knows that it was not.
+                if error.is_answer() || (opening.is_first && !error.is_outcome_unknown()) {
                     machine.abandon_opening(&step).await;
                 }
                 // The request of an earlier daemon did not reach it, and it opens no new terminals.
@@ -536,6 +573,7 @@ impl Hosts {
         if let Some(remote) = self.shared.remote.get() {
             remote.settle(steps);
         }
+        self.shared.repeated.lock().retain(|step| !names_step(steps, step));
         let mut doubts = self.shared.doubts.lock();
         if let Some(doubted) = &mut doubts.steps {
             doubted.retain(|step| !names_step(steps, step));
@@ -543,9 +581,16 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since.
-    pub fn doubt(&self, pending: BTreeSet<String>) {
+    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since. If they are all that
+    /// there are, later daemons doubt no others because of this host.
+    pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         let mut doubts = self.shared.doubts.lock();
+        for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
+            record.doubted = Some(pending.clone());
+            if let Err(error) = records::doubt(&self.shared.notes, record) {
+                tracing::warn!(%error, "the steps of a terminal host that has ended can not be noted");
+            }
+        }
         doubts.steps.get_or_insert_default().extend(pending);
         self.shared.end_doubts(&mut doubts);
     }
@@ -554,6 +599,24 @@ impl Hosts {
     /// single commands are closed. Does not wait for the hosts.
     pub fn give_up(&self, step: &str) {
         self.connected().iter().for_each(|host| host.give_up(step));
+    }
+
+    /// Notes that an earlier daemon may have begun a step.
+    pub fn note_repeated(&self, step: &str) {
+        self.shared.repeated.lock().insert(step.to_owned());
+    }
+
+    /// Whether an earlier daemon may have begun a step that is not settled: a request that does not reach its host leaves the
+    /// outcome unknown.
+    #[must_use]
+    pub fn is_repeated(&self, step: &str) -> bool {
+        self.shared.repeated.lock().contains(step)
+    }
+
+    /// Whether a step has requested a terminal on another machine, which has not refused it.
+    #[must_use]
+    pub fn has_requested_opening(&self, step: &str) -> bool {
+        self.shared.remote.get().is_some_and(|remote| remote.opening(step).is_some())
     }
 
     /// Returns the host on this machine that has an unsettled effect of this step.
@@ -572,8 +635,12 @@ impl Hosts {
     /// Whether the result of a step of the last daemon may be lost with its host.
     #[must_use]
     pub fn is_in_doubt(&self, step: &str) -> bool {
+        let is_noted = || {
+            let doubts = self.shared.doubts.lock();
+            doubts.records.iter().any(|record| record.doubted.as_ref().is_some_and(|steps| steps.contains(step)))
+        };
         // What another machine claims to know counts for nothing here.
-        self.shared.missed.load(Ordering::Relaxed) && self.host_with_step(step).is_none()
+        (self.shared.missed.load(Ordering::Relaxed) || is_noted()) && self.host_with_step(step).is_none()
     }
 
     /// Returns the hosts on this machine, and those on connected machines.
@@ -838,25 +905,52 @@ impl Hosts {
         if let Some(host) = self.current_now() {
             return Ok(host);
         }
+        let starter = &self.shared.starter;
+        match (self.started(starter).await, starter.otherwise()) {
+            (Err(error), Some(otherwise)) if error.kind() != io::ErrorKind::TimedOut => {
+                tracing::warn!(%error, "the first program does not become a terminal host; another one is started");
+                self.started(&otherwise).await
+            }
+            (started, _) => started,
+        }
+        .map_err(HostsError::NotStarted)
+    }
+
+    /// Starts a host and connects to it. What is left of a program that has ended is removed; a slow one is found later.
+    async fn started(&self, starter: &Starter) -> io::Result<Host> {
         let socket = self.shared.folder.join(socket_name());
-        let child = self.start(&socket).map_err(HostsError::NotStarted)?;
+        let mut child = self.start(starter, &socket)?;
         let pid = child.as_ref().map_or_else(std::process::id, Child::id);
-        records::add(&self.shared.notes, &socket, pid).map_err(HostsError::NotStarted)?;
-        let start_time = match &self.shared.starter {
+        records::add(&self.shared.notes, &socket, pid)?;
+        let start_time = match starter {
             Starter::Program { start_time, .. } => *start_time,
             Starter::InProcess(_) => START_TIME,
         };
-        let connected = Host::connect_within(start_time, &socket, &self.shared.on_secret).await;
-        let host = connected.map_err(HostsError::NotStarted)?;
-        self.adopt(host.clone(), child, socket).await;
-        Ok(host)
+        match Host::connect_within(start_time, &socket, &self.shared.on_secret).await {
+            Ok(host) => {
+                self.adopt(host.clone(), child, socket).await;
+                Ok(host)
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+            Err(error) => {
+                // Nothing listens there any more.
+                let _ = std::fs::remove_file(&socket);
+                records::remove(&self.shared.notes, &socket);
+                if let Some(mut child) = child.take() {
+                    // It may have ended already; then it is only collected.
+                    let _ = child.kill();
+                    let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Starts a host that listens at `socket`. It can be connected to at once: the socket is there before the host.
-    fn start(&self, socket: &Path) -> io::Result<Option<Child>> {
+    fn start(&self, starter: &Starter, socket: &Path) -> io::Result<Option<Child>> {
         let listener = std::os::unix::net::UnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-        match &self.shared.starter {
+        match starter {
             Starter::Program { program, arguments, log, .. } => {
                 let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
                 let child = Command::new(program)
@@ -981,7 +1075,8 @@ impl Shared {
     /// Removes the notes of hosts that have ended if no step is in doubt because of them.
     fn end_doubts(&self, doubts: &mut Doubts) {
         if doubts.steps.as_ref().is_some_and(BTreeSet::is_empty) {
-            doubts.sockets.drain(..).for_each(|socket| records::remove(&self.notes, &socket));
+            let sockets = doubts.records.drain(..).map(|record| record.socket).chain(doubts.sockets.drain(..));
+            sockets.for_each(|socket| records::remove(&self.notes, &socket));
         }
     }
 }

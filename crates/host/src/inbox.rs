@@ -4,43 +4,111 @@ use std::io;
 
 use tokio::net::UnixStream;
 
-use crate::wire::{BadFrame, first_frame};
+use crate::wire::{BadFrame, HEAD, frame_head};
 
 /// Bytes that there is always room for.
 const PORTION: usize = 64 << 10;
 
+/// Room that is kept after a large frame, in bytes.
+const MAX_SPARE: usize = 1 << 20;
+
 /// Reads frames and hands each to `take`, with its number and its body, until the other side is gone or sends an
-/// invalid frame.
-pub(crate) async fn read_frames(stream: &UnixStream, mut take: impl FnMut(u64, &[u8])) {
-    let mut bytes = Vec::new();
+/// invalid frame. A frame whose body is longer than `limit` of its number is read without being kept, and handed over
+/// without its body.
+pub(crate) async fn read_frames(
+    stream: &UnixStream,
+    limit: impl Fn(u64) -> usize,
+    mut take: impl FnMut(u64, Option<&[u8]>),
+) {
+    let mut frames = FrameBuffer::default();
     loop {
         if stream.readable().await.is_err() {
             return;
         }
-        bytes.reserve(PORTION);
-        match stream.try_read_buf(&mut bytes) {
+        frames.bytes.reserve(PORTION);
+        match stream.try_read_buf(&mut frames.bytes) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         }
-        if let Err(error) = take_frames(&mut bytes, &mut take) {
+        if let Err(error) = frames.take(&limit, &mut take) {
             tracing::warn!(%error, "a frame of the peer violates the protocol");
             return;
         }
     }
 }
 
-/// Takes all whole frames out of `bytes` and hands each to `take`, with its number and its body.
-///
-/// # Errors
-/// If a frame is invalid, so that what follows cannot be read either. Those before it are taken.
-pub(crate) fn take_frames(bytes: &mut Vec<u8>, mut take: impl FnMut(u64, &[u8])) -> Result<(), BadFrame> {
-    let mut taken = 0;
-    while let Some((length, number, body)) = first_frame(&bytes[taken..])? {
-        take(number, &bytes[taken..][body]);
-        taken += length;
+/// Bytes that were received and are not taken.
+#[derive(Debug, Default)]
+pub(crate) struct FrameBuffer {
+    pub(crate) bytes: Vec<u8>,
+    /// How many of the next bytes belong to a frame that is too long.
+    skipped: usize,
+}
+
+impl FrameBuffer {
+    /// Takes all whole frames, as [`read_frames`] does.
+    ///
+    /// # Errors
+    /// If a frame is invalid, so that what follows cannot be read either. Those before it are taken.
+    pub(crate) fn take(
+        &mut self,
+        limit: impl Fn(u64) -> usize,
+        mut take: impl FnMut(u64, Option<&[u8]>),
+    ) -> Result<(), BadFrame> {
+        let mut taken = self.skipped.min(self.bytes.len());
+        self.skipped -= taken;
+        while let Some((length, number)) = frame_head(&self.bytes[taken..])? {
+            let rest = &self.bytes[taken..];
+            if length - HEAD > limit(number) {
+                take(number, None);
+                let there = length.min(rest.len());
+                self.skipped = length - there;
+                taken += there;
+            } else if rest.len() >= length {
+                take(number, Some(&rest[HEAD..length]));
+                taken += length;
+            } else {
+                break;
+            }
+        }
+        self.bytes.drain(..taken);
+        if self.bytes.is_empty() {
+            self.bytes.shrink_to(MAX_SPARE);
+        }
+        Ok(())
     }
-    bytes.drain(..taken);
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::write_frame;
+
+    proptest::proptest! {
+        /// A frame that is longer than its limit is neither kept nor lost, and those around it arrive, wherever they are cut.
+        #[test]
+        fn a_frame_that_is_too_long_is_left_out_wherever_it_is_cut(
+            lengths in proptest::collection::vec(0_usize..300, 1..8),
+            portion in 1_usize..400,
+        ) {
+            const LIMIT: usize = 100;
+            let (mut sent, mut expected) = (Vec::new(), Vec::new());
+            for (number, length) in (1_u64..).zip(lengths) {
+                let begins = sent.len();
+                write_frame(&mut sent, number, &"x".repeat(length));
+                let body = sent[begins + HEAD..].to_vec();
+                expected.push((number, (body.len() <= LIMIT).then_some(body)));
+            }
+            let (mut buffer, mut received) = (FrameBuffer::default(), Vec::new());
+            for portion in sent.chunks(portion) {
+                buffer.bytes.extend_from_slice(portion);
+                let take = |number, body: Option<&[u8]>| received.push((number, body.map(<[u8]>::to_vec)));
+                buffer.take(|_| LIMIT, take).unwrap();
+                proptest::prop_assert!(buffer.bytes.len() <= LIMIT + HEAD);
+            }
+            proptest::prop_assert_eq!(received, expected);
+        }
+    }
 }

@@ -4,8 +4,9 @@
 //! removed while they live. A note holds the socket and the process id of a host; a host whose
 //! socket is gone receives a signal to listen again.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct HostRecord {
     pub(crate) socket: PathBuf,
     pub(crate) pid: u32,
+    /// The steps of runs that may have been performed by the host, once it has ended and they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) doubted: Option<BTreeSet<String>>,
 }
 
 /// The time between two looks, where no event announces a change.
@@ -59,9 +63,19 @@ fn file(folder: &Path, socket: &Path) -> PathBuf {
 
 /// Notes a host.
 pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
-    let note = HostRecord { socket: socket.to_owned(), pid };
+    let note = HostRecord { socket: socket.to_owned(), pid, doubted: None };
     let text = rmp_serde::to_vec_named(&note).map_err(io::Error::other)?;
     fs::write(file(folder, socket), text)
+}
+
+/// Notes which steps are in doubt because of a host that has ended: later daemons doubt no others because of it. The note stays as it
+/// is if it cannot be written.
+pub(crate) fn doubt(folder: &Path, record: &HostRecord) -> io::Result<()> {
+    let text = rmp_serde::to_vec_named(record).map_err(io::Error::other)?;
+    let mut written = tempfile::NamedTempFile::new_in(folder)?;
+    written.write_all(&text)?;
+    written.persist(file(folder, &record.socket))?;
+    Ok(())
 }
 
 /// Forgets a host.
@@ -88,8 +102,11 @@ mod tests {
         add(folder.path(), socket, 7).unwrap();
         fs::write(folder.path().join("other.note"), "not a note").unwrap();
         let noted = all(folder.path()).unwrap();
-        assert_eq!(noted, [HostRecord { socket: socket.to_owned(), pid: 7 }]);
+        assert_eq!(noted, [HostRecord { socket: socket.to_owned(), pid: 7, doubted: None }]);
         assert!(!noted[0].lives());
+        let doubted = HostRecord { doubted: Some(["run/a/1".to_owned()].into()), ..noted[0].clone() };
+        doubt(folder.path(), &doubted).unwrap();
+        assert_eq!(all(folder.path()).unwrap(), [doubted]);
         remove(folder.path(), socket);
         assert_eq!(all(folder.path()).unwrap(), []);
     }

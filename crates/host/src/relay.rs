@@ -9,11 +9,12 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::hosts::{HostState, Hosts, HostsError, Starter};
+use crate::hosts::{HostState, Hosts, HostsError, Starter, is_socket};
 use crate::wire::{Ask, HEAD, Refusal, first_frame, read_body, write_frame};
 
 /// The text before the greeting of a relay.
@@ -21,6 +22,10 @@ pub(crate) const MARK: &str = "steplatch-relay ";
 
 /// The longest line of the greeting, in bytes.
 pub(crate) const LONGEST_LINE: usize = 64 << 10;
+
+/// How long a relay waits for a host that listens and does not answer, and the pause before it looks again.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a relay says first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,23 +133,41 @@ impl Relay {
         let lock = std::fs::File::create(self.folder.join("relay.lock")).map_err(failed)?;
         let lock = tokio::task::spawn_blocking(move || flock(&lock, FlockOperation::LockExclusive).map(|()| lock));
         let _lock = lock.await.map_err(io::Error::other).map_err(failed)?.map_err(io::Error::from).map_err(failed)?;
-        let hosts = Hosts::find(&self.folder, &self.folder, self.starter.clone(), &self.version, |_| {}).await;
-        let hosts = hosts.map_err(failed)?;
-        if request == RelayRequest::OpenCurrent {
-            hosts.prepare().await?;
+        let began = tokio::time::Instant::now();
+        loop {
+            let hosts = Hosts::find(&self.folder, &self.folder, self.starter.clone(), &self.version, |_| {}).await;
+            let hosts = hosts.map_err(failed)?;
+            if request == RelayRequest::OpenCurrent {
+                hosts.prepare().await?;
+            }
+            let listening = hosts.listening();
+            let wanted = match &request {
+                RelayRequest::OpenCurrent => listening.iter().find(|(_, state)| *state == HostState::Current),
+                RelayRequest::OpenExisting => listening.first(),
+                RelayRequest::Open(socket) => listening.iter().find(|(known, _)| known == socket),
+            };
+            match wanted {
+                Some((socket, state)) => {
+                    let others = listening.iter().map(|(known, _)| known).filter(|known| *known != socket);
+                    return Ok(RelayReply::Open {
+                        socket: socket.clone(),
+                        is_current: *state == HostState::Current,
+                        others: others.cloned().collect(),
+                    });
+                }
+                None if !self.is_there(&request) => return Ok(RelayReply::Gone),
+                None if began.elapsed() > PATIENCE => {
+                    return Ok(RelayReply::Failed("the terminal host there does not answer".to_owned()));
+                }
+                // It is busy, or stopped: its terminals are not lost.
+                None => tokio::time::sleep(PAUSE).await,
+            }
         }
-        let listening = hosts.listening();
-        let wanted = match &request {
-            RelayRequest::OpenCurrent => listening.iter().find(|(_, state)| *state == HostState::Current),
-            RelayRequest::OpenExisting => listening.first(),
-            RelayRequest::Open(socket) => listening.iter().find(|(known, _)| known == socket),
-        };
-        let Some((socket, state)) = wanted else { return Ok(RelayReply::Gone) };
-        Ok(RelayReply::Open {
-            socket: socket.clone(),
-            is_current: *state == HostState::Current,
-            others: listening.iter().map(|(known, _)| known).filter(|known| *known != socket).cloned().collect(),
-        })
+    }
+
+    /// Whether the host of a request listens, although it does not answer. The socket of one that has ended was removed.
+    fn is_there(&self, request: &RelayRequest) -> bool {
+        matches!(request, RelayRequest::Open(socket) if is_socket(socket) && self.folder.join(socket).exists())
     }
 }
 
@@ -200,6 +223,31 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host that is stopped, or on a busy machine, keeps its terminals: the near end must not take them for lost.
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_listens_and_does_not_answer_has_not_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let relay = Relay {
+            folder: folder.path().to_owned(),
+            starter: Starter::InProcess(Box::default()),
+            version: "1".to_owned(),
+        };
+        let open = |socket: &str| relay.reached(RelayRequest::Open(socket.to_owned()));
+        let _silent = std::os::unix::net::UnixListener::bind(folder.path().join("host-1.sock")).unwrap();
+        let failed = RelayReply::Failed("the terminal host there does not answer".to_owned());
+        assert_eq!(open("host-1.sock").await.unwrap(), failed);
+        // One that has ended, with its socket or without, and what is no host.
+        drop(std::os::unix::net::UnixListener::bind(folder.path().join("host-2.sock")).unwrap());
+        for gone in ["host-2.sock", "host-3.sock", "relay.lock", "../host-1.sock"] {
+            assert_eq!(open(gone).await.unwrap(), RelayReply::Gone, "{gone}");
         }
     }
 }

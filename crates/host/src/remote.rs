@@ -29,9 +29,10 @@ pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
 pub(crate) use self::reply::{ColouredView, Reply};
-pub use self::target::HostTarget;
+pub use self::target::{FixedConnection, HostTarget};
 pub use self::transport::{
-    Channel, DialedTargets, ErrorText, INSTALLED, OpenSsh, SshEnvironment, Transport, ssh_arguments,
+    Channel, ConnectionGuard, DialedTargets, ErrorText, INSTALLED, OpenSsh, SshEnvironment, TargetFuture, Transport,
+    ssh_arguments,
 };
 use crate::client::Host;
 
@@ -219,14 +220,15 @@ impl RemoteHosts {
     /// Connects to a machine, or to it again, and returns its status.
     pub(crate) async fn check(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
         let machine = self.named(name)?;
-        machine.current(patience).await?;
+        machine.check(patience).await?;
         Ok(machine.status())
     }
 
     /// Returns where a connection to a machine leads now.
     pub(crate) async fn target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         let config = self.named(name)?.config().clone();
-        Ok(self.shared.setup.transport.target(&config).await)
+        let target = self.shared.setup.transport.target(&config).await;
+        target.map_err(|why| RemoteError::Failed { host: name.to_owned(), why })
     }
 
     /// Returns where the last connection to a machine led to, if that is known.

@@ -33,7 +33,8 @@ use crate::inbox::read_frames;
 use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, SECRETS, TerminalAsk, WIRE_VERSION, WaitRequest, read_body,
+    Ask, AttachEvent, AttachReply, InvalidPattern, LONGEST, Refusal, SECRETS, TerminalAsk, WIRE_VERSION, WaitRequest,
+    read_body,
 };
 
 /// The identity of a host, as sent in its greeting.
@@ -221,7 +222,9 @@ impl Connection {
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
         tokio::select! {
-            () = read_frames(&stream, |number, body| connection.handle(number, read_body(body).ok())) => {}
+            () = read_frames(&stream, |_| LONGEST, |number, body| {
+                connection.handle(number, body.and_then(|body| read_body(body).ok()));
+            }) => {}
             () = outbox.write_on() => {}
             () = connection.becomes_link.notified() => connection.link(&stream),
             // The sender is ours and stays.

@@ -51,6 +51,9 @@ impl Keeper {
             // Every request has room for the way to this machine, not for that to another one.
             Self::There(remote) => {
                 let reply: T = Box::pin(Self::ask_there(remote, ask, patience)).await?;
+                if ask.max_chars().is_some_and(|most| !reply.is_within(most)) {
+                    return Err(remote.implausible("more text than was requested"));
+                }
                 reply.checked().map_err(|what| remote.implausible(what))
             }
         }
@@ -374,7 +377,7 @@ impl HostedTerminal {
                 (subscribed.0.checked().map_err(|what| remote.implausible(what))?, subscribed.1)
             }
         };
-        let filter = matches!(self.keeper, Keeper::There(_)).then(QueryFilter::default);
+        let filter = matches!(self.keeper, Keeper::There(_)).then(QueryFilter::drawing_only);
         let mut attached =
             Attached { snapshot: reply.snapshot, size: reply.size, events, terminal: self.clone(), filter };
         let snapshot = std::mem::take(&mut attached.snapshot);

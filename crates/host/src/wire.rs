@@ -115,6 +115,52 @@ impl Ask {
         matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
 
+    /// Returns the longest answer of a host on another machine, in bytes. No host sends a longer one, but for a screen of a million
+    /// cells in as many colours.
+    pub(crate) fn max_answer_bytes(&self) -> usize {
+        const SMALL: usize = 1 << 20;
+        const LIST: usize = 4 << 20;
+        const SCREEN: usize = 8 << 20;
+        const CELLS: usize = 16 << 20;
+        let answer = match self {
+            Self::Hello { .. } | Self::List | Self::Unsettled => LIST,
+            // A hundred thousand names.
+            Self::File(FileAsk::List(_)) => LONGEST,
+            Self::File(FileAsk::Read { limit, .. }) => limit.saturating_mul(2).saturating_add(LIST),
+            Self::Terminal(_, ask) => match ask {
+                TerminalAsk::View(_)
+                | TerminalAsk::Ready(..)
+                | TerminalAsk::Send(_)
+                | TerminalAsk::Wait(_)
+                | TerminalAsk::Attach => SCREEN,
+                TerminalAsk::Picture
+                | TerminalAsk::Scrollback(_)
+                | TerminalAsk::WatchScreen(_)
+                | TerminalAsk::WatchRows(_)
+                | TerminalAsk::Inputs(_)
+                | TerminalAsk::Variables(_) => CELLS,
+                TerminalAsk::Read(_, limit) => limit.max_bytes().saturating_add(SMALL),
+                TerminalAsk::Run(request) => request.limit.max_bytes().saturating_add(SCREEN),
+                TerminalAsk::Pieces(ranges, most) => {
+                    ranges.len().saturating_mul(Limit::Head(*most).max_bytes().saturating_add(16)).saturating_add(SMALL)
+                }
+                _ => SMALL,
+            },
+            _ => SMALL,
+        };
+        answer.min(LONGEST)
+    }
+
+    /// Returns the longest text of the answer, in characters; none if its request names no limit.
+    pub(crate) fn max_chars(&self) -> Option<usize> {
+        match self {
+            Self::Terminal(_, TerminalAsk::Read(_, limit)) => Some(limit.chars()),
+            Self::Terminal(_, TerminalAsk::Run(request)) => Some(request.limit.chars()),
+            Self::Terminal(_, TerminalAsk::Pieces(_, most)) => Some(*most),
+            _ => None,
+        }
+    }
+
     /// Whether it does something that can be noticed.
     pub(crate) fn acts(&self) -> bool {
         match self {
@@ -533,22 +579,64 @@ pub(crate) fn append_frame(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&m
 /// # Errors
 /// When the length is out of bounds, so that what follows cannot be read either.
 pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::Range<usize>)>, BadFrame> {
+    let head = frame_head(bytes)?;
+    Ok(head.filter(|(length, _)| bytes.len() >= *length).map(|(length, number)| (length, number, HEAD..length)))
+}
+
+/// Reads the head of the first frame in `bytes`, once it is whole: the length of the frame, and its number.
+///
+/// # Errors
+/// When the length is out of bounds, so that what follows cannot be read either.
+pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
     if !(HEAD - 4..=LONGEST).contains(&length) {
         return Err(BadFrame);
     }
-    if rest.len() < length {
-        return Ok(None);
-    }
-    let Some((number, _)) = rest.split_first_chunk::<8>() else { return Err(BadFrame) };
-    Ok(Some((4 + length, u64::from_be_bytes(*number), HEAD..4 + length)))
+    Ok(rest.split_first_chunk::<8>().map(|(number, _)| (4 + length, u64::from_be_bytes(*number))))
 }
 
 /// A frame with an impossible length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("what came is no frame")]
 pub(crate) struct BadFrame;
+
+/// A list of which no more than `MAX` entries are kept, whatever was sent.
+#[derive(Debug)]
+pub(crate) struct BoundedList<T, const MAX: usize> {
+    pub(crate) entries: Vec<T>,
+    /// Whether there were more.
+    pub(crate) is_cut: bool,
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Entries<T, const MAX: usize>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MAX: usize> serde::de::Visitor<'de> for Entries<T, MAX> {
+            type Value = BoundedList<T, MAX>;
+
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("a list")
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while entries.len() < MAX {
+                    match list.next_element()? {
+                        Some(entry) => entries.push(entry),
+                        None => return Ok(BoundedList { entries, is_cut: false }),
+                    }
+                }
+                let mut is_cut = false;
+                while list.next_element::<serde::de::IgnoredAny>()?.is_some() {
+                    is_cut = true;
+                }
+                Ok(BoundedList { entries, is_cut })
+            }
+        }
+        from.deserialize_seq(Entries(std::marker::PhantomData))
+    }
+}
 
 /// Reads a body.
 pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
@@ -662,6 +750,31 @@ mod tests {
             assert_eq!(read, texts);
             assert!(pending.is_empty());
         }
+    }
+
+    #[test]
+    fn a_list_is_kept_up_to_its_bound() {
+        let list = |length: usize| body_of(&vec!["a"; length]);
+        for (length, kept, is_cut) in [(0, 0, false), (3, 3, false), (4, 3, true), (5000, 3, true)] {
+            let read: BoundedList<String, 3> = read_body(&list(length)).unwrap();
+            assert_eq!((read.entries.len(), read.is_cut), (kept, is_cut));
+        }
+        assert!(read_body::<BoundedList<String, 3>>(&body_of(&"no list")).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_bounded_by_its_request() {
+        let id: TerminalId = TerminalId::random();
+        let bytes = |ask: TerminalAsk| Ask::Terminal(id.clone(), ask).max_answer_bytes();
+        let read = |limit| bytes(TerminalAsk::Read(Part::From(0), limit));
+        assert_eq!(Ask::Find(String::new()).max_answer_bytes(), 1 << 20);
+        for list in [Ask::Hello { wire: 1 }, Ask::List, Ask::Unsettled] {
+            assert!(list.max_answer_bytes() < 8 << 20, "{list:?}");
+        }
+        assert!(bytes(TerminalAsk::Attach) < 16 << 20 && bytes(TerminalAsk::Picture) < 32 << 20);
+        assert!(read(Limit::Head(4000)) < 2 << 20);
+        assert!(read(Limit::HeadAndTail(usize::MAX)) == LONGEST && read(Limit::Head(10_000_000)) > 40_000_000);
+        assert_eq!(bytes(TerminalAsk::Pieces(vec![(0, 1); 3], usize::MAX)), LONGEST);
     }
 
     #[test]

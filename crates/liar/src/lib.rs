@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use steplatch_host::{
-    Ask, Channel, ErrorText, MachineSecretSink, NoQuestions, RemoteHostConfig, RemoteSetup, TerminalAsk, Transport,
+    Ask, Channel, ConnectFailure, ConnectionGuard, ErrorText, MachineSecretSink, NoQuestions, RemoteHostConfig,
+    RemoteSetup, TerminalAsk, Transport,
 };
 use steplatch_ids::TerminalId;
 use steplatch_link::{Refusal, Session, pump, read_hello, refuse, welcome};
@@ -259,9 +260,9 @@ impl Transport for Liar {
         &'a self,
         _: &'a RemoteHostConfig,
         _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
         Box::pin(async move {
-            let (near, far) = UnixStream::pair()?;
+            let (near, far) = UnixStream::pair().map_err(|error| ConnectFailure::Connection(error.to_string()))?;
             // The connection may end at any moment.
             let serving = tokio::spawn(self.clone().serve(far));
             lock(&self.shared.serving).push(serving.abort_handle());
@@ -290,6 +291,8 @@ impl Connected {
     }
 }
 
+impl ConnectionGuard for Connected {}
+
 impl Drop for Connected {
     fn drop(&mut self) {
         self.serving.abort();
@@ -314,6 +317,15 @@ pub fn secret_frames(secrets: impl IntoIterator<Item = Value>) -> Vec<u8> {
 #[must_use]
 pub fn packed(value: &Value) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("JSON has a form in MessagePack")
+}
+
+/// Returns the value of bytes in MessagePack.
+///
+/// # Panics
+/// When they are none.
+#[must_use]
+pub fn unpacked(bytes: &[u8]) -> Value {
+    rmp_serde::from_slice(bytes).expect("these bytes were written as MessagePack")
 }
 
 /// Returns a record of the link: its kind, its length, its body.

@@ -5,6 +5,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
+use serde_json::{Map, Value, json};
+
 use crate::kind::Bash;
 use crate::nodes::Surroundings;
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
@@ -27,15 +29,18 @@ pub struct HostCommand {
     pub limit: Option<Duration>,
 }
 
+/// Maximum bytes of the output of a command on another machine, as of one stream on this machine.
+pub const MAX_OUTPUT_BYTES: usize = 512 << 10;
+
 /// How a command on another machine ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCommandEnd {
     /// It ended.
     Ended {
-        /// What it printed, on both streams.
+        /// What it printed, on both streams, or the beginning of it.
         output: String,
-        /// Whether the middle of the output is left out.
-        is_cut: bool,
+        /// The end of its output, and how many bytes lie between, where it printed more than is taken.
+        rest: Option<(String, u64)>,
         /// Its exit code, if the shell there reports one.
         exit_code: Option<i32>,
     },
@@ -106,30 +111,32 @@ pub(crate) async fn run(
 }
 
 fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
-    let (output, exit_code, failure, is_cut) = match end {
+    let (output, exit_code, failure, rest) = match end {
         HostCommandEnd::Failed { why } => return Failure::new(ErrorType::Connection, why).into(),
         HostCommandEnd::TimedOut { output } => {
             let seconds = limit.unwrap_or_default().as_secs_f64();
             let message = format!("It took longer than {seconds} s, which is its limit.");
-            (output, None, Some(Failure::new(ErrorType::Timeout, message)), false)
+            (output, None, Some(Failure::new(ErrorType::Timeout, message)), None)
         }
-        HostCommandEnd::Ended { output, exit_code, is_cut } => {
+        HostCommandEnd::Ended { output, exit_code, rest } => {
             let failure = match exit_code {
                 Some(0) => None,
                 Some(code) => {
-                    let said = crate::kind::last_line(&output).map(|line| format!(": {line}")).unwrap_or_default();
+                    let end = rest.as_ref().map_or(&output, |(tail, _)| tail);
+                    let said = crate::kind::last_line(end).map(|line| format!(": {line}")).unwrap_or_default();
                     Some(Failure::new(ErrorType::ExitCode, format!("The command ended with exit code {code}{said}")))
                 }
                 None => Some(Failure::new(ErrorType::Unknown, "The exit status of the command is unknown.")),
             };
-            (output, exit_code, failure, is_cut)
+            (output, exit_code, failure, rest)
         }
     };
-    let came = ExecutorOutcome { output: output.clone().into(), failure, attributes: serde_json::Map::new() }
-        .with("stdout", output)
-        .with("stderr", "")
-        .with("exit_code", serde_json::json!(exit_code));
-    if is_cut { came.with("output_cut", true) } else { came }
+    let came = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
+    let came = match rest {
+        None => came.printed(output),
+        Some((tail, left_out)) => came.printed_too_much(MAX_OUTPUT_BYTES, output, tail, left_out),
+    };
+    came.with("stderr", "").with("exit_code", json!(exit_code))
 }
 
 #[cfg(test)]
@@ -152,8 +159,18 @@ mod tests {
 
     #[test]
     fn the_end_of_a_command_becomes_the_result_of_its_node() {
-        let ended = |exit_code| HostCommandEnd::Ended { output: "x\nno disk\n".to_owned(), is_cut: false, exit_code };
-        assert_eq!(outcome(ended(Some(0)), None).failure, None);
+        let ended = |exit_code| HostCommandEnd::Ended { output: "x\nno disk\n".to_owned(), rest: None, exit_code };
+        let good = outcome(ended(Some(0)), None);
+        assert_eq!((good.failure, good.output), (None, json!("x\nno disk")));
+        assert_eq!(good.attributes["stdout"], "x\nno disk\n");
+        let rest = Some(("the end".to_owned(), 9));
+        let flood = outcome(HostCommandEnd::Ended { output: "begin".to_owned(), rest, exit_code: Some(0) }, None);
+        assert_eq!((flood.failure.unwrap().kind, flood.output), (ErrorType::TooLarge, Value::Null));
+        assert!(!flood.attributes.contains_key("stdout"), "{:?}", flood.attributes);
+        assert_eq!(
+            (&flood.attributes["stdout_head"], &flood.attributes["stdout_tail"]),
+            (&json!("begin"), &json!("the end"))
+        );
         let failed = outcome(ended(Some(2)), None);
         assert_eq!(failed.failure.unwrap().message, "The command ended with exit code 2: no disk");
         assert_eq!(failed.attributes["exit_code"], 2);

@@ -19,7 +19,7 @@ mod secrets;
 mod template;
 
 pub use call::{Call, OnText};
-pub use host::{HostCommand, HostCommandEnd, HostCommands, NoHosts, Running};
+pub use host::{HostCommand, HostCommandEnd, HostCommands, MAX_OUTPUT_BYTES, NoHosts, Running};
 pub use kind::*;
 pub use node::{InvalidNodeId, Node, NodeId, Seconds, schema};
 pub use nodes::{NodeFailure, Nodes, Surroundings};

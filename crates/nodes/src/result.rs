@@ -101,6 +101,24 @@ impl ExecutorOutcome {
         Self { output: output.into(), failure: None, attributes: Map::new() }
     }
 
+    /// Adds the output of a command: without the newlines that it ends in, as in a shell's `$(…)`; `stdout` has them.
+    pub(crate) fn printed(mut self, text: String) -> Self {
+        self.output = text.trim_end_matches('\n').into();
+        self.with("stdout", text)
+    }
+
+    /// Makes this the outcome of a command that printed more than `most` bytes. Its ends have other names than the whole, so that
+    /// no part is taken for it.
+    pub(crate) fn printed_too_much(mut self, most: usize, head: String, tail: String, left_out: u64) -> Self {
+        self.failure.get_or_insert_with(|| {
+            let message = format!(
+                "The command printed more than {most} bytes, which is all that an output may have; redirect it to a file."
+            );
+            Failure::new(ErrorType::TooLarge, message)
+        });
+        self.with("stdout_head", head).with("stdout_tail", tail).with("stdout_left_out", left_out)
+    }
+
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.attributes.insert(name.to_owned(), value.into());
         self

@@ -17,7 +17,7 @@ mod set;
 mod syntax;
 mod translate;
 
-pub use alternatives::{Alternative, Alternatives, Form};
+pub use alternatives::{Alternative, Alternatives};
 pub use error::{PatternError, TooMuchWork};
 pub use escape::escape;
 pub use pattern::{Match, Pattern};

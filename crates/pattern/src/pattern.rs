@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::backtrack::{self, BudgetExceeded};
 use crate::error::{PatternError, TooMuchWork};
 use crate::program::{self, Program};
-use crate::syntax::{Node, Syntax};
+use crate::syntax::Syntax;
 use crate::{syntax, translate};
 
 /// How long a pattern may be. A page of pattern is a mistake, and costs a compiler's time.
@@ -76,12 +76,8 @@ impl Pattern {
     /// # Errors
     /// When the text breaks a rule of Python's dialect, exceeds a bound on size, or needs what no engine supports.
     pub fn new(source: &str) -> Result<Self, PatternError> {
-        let syntax = parse(source)?;
-        Self::of(source, &syntax.root, syntax.names)
-    }
-
-    /// Compiles a part of a pattern that was read, with the groups that are in it.
-    pub(crate) fn of(source: &str, root: &Node, names: Vec<Option<String>>) -> Result<Self, PatternError> {
+        let Syntax { root, names, .. } = parse(source)?;
+        let root = &root;
         let engine = if translate::needs_backtracking(root) {
             let sieve = linear(&translate::translate(&translate::loosened(root)), MAX_SIEVE_BYTES);
             let program = program::compile(root, names.len());

@@ -20,8 +20,6 @@ pub(crate) struct Syntax {
     /// The places of the branches of each alternation, in characters, in the order in which they end. The whole pattern is
     /// the last one. One branch alone counts, too.
     pub(crate) alternations: Vec<Vec<Range<usize>>>,
-    /// The places of comments and of flags of a part, in characters.
-    pub(crate) remarks: Vec<usize>,
 }
 
 /// A part of a pattern.
@@ -129,8 +127,8 @@ pub(crate) fn parse(source: &str) -> Result<Syntax, SyntaxError> {
         return Err(mistake(*at, format!("invalid group reference {group}")));
     }
     let root = if flags.ignore_case { ignoring_case(true, root) } else { root };
-    let Parser { names, flags_end, alternations, remarks, .. } = parser;
-    Ok(Syntax { root, names, flags, flags_end, alternations, remarks })
+    let Parser { names, flags_end, alternations, .. } = parser;
+    Ok(Syntax { root, names, flags, flags_end, alternations })
 }
 
 fn mistake(position: usize, reason: impl Into<String>) -> SyntaxError {
@@ -161,7 +159,6 @@ struct Parser {
     conditions: Vec<(usize, usize)>,
     flags_end: usize,
     alternations: Vec<Vec<Range<usize>>>,
-    remarks: Vec<usize>,
 }
 
 /// What precedes a quantifier, as far as its rules care.
@@ -192,7 +189,6 @@ impl Parser {
             conditions: Vec::new(),
             flags_end: 0,
             alternations: Vec::new(),
-            remarks: Vec::new(),
         }
     }
 
@@ -249,7 +245,6 @@ impl Parser {
                     continue;
                 }
                 '#' if flags.verbose => {
-                    self.remarks.push(start);
                     while self.next().is_some_and(|skipped| skipped != '\n') {}
                     continue;
                 }
@@ -394,7 +389,6 @@ impl Parser {
                 return Err(mistake(start + 1, format!("unknown extension ?P{what}")));
             }
             '#' => {
-                self.remarks.push(start);
                 while let Some(next) = self.next() {
                     if next == ')' {
                         return Ok(None);
@@ -418,7 +412,6 @@ impl Parser {
                 self.at -= 1;
                 match self.flags(&mut inner)? {
                     Scope::Group { ignore_case } => {
-                        self.remarks.push(start);
                         let node = self.alternation(&mut inner, depth + 1, false)?;
                         match ignore_case {
                             Some(on) => ignoring_case(on, node),

@@ -182,7 +182,13 @@ fn passed_by(before: &Definition, after: &Definition, passed: &[&str]) -> String
     let new: Vec<&str> = after.states().iter().filter(is_new).map(State::name).collect();
     let list = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
     if new.is_empty() {
-        return "Its recording passes with the patch, by the same states".to_owned();
+        let sentence = "Its recording passes with the patch, by the same states";
+        let others: Vec<&str> =
+            before.states().iter().filter(|state| does_something_else(state, after)).map(State::name).collect();
+        return match &others[..] {
+            [] => sentence.to_owned(),
+            others => format!("{sentence}, but what these do now was not recorded: {}", list(others)),
+        };
     }
     if passed.is_empty() {
         return format!("Its recording passes with the patch. It does not reach what is new: {}", list(&new));
@@ -191,6 +197,16 @@ fn passed_by(before: &Definition, after: &Definition, passed: &[&str]) -> String
         "Its recording passes with the patch, but what is new there was not recorded: it also passes {}",
         list(passed)
     )
+}
+
+/// Whether a state does something else in the patched machine, besides waiting for other text or for another time.
+fn does_something_else(state: &State, after: &Definition) -> bool {
+    let done = |state: &State| {
+        let mut params = state.action().params().clone();
+        params.retain(|name, _| !matches!(name.as_str(), "pattern" | "patterns" | "timeout"));
+        (state.action().tool().to_owned(), params)
+    };
+    after.state(state.name()).is_some_and(|patched| done(patched) != done(state))
 }
 
 fn states(rehearsal: &Rehearsal) -> impl Iterator<Item = &str> {
@@ -241,6 +257,10 @@ mod tests {
             Ok("Its recording passes with the patch, by the same states".to_owned())
         );
         assert!(pass(&asking("Proceed", "say")).unwrap_err().contains("wait"));
+        let mut document = asking("Continue|Proceed", "say").document().clone();
+        document["states"]["wait"]["action"]["params"]["reads"] = "any".into();
+        let other = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
+        assert!(pass(&other).unwrap().ends_with("by the same states, but what these do now was not recorded: 'wait'"));
         assert_eq!(pass(&asking("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
     }
 

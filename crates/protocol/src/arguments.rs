@@ -430,7 +430,7 @@ mod tests {
     fn variables_may_be_numbers() {
         let verb =
             read::<RunWorkflow>(json!({"workflow_file": "f", "initial_variables": {"n": 3, "b": true}})).unwrap().verb;
-        assert_eq!(verb.initial_variables.unwrap()["n"], "3");
+        assert_eq!(verb.initial_variables.unwrap()["n"], 3);
     }
 
     #[test]

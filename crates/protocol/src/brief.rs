@@ -57,7 +57,8 @@ impl RunReply {
             execution_log: short_log(self.execution_log),
             final_variables: short_variables(self.final_variables),
             workflow_signature: short_object(self.workflow_signature),
-            available_workflows: short_list(self.available_workflows),
+            // For a caller whose workflow was not found. Each reply with the whole library would cost every other reader.
+            available_workflows: if self.run_id.is_empty() { short_list(self.available_workflows) } else { Vec::new() },
             total_elapsed_time: rounded(self.total_elapsed_time),
             last_screen: self.last_screen.filter(|_| failed),
             last_screens: if failed { self.last_screens } else { BTreeMap::new() },
@@ -282,6 +283,9 @@ mod tests {
         assert_eq!(short.execution_log[1], entry);
         assert_eq!(short.return_values, reply(2).return_values, "values are returned whole");
         assert_eq!(short.last_screen, None);
+        assert_eq!(short.available_workflows.len(), WORKFLOWS + 1, "nothing was started");
+        let run = RunReply { run_id: "run_1".to_owned(), ..reply(2) }.shortened();
+        assert_eq!(run.available_workflows, [] as [&str; 0]);
         let failed = RunReply { status: "failed".to_owned(), ..reply(2) }.shortened();
         assert_eq!(failed.last_screen.as_deref(), Some("$ "));
     }

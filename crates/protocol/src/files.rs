@@ -43,10 +43,10 @@ pub struct GetFile {
     /// Byte to begin at
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offset: u64,
-    /// Most bytes to return
-    #[serde(default = "default_limit")]
+    /// Most bytes (default 32768)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
-    pub limit: u32,
+    pub limit: Option<u32>,
     /// Replace another content of to
     #[serde(default = "yes")]
     pub overwrite: bool,
@@ -58,10 +58,6 @@ pub struct GetFile {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(value: &u64) -> bool {
     *value == 0
-}
-
-const fn default_limit() -> u32 {
-    32_768
 }
 
 /// Copy a file or a directory from one machine to another, and report the progress as events.

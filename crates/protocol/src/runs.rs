@@ -46,9 +46,9 @@ pub struct RunWorkflow {
     /// Terminal to work in (default: its own)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Variables to begin with, as text
+    /// Initial variables
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial_variables: Option<std::collections::BTreeMap<String, String>>,
+    pub initial_variables: Option<std::collections::BTreeMap<String, Value>>,
     /// States at most (default 100)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
@@ -263,6 +263,9 @@ pub struct RunReply {
     /// The variables at the end
     #[serde(default)]
     pub final_variables: Map<String, Value>,
+    /// Whether long texts, or entries and variables, are omitted in the two; steplatch runs events has everything
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shortened: bool,
     /// Return values of the workflow
     #[serde(default)]
     pub return_values: Map<String, Value>,

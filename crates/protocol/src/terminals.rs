@@ -201,6 +201,29 @@ pub enum InputReading {
     Any,
 }
 
+/// Output that a text of a reply lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OmittedOutput {
+    /// Bytes of output that lie between the text and tail
+    pub bytes: u64,
+    /// Position of the first of them, to read on from with content_mode: history
+    pub offset: u64,
+    /// End of the output, after the omitted bytes
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<String>,
+    /// Output before this position is no longer held
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_before: Option<u64>,
+}
+
+impl OmittedOutput {
+    /// Returns what a text lacks whose output is held from this position on.
+    #[must_use]
+    pub fn lost(before: u64) -> Self {
+        Self { offset: before, lost_before: Some(before), ..Self::default() }
+    }
+}
+
 /// What came of an input.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendInputReply {
@@ -216,6 +239,9 @@ pub struct SendInputReply {
     /// The screen afterwards
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
+    /// What screen_content lacks
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<OmittedOutput>,
     /// When the screen was read (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
@@ -490,6 +516,9 @@ pub struct AwaitOutputReply {
     /// The screen
     #[serde(default)]
     pub screen_content: String,
+    /// What screen_content lacks
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<OmittedOutput>,
     /// Seconds waited
     #[serde(default)]
     pub elapsed_time: f64,
@@ -570,6 +599,9 @@ pub struct AbsenceInfo {
     pub note: Option<String>,
     /// What was printed meanwhile
     pub output: String,
+    /// What output lacks
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<OmittedOutput>,
 }
 
 /// Which part of a terminal to read.
@@ -607,7 +639,7 @@ pub const PNG_FIELD: &str = "png";
 
 /// Read a terminal: its screen, or its output by position.
 ///
-/// Output longer than limit keeps its head and tail and says what was left out; next_offset continues from there.
+/// Of output longer than limit, omitted has the tail; next_offset continues from the head.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetScreenContent {
     /// Terminal to read
@@ -628,10 +660,10 @@ pub struct GetScreenContent {
     /// text, or a screen with its colours
     #[serde(default)]
     pub format: ScreenFormat,
-    /// Regular expression: return the lines of the output that match
+    /// Regular expression: lines of the output to return
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
-    /// Lines to return around each match of search (default 2)
+    /// Lines around each match of search (default 2)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 50))]
     pub context: Option<u32>,
@@ -675,6 +707,9 @@ pub struct GetScreenContentReply {
     /// The text
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
+    /// What screen_content lacks
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<OmittedOutput>,
     /// The image, in base 64 (RFC 4648), instead of the text. Agents are given it as an image, so no tool has this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -879,7 +914,7 @@ pub struct RunCommand {
     /// In a shell within ssh, su or docker: exit codes from now on
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrate: Option<bool>,
-    /// Characters of output to return at most; its head and tail are kept
+    /// Most characters of output: its head, with its tail in omitted
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
@@ -902,6 +937,9 @@ pub struct RunCommandReply {
     /// What it printed
     #[serde(default)]
     pub output: String,
+    /// What output lacks
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<OmittedOutput>,
     /// Its exit code; none while it still runs, and of an entry in a program that reports none
     #[serde(default)]
     #[schemars(extend("nullable" = true))]

@@ -13,7 +13,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{EngineKind, ExitTerminal};
 use steplatch_services::{arguments, check};
 use steplatch_sessions::TerminalTools;
-use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
+use steplatch_workflow::{Child, ChildWorkflow, Definition, GatelessNames, Input, Outcome, Start};
 use tokio_util::sync::CancellationToken;
 
 use super::function::{ChildFunctionLaunch, begin_saved};
@@ -229,8 +229,7 @@ async fn begin(
                 (saved.definition, DefinitionSource::Saved { folder: saved.folder, name: saved.name })
             }
             ResolvedTarget::Function(found) => {
-                let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
-                let params: Map<String, Value> = params.collect();
+                let params: Map<String, Value> = child.variables.into_iter().collect();
                 let input = params.get("input").cloned().unwrap_or_default();
                 let timeout = Some(child.limits.execution_timeout().into());
                 let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout, engine };
@@ -239,8 +238,7 @@ async fn begin(
         },
     };
     let definition = Definition::parse(&document, &TerminalTools).map_err(ChildStartError::Definition)?;
-    let variables: Map<String, Value> =
-        child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    let variables: Map<String, Value> = child.variables.clone().into_iter().collect();
     let mut session_id = child.terminal(&definition).map(str::to_owned);
     if let Some(session) = &session_id
         && let Err(error) = shared.sessions.exists(session).await
@@ -260,6 +258,7 @@ async fn begin(
         save_on_success: child.save_on_success,
         parent: Some(step),
         depth: child.depth,
+        gateless: GatelessNames::default(),
     };
     prepare(&definition, caller, &mut start)?;
     Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine }).await?)

@@ -180,7 +180,8 @@ impl Engine {
         }
         let pending: HashMap<RunId, Option<Vec<StepId>>> =
             recovered.iter().map(|found| (found.run().id.clone(), found.pending())).collect();
-        self.sessions.doubt(pending.values().flatten().flatten().map(StepId::to_string).collect());
+        let are_all = pending.values().all(Option::is_some);
+        self.sessions.doubt(pending.values().flatten().flatten().map(StepId::to_string).collect(), are_all);
         for run in recovered {
             self.drivers.spawn(run.resume());
         }

@@ -23,6 +23,7 @@ use super::kind::Kind;
 use super::run::{Run, RunInputs, RunState, RunStatus};
 use crate::engine::RecoveryError;
 use crate::engine_state::Engine;
+use crate::machine::sessions_at_gate;
 use crate::runs::Runs;
 use crate::seal::Seal;
 
@@ -199,9 +200,9 @@ impl Engine {
 
     /// Holds the terminals of a locked machine while its gate is open.
     async fn hold_terminals(&self, run: &Run) {
-        let Some((_, history)) = self.history_of(run).await else { return };
+        let Some((definition, history)) = self.history_of(run).await else { return };
         if let Some(gate) = history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) {
-            let terminals = history.sessions().map(str::to_owned).collect();
+            let terminals = sessions_at_gate(&definition, &history);
             self.sessions.held().hold(&run.id, gate.step.to_string(), terminals);
         }
     }

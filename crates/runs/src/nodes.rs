@@ -95,7 +95,7 @@ impl Nodes {
         let interrupt = self.closing.child_token();
         let Some(step) = step else {
             // The end of the caller's connection drops this future, and everything that it started ends with it.
-            return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
+            return self.working.track_future(Box::pin(self.performed(project, caller, wanted, interrupt))).await;
         };
         let asked = CallFingerprint::of(&wanted.id, &wanted.input);
         let again = wanted.clone();

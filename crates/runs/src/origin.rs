@@ -1,5 +1,6 @@
 //! What a run needs to continue that is in no history: its caller, the caller's directory, and its secrets.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,11 +56,14 @@ pub(super) struct ResumeContext {
     /// The gate of the run above at which a person has approved what this run does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     approved_at: Option<String>,
+    /// The terminals that they saw, and those that the run above had opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approved_terminals: Option<BTreeSet<String>>,
 }
 
 impl ResumeContext {
     pub(super) fn new(caller: &Caller, environment: Environment, seal: &Seal) -> Self {
-        let Caller { name, folder, person, pins, approved_at, .. } = caller;
+        let Caller { name, folder, person, pins, approved_at, approved_terminals, .. } = caller;
         let (secrets, environment) = match environment {
             Environment::Whole => (seal.secrets(), &caller.environment[..]),
             Environment::Empty => (seal.secrets(), &[][..]),
@@ -73,6 +77,7 @@ impl ResumeContext {
             secrets: secrets.to_vec(),
             pins: pins.as_deref().cloned(),
             approved_at: approved_at.clone(),
+            approved_terminals: approved_terminals.as_deref().cloned(),
         }
     }
 
@@ -86,10 +91,12 @@ impl ResumeContext {
 
     /// Returns the run's caller, and its secrets.
     pub(super) fn into_parts(self) -> (Caller, Seal) {
-        let Self { name, folder, environment, person, secrets, pins, approved_at } = self;
+        let Self { name, folder, environment, person, secrets, pins, approved_at, approved_terminals } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         let pins = pins.map(Arc::new);
-        let caller = Caller { name, person, pins, approved_at, ..Caller::unnamed(folder, environment) };
+        let approved_terminals = approved_terminals.map(Arc::new);
+        let own = Caller::unnamed(folder, environment);
+        let caller = Caller { name, person, pins, approved_at, approved_terminals, ..own };
         (caller, Seal::knowing(secrets))
     }
 }

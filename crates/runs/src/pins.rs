@@ -17,12 +17,16 @@ use steplatch_nodes::NodeKind;
 use steplatch_project::{DiskError, NodeDeclaration, Project};
 use steplatch_services::RemoteServices;
 use steplatch_sessions::is_this_machine;
+use steplatch_workflow::{GatelessNames, may_ask_person};
 
 use super::source::ResolvedTarget;
 use crate::engine_state::Engine;
 
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";
+
+/// The call by which a function asks.
+const GATE: &str = "gate";
 
 /// The word by which declarations and parameters name a host.
 const HOST: &str = "host";
@@ -244,6 +248,70 @@ fn literal_argument(call: &str) -> Option<&str> {
     (is_plain && after.trim_start().starts_with([',', ')'])).then_some(name)
 }
 
+/// A definition, as far as it may ask a person.
+struct FollowedDefinition {
+    /// Whether it asks by itself, or starts something by a name that is computed.
+    asks: bool,
+    calls: References,
+}
+
+impl FollowedDefinition {
+    fn of_machine(document: &Value) -> Self {
+        Self { asks: may_ask_person(document, &|_| true), calls: References::of_machine(document) }
+    }
+
+    fn of_functions(text: &str) -> Self {
+        let mut calls = References { any_node: true, ..References::default() };
+        calls.add_functions(text);
+        Self { asks: has_word(text, GATE) || calls.any_workflow, calls }
+    }
+
+    fn of_node(declared: &NodeDeclaration) -> Self {
+        let mut calls = References::default();
+        calls.follow(declared);
+        let asks = match &declared.node.kind {
+            // The source stands in the file that declares the node, which is not read here.
+            NodeKind::Function(function) => function.source.as_deref().is_none_or(|source| has_word(source, GATE)),
+            _ => false,
+        };
+        Self { asks: asks || calls.any_workflow, calls }
+    }
+}
+
+/// Returns the names of the workflows and of the nodes that ask no person, nor does anything that they start.
+fn gateless(
+    workflows: &BTreeMap<String, FollowedDefinition>,
+    nodes: &BTreeMap<String, FollowedDefinition>,
+) -> GatelessNames {
+    let quiet = |followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
+        followed.iter().filter(|(_, one)| !one.asks).map(|(name, _)| name.clone()).collect()
+    };
+    let (mut quiet_workflows, mut quiet_nodes) = (quiet(workflows), quiet(nodes));
+    loop {
+        let before = quiet_workflows.len() + quiet_nodes.len();
+        let all_nodes = quiet_nodes.len() == nodes.len();
+        let is_quiet = |one: &FollowedDefinition| {
+            one.calls.workflows.is_subset(&quiet_workflows)
+                && one.calls.nodes.is_subset(&quiet_nodes)
+                && (!one.calls.any_node || all_nodes)
+        };
+        let kept = |names: &BTreeSet<String>, followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
+            names.iter().filter(|name| followed.get(*name).is_some_and(is_quiet)).cloned().collect()
+        };
+        (quiet_workflows, quiet_nodes) = (kept(&quiet_workflows, workflows), kept(&quiet_nodes, nodes));
+        if quiet_workflows.len() + quiet_nodes.len() == before {
+            return GatelessNames { workflows: quiet_workflows, nodes: quiet_nodes };
+        }
+    }
+}
+
+/// Returns whether a text has a word, not as a part of another one.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |sign: char| sign.is_alphanumeric() || sign == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
+}
+
 impl Engine {
     /// Returns the caller of a new run, with the meaning of definitions: now, or when the root run began.
     ///
@@ -273,6 +341,7 @@ impl Engine {
             return Ok(pins);
         }
         let project = self.projects.of(caller).await?;
+        let (mut workflows, mut nodes) = (BTreeMap::new(), BTreeMap::new());
         while references.is_open() {
             if std::mem::take(&mut references.any_workflow) {
                 let all = self.workflows.names(caller).await;
@@ -283,11 +352,16 @@ impl Engine {
             let found = self.meanings_of(caller, names.clone()).await?;
             for (name, found) in names.into_iter().zip(found) {
                 match &found {
-                    Ok(ResolvedTarget::Machine(saved)) => references.add_machine(&saved.definition),
+                    Ok(ResolvedTarget::Machine(saved)) => {
+                        references.add_machine(&saved.definition);
+                        workflows.insert(name.clone(), FollowedDefinition::of_machine(&saved.definition));
+                    }
                     Ok(ResolvedTarget::Function(workflow)) => {
                         references.add_functions(workflow.text());
                         references.any_node = true;
+                        workflows.insert(name.clone(), FollowedDefinition::of_functions(workflow.text()));
                     }
+                    // What a service asks is not known.
                     Ok(ResolvedTarget::Remote(_)) | Err(_) => {}
                 }
                 let meaning = found.as_ref().ok().map(|found| signature(found, Some(&self.remotes)));
@@ -307,6 +381,9 @@ impl Engine {
             }
             for id in std::mem::take(&mut references.nodes) {
                 let declared = project.nodes.get(&id);
+                if let Some(declared) = declared {
+                    nodes.entry(id.clone()).or_insert_with(|| FollowedDefinition::of_node(declared));
+                }
                 pins.nodes.entry(id).or_insert_with(|| {
                     declared.into_iter().for_each(|declared| references.follow(declared));
                     declared.map(|declared| signature_of(&project, declared))
@@ -314,6 +391,7 @@ impl Engine {
             }
         }
         pins.inner = references.inner;
+        pins.gateless = gateless(&workflows, &nodes);
         Ok(pins)
     }
 }
@@ -326,6 +404,39 @@ mod tests {
 
     fn set<'n>(names: impl IntoIterator<Item = &'n str>) -> BTreeSet<String> {
         names.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn names_that_lead_to_a_question_or_to_what_is_not_known_are_not_gateless() {
+        let run = |params: Value| json!({"states": {"s": {"action": {"tool": "run_workflow", "params": params}}}});
+        let calls = |name: &str| run(json!({"workflow_name": name}));
+        let asks = json!({"states": {"s": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}});
+        let machines = [
+            ("asks", asks.clone()),
+            ("deep", calls("middle")),
+            ("middle", run(json!({"workflow_definition": calls("asks")}))),
+            ("computed", calls("{name}")),
+            ("unknown", calls("elsewhere")),
+            ("agent", json!({"states": {"s": {"action": {"tool": "gate", "params": {"answered_by": "agent"}}}}})),
+            ("round", calls("trip")),
+            ("trip", calls("round")),
+            ("calm", calls("agent")),
+            ("by function", calls("asking")),
+            ("by quiet function", calls("aggregating")),
+            ("node", json!({"states": {"s": {"action": {"tool": "run_node", "params": {"node_id": "missing"}}}}})),
+        ];
+        let mut workflows: BTreeMap<String, FollowedDefinition> = machines
+            .iter()
+            .map(|(name, document)| ((*name).to_owned(), FollowedDefinition::of_machine(document)))
+            .collect();
+        let functions = [("asking", "await ctx.gate('Go?')"), ("aggregating", "investigate(ctx.aggregate())")];
+        workflows.extend(functions.map(|(name, text)| (name.to_owned(), FollowedDefinition::of_functions(text))));
+        let found = gateless(&workflows, &BTreeMap::new());
+        assert_eq!(found.workflows, set(["agent", "round", "trip", "calm", "aggregating", "by quiet function"]));
+        let asking = BTreeMap::from([("n".to_owned(), FollowedDefinition::of_functions("ctx.gate()"))]);
+        let found = gateless(&workflows, &asking);
+        let expected = GatelessNames { workflows: set(["agent", "round", "trip", "calm"]), nodes: set([]) };
+        assert_eq!(found, expected, "a function may call the node");
     }
 
     #[test]

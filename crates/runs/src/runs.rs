@@ -18,7 +18,7 @@ use steplatch_protocol::{
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
 use steplatch_sessions::{Sessions, ShutdownMode, TerminalTools};
 use steplatch_store::{AppendError, Journal, OpenError};
-use steplatch_workflow::{Definition, History, InvalidLimits, Limits, Start};
+use steplatch_workflow::{Definition, GatelessNames, History, InvalidLimits, Limits, Start};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -381,14 +381,14 @@ impl Runs {
         }
         let (definition, source) = asked?;
         let variables = verb.initial_variables.clone().unwrap_or_default();
-        let variables: Map<String, Value> =
-            variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        // A null is a variable that was not given.
+        let variables: Map<String, Value> = variables.into_iter().filter(|(_, value)| !value.is_null()).collect();
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(stubs) = &verb.rehearse {
             return Err(rehearsed(&definition, stubs, variables, limits, &self.shared.secrets));
         }
-        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
-        if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
+        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id")?.as_str());
+        if let Some(session) = verb.session_id.as_deref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }
@@ -401,6 +401,7 @@ impl Runs {
             save_on_success: verb.save_on_success,
             parent: None,
             depth: 0,
+            gateless: GatelessNames::default(),
         };
         let prepared = prepare(&definition, caller, &mut start);
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;

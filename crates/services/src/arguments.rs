@@ -9,9 +9,10 @@ use steplatch_remote::schema::Validator;
 use crate::error::InvalidArguments;
 
 /// Reads texts as the arguments of a tool: converts a text for which the schema has another type.
-pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, String>) -> Map<String, Value> {
+pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, Value>) -> Map<String, Value> {
     let kind = |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", pointer(name)))?.as_str();
-    let value = |name: &str, text: String| {
+    let value = |name: &str, value: Value| {
+        let Value::String(text) = value else { return value };
         let is_meant = |value: &Value| match kind(name) {
             Some("integer") => value.is_i64() || value.is_u64(),
             Some("number") => value.is_number(),
@@ -22,7 +23,7 @@ pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, String>) -> Map<St
         };
         serde_json::from_str(&text).ok().filter(is_meant).unwrap_or(Value::String(text))
     };
-    variables.into_iter().map(|(name, text)| (name.clone(), value(&name, text))).collect()
+    variables.into_iter().map(|(name, given)| (name.clone(), value(&name, given))).collect()
 }
 
 /// Escapes a key of an object for a JSON pointer (RFC 6901).

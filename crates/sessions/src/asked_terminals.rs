@@ -10,6 +10,7 @@ use steplatch_protocol::{InputKind, InputRecord, ReadInputs, visible};
 use steplatch_terminal::NotedState;
 
 use crate::sessions::Sessions;
+use crate::trouble::SessionError;
 
 /// Terminals that are described; further ones are counted.
 const MAX_TERMINALS: usize = 4;
@@ -36,35 +37,86 @@ pub struct AskedTerminal {
     pub is_own: bool,
 }
 
+/// The terminals that a person is shown at a gate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShownTerminals {
+    /// Their description; `None` where there is none.
+    pub text: Option<String>,
+    /// Their ids. After the answer, the run acts in these only, and in those that it opens.
+    pub ids: Vec<String>,
+}
+
 impl Sessions {
-    /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. Returns `None` where there is none.
-    pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal]) -> Option<String> {
-        let describing = self.describe_all(gate, terminals);
+    /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has the names of further ones
+    /// that are known only after the answer, as they are written.
+    pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
+        let (mut lines, mut ids) = (Vec::new(), Vec::new());
+        let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);
         // The question is asked all the same.
-        let late = || Some(format!("{NOT_COMPARED}the terminals of the run do not answer"));
-        tokio::time::timeout(QUESTION_TIME, describing).await.unwrap_or_else(|_| late())
+        if tokio::time::timeout(QUESTION_TIME, describing).await.is_err() {
+            lines.push(format!("{NOT_COMPARED}terminals of the run do not answer, and it will not act in them"));
+        }
+        if !computed.is_empty() {
+            let names = visible(&computed.join(", "));
+            lines.push(format!(
+                "{names} is known only later: it will be one of these, or one that the run opens itself"
+            ));
+        }
+        ShownTerminals { text: (!lines.is_empty()).then(|| lines.join("\n")), ids }
     }
 
-    async fn describe_all(&self, gate: &str, terminals: &[AskedTerminal]) -> Option<String> {
-        let mut described = Vec::new();
-        for asked in terminals.iter().take(MAX_TERMINALS) {
-            described.extend(self.describe_one(gate, asked).await);
-        }
-        // Also those that are not described are compared.
-        for asked in terminals.iter().skip(MAX_TERMINALS) {
-            if let Ok(terminal) = self.find(&asked.session).await {
-                // One that does not answer is not compared, as one that is not described is not shown.
-                let _ = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
+    /// Describes terminals, and adds the ids of those that were found.
+    async fn describe_all(
+        &self,
+        gate: &str,
+        terminals: &[AskedTerminal],
+        lines: &mut Vec<String>,
+        ids: &mut Vec<String>,
+    ) {
+        let mut named = Vec::new();
+        for asked in terminals {
+            let terminal = match self.find(&asked.session).await {
+                Ok(terminal) if ids.iter().any(|known| known == terminal.id().as_str()) => continue,
+                Ok(terminal) => terminal,
+                Err(SessionError::Ask(AskError::Refused(_))) => continue,
+                Err(_) => {
+                    lines.push(format!("{NOT_COMPARED}'{}' does not answer", visible(&asked.session)));
+                    continue;
+                }
+            };
+            if ids.len() < MAX_TERMINALS {
+                let Some(described) = self.describe_one(gate, asked, &terminal).await else { continue };
+                lines.push(described);
+            } else {
+                // Also those that are only named are compared. One that does not answer is not shown.
+                let noted = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
+                if !matches!(noted, Ok(Ok(_))) {
+                    continue;
+                }
+                named.push(match asked.session == terminal.id().as_str() {
+                    true => asked.session.clone(),
+                    false => format!("{} '{}'", terminal.id(), asked.session),
+                });
             }
+            ids.push(terminal.id().to_string());
         }
-        if terminals.len() > MAX_TERMINALS {
-            described.push(format!("and {} more terminals of the run", terminals.len() - MAX_TERMINALS));
+        if !named.is_empty() {
+            lines.push(visible(&format!("and {} more terminals of the run: {}", named.len(), named.join(", "))));
         }
-        (!described.is_empty()).then(|| described.join("\n"))
     }
 
-    async fn describe_one(&self, gate: &str, asked: &AskedTerminal) -> Option<String> {
-        let terminal = self.find(&asked.session).await.ok()?;
+    /// Returns the id of the terminal that has this id or name now.
+    ///
+    /// # Errors
+    /// When there is none, or it is not known.
+    pub async fn id_of(&self, session: &str) -> Result<String, String> {
+        match self.find(session).await {
+            Ok(terminal) => Ok(terminal.id().to_string()),
+            Err(trouble) => Err(self.words(session, trouble).await),
+        }
+    }
+
+    async fn describe_one(&self, gate: &str, asked: &AskedTerminal, terminal: &HostedTerminal) -> Option<String> {
         let about = tokio::time::timeout(REPORT_TIME, terminal.describe()).await.ok()?.ok()?;
         let secrets = self.secrets.within(terminal.id());
         let name = about.name.as_deref().map(|name| format!(" '{name}'")).unwrap_or_default();
@@ -77,7 +129,7 @@ impl Sessions {
         let folder = about.cwd.map(|folder| format!(", in {}", secrets.masked(folder))).unwrap_or_default();
         let command = secrets.masked(about.command);
         let mut lines = vec![visible(&format!("{}{name} ({command}){host}, opened by {by}{folder}", terminal.id()))];
-        let inputs = self.last_inputs(&terminal).await;
+        let inputs = self.last_inputs(terminal).await;
         lines.push(match inputs.is_empty() {
             true => "nothing was typed there so far".to_owned(),
             false => format!("typed there last: {}", inputs.join("; ")),

@@ -8,29 +8,34 @@ use steplatch_access::Caller;
 use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
 use steplatch_ids::TerminalId;
 use steplatch_protocol::{
-    ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
-    SetVariablesReply, VariableInfo,
+    ExitTerminal, GetVariables, GetVariablesReply, OmittedOutput, OpenTerminal, RunCommand, RunCommandReply,
+    SetVariables, SetVariablesReply, VariableInfo,
 };
 use steplatch_terminal::{
-    CommandRequest, CommandResult, Excerpt, InputRequest, InputWait, Limit, Reason, RunError, Signal, Target, Until,
-    Variable, VariablesError,
+    CommandRequest, CommandResult, InputRequest, InputWait, Limit, Reason, RunError, Signal, Target, Until, Variable,
+    VariablesError,
 };
 use tokio::time::Instant;
 
 use super::trouble::{SessionError, held};
-use crate::sessions::{CHARACTERS, Sessions, excerpt_text};
+use crate::sessions::{CHARACTERS, MAX_VALUE_BYTES, Sessions, incomplete};
 
 /// Maximum and minimum time limit of a command.
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
-/// What the settings say of single commands.
+/// What the settings say of single commands, and what else runs beside the daemon.
 pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
     /// Whether pagers and editors open in a shell that is started for one command, although no client sees them.
     fn opens_pagers(&self) -> bool;
 
     /// Whether inner shells are integrated with their first command, where the caller does not say.
     fn integrates(&self) -> bool;
+
+    /// Returns the address of the page, while it is served.
+    fn page(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Variables that keep programs from waiting for a person, in a shell that is started for one command.
@@ -58,7 +63,7 @@ impl Sessions {
                     let name = (session != terminal.id().as_str()).then_some(session);
                     RunCommandReply { name, ..reply }
                 }
-                Err(trouble) => self.failed_by(&session, trouble).await,
+                Err(trouble) => self.failed_by(&session, trouble, step.as_deref()).await,
             },
             None => self.run_in_fresh_shell(caller, verb, step).await,
         };
@@ -94,7 +99,7 @@ impl Sessions {
             Ok((terminal, _)) => terminal,
             Err(trouble) => {
                 closing.step = None;
-                return self.failed_by("", trouble).await;
+                return self.failed_by("", trouble, step.as_deref()).await;
             }
         };
         let session_id = terminal.id().to_string();
@@ -117,8 +122,8 @@ impl Sessions {
         RunCommandReply { session_id: None, offset: None, ..reply }
     }
 
-    async fn failed_by(&self, session: &str, trouble: SessionError) -> RunCommandReply {
-        let outcome_unknown = trouble.outcome_unknown();
+    async fn failed_by(&self, session: &str, trouble: SessionError, step: Option<&str>) -> RunCommandReply {
+        let outcome_unknown = trouble.outcome_unknown(self.is_repeated(step));
         RunCommandReply { outcome_unknown, ..failed(self.words(session, trouble).await) }
     }
 
@@ -149,11 +154,17 @@ impl Sessions {
             return failed("command is empty".to_owned());
         }
         let Some(timeout) = timeout_of(&verb) else { return failed(invalid_timeout(verb.timeout)) };
+        let is_value = caller.run.is_some() && verb.limit.is_none();
+        let limit = match verb.limit {
+            Some(limit) => Limit::HeadAndTail(limit as usize),
+            None if is_value => Limit::Head(MAX_VALUE_BYTES),
+            None => Limit::HeadAndTail(CHARACTERS),
+        };
         let request = CommandRequest {
             command: verb.command,
             working_directory: verb.working_directory,
             timeout,
-            limit: Limit::HeadAndTail(verb.limit.map_or(CHARACTERS, |limit| limit as usize)),
+            limit,
             // A run's command has no client that could answer.
             input: caller.reader().is_some(),
             integrate,
@@ -162,6 +173,7 @@ impl Sessions {
             approved_at: caller.approved_at.clone(),
         };
         let session_id = Some(terminal.id().to_string());
+        let step = request.step.clone();
         let mut ran = terminal.run(request.clone()).await;
         if let Err(TerminalError::Refused(RunError::Busy { .. })) = ran
             && caller.run.is_some()
@@ -176,6 +188,10 @@ impl Sessions {
                     self.readers.note(reader, terminal.id(), |reading| {
                         reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
                     });
+                }
+                let is_whole = !is_value || ran.left_out == 0 && ran.output.len() <= MAX_VALUE_BYTES;
+                if caller.run.is_some() && !(is_whole && ran.dropped_before.is_none()) {
+                    return incomplete_output(session_id, &ran);
                 }
                 self.ran(terminal, ran)
             }
@@ -193,7 +209,9 @@ impl Sessions {
                 let outcome_unknown = matches!(error, RunError::Gone(_) | RunError::Forgotten).then_some(true);
                 RunCommandReply { session_id, outcome_unknown, ..failed(secrets.masked(error.to_string())) }
             }
-            Err(TerminalError::Ask(error)) => self.failed_by(terminal.id().as_str(), error.into()).await,
+            Err(TerminalError::Ask(error)) => {
+                self.failed_by(terminal.id().as_str(), error.into(), step.as_deref()).await
+            }
         }
     }
 
@@ -220,17 +238,18 @@ impl Sessions {
         let screen_content = asks.filter(|asks| asks.full_screen).map(|asks| secrets.masked_screen(asks.screen));
         let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
         let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
-        let output = if truncated {
-            let (left_out, next, dropped_before) = (ran.left_out, ran.next, ran.dropped_before);
-            excerpt_text(Excerpt { head, tail, left_out, next, dropped_before })
-        } else {
-            // Exactly as it was printed, with or without an end of its last line.
-            head
-        };
+        let omitted = truncated.then_some(OmittedOutput {
+            bytes: ran.left_out,
+            offset: ran.next,
+            tail,
+            lost_before: ran.dropped_before,
+        });
         RunCommandReply {
             success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none() && ran.not_entered.is_none(),
             session_id,
-            output,
+            // Exactly as it was printed, with or without an end of its last line.
+            output: head,
+            omitted,
             exit_code: ran.exit_code,
             timed_out: ran.timed_out,
             elapsed_time: 0.0,
@@ -307,6 +326,25 @@ impl Sessions {
         };
         let error = self.failure(&verb.session_id, set.await).await;
         SetVariablesReply { success: error.is_none(), error }
+    }
+}
+
+/// Returns the reply to a step of a run whose command printed more than a value may have. It has no output and no exit code, so
+/// that no later step takes a part for the whole.
+fn incomplete_output(session_id: Option<String>, ran: &CommandResult) -> RunCommandReply {
+    let ended = match ran.exit_code {
+        Some(code) => format!("the command ended with exit code {code}"),
+        None if ran.timed_out => "the command still runs".to_owned(),
+        None => "the command was run".to_owned(),
+    };
+    let what = format!("{ended}, and its output of {} bytes", ran.end.saturating_sub(ran.offset));
+    let way_out = "redirect it to a file (get_file reads one), or keep only its head and tail with limit";
+    RunCommandReply {
+        session_id,
+        timed_out: ran.timed_out,
+        offset: Some(ran.offset),
+        truncated: true,
+        ..failed(incomplete(&what, ran.dropped_before, way_out))
     }
 }
 

@@ -47,10 +47,11 @@ impl Sessions {
         let result = match serde_json::from_value::<DialogueTurn>(params.into()) {
             Ok(turn) => {
                 let session = turn.session_id.clone();
+                let is_repeated = self.is_repeated(Some(&step));
                 match self.try_take_turn(caller, turn, step).await {
                     Ok(result) => result,
                     Err(trouble) => {
-                        let unknown = trouble.outcome_unknown();
+                        let unknown = trouble.outcome_unknown(is_repeated);
                         let error = self.words(&session, trouble).await;
                         json!({"success": false, "session_id": session, "error": error, "outcome_unknown": unknown})
                     }

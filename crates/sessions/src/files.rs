@@ -14,10 +14,14 @@ use steplatch_host::{Copied, CopyOptions, HostsError, MachineFiles, TransferErro
 use steplatch_protocol::{GetFile, GetFileReply, PutFile, PutFileReply, WrittenFile};
 
 pub use self::copying::CopyEvents;
-use crate::sessions::{Sessions, THIS_MACHINE, at_home, patience};
+use crate::pinned_hosts::{PinnedHostError, is_this_machine};
+use crate::sessions::{MAX_VALUE_BYTES, Sessions, THIS_MACHINE, at_home, patience, too_long};
 
 /// The most bytes that a request or a reply has.
-const MOST_INLINE: usize = 1 << 20;
+const MOST_INLINE: usize = MAX_VALUE_BYTES;
+
+/// Bytes that are returned to a client that names no limit.
+const USUALLY_INLINE: usize = 32 << 10;
 
 /// The longest file that a tool copies, in bytes. A call should end before clients lose their patience.
 const MOST_COPIED: u64 = 256 << 20;
@@ -42,16 +46,37 @@ pub(crate) enum FileTrouble {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+    /// The machine is not the one that the run was started with, or was not reached.
+    #[error(transparent)]
+    Pinned(#[from] PinnedHostError),
+    /// An earlier daemon may have written the file, and the terminal host was not asked.
+    #[error(transparent)]
+    InDoubt(Box<Self>),
 }
 
 impl FileTrouble {
     /// Returns that the outcome is unknown, if so.
     fn outcome_unknown(&self) -> Option<bool> {
-        let error = match self {
-            Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => error,
-            _ => return None,
+        let unknown = match self {
+            Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => {
+                error.is_outcome_unknown()
+            }
+            Self::InDoubt(_) => true,
+            _ => false,
         };
-        error.is_outcome_unknown().then_some(true)
+        unknown.then_some(true)
+    }
+
+    /// Returns it as an unknown outcome if an earlier daemon may have written the file and the terminal host has not answered.
+    fn in_doubt_if(self, is_repeated: bool) -> Self {
+        let is_answered = match &self {
+            Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => {
+                error.is_answer()
+            }
+            Self::Machine(_) | Self::Pinned(_) => false,
+            Self::Transfer { .. } | Self::Private(_) | Self::Invalid(_) | Self::InDoubt(_) => true,
+        };
+        if is_repeated && !is_answered { Self::InDoubt(Box::new(self)) } else { self }
     }
 }
 
@@ -202,13 +227,15 @@ impl Sessions {
             );
             return Err(FileTrouble::Invalid(words));
         }
-        let target = self.place(caller, host, &path, step).await?;
+        let is_repeated = self.is_repeated(step.as_deref());
+        let target = self.place(caller, host, &path, step).await.map_err(|error| error.in_doubt_if(is_repeated))?;
+        let failed = |error| target.failed(error).in_doubt_if(is_repeated);
         let Some(from) = from else {
             let copied = target.files.put(&target.path, &bytes, mode, overwrite).await;
-            return copied.map(|copied| written(target.host.clone(), copied)).map_err(|error| target.failed(error));
+            return copied.map(|copied| written(target.host.clone(), copied)).map_err(failed);
         };
         // The source may be gone since.
-        if let Some(copied) = target.files.written_before().await.map_err(|error| target.failed(error))? {
+        if let Some(copied) = target.files.written_before().await.map_err(failed)? {
             return Ok(written(target.host.clone(), copied));
         }
         let source = self.place(caller, None, &from, None).await?;
@@ -236,23 +263,25 @@ impl Sessions {
         step: Option<String>,
     ) -> Result<GetFileReply, FileTrouble> {
         let GetFile { path, to, offset, limit, overwrite, host } = verb;
-        let limit = limit as usize;
+        let is_value = caller.run.is_some() && limit.is_none();
+        let limit = limit.map_or(if is_value { MOST_INLINE } else { USUALLY_INLINE }, |limit| limit as usize);
         if !(1..=MOST_INLINE).contains(&limit) {
             return Err(FileTrouble::Invalid(format!("limit must be between 1 and {MOST_INLINE} bytes, not {limit}")));
         }
-        let source = self.place(caller, host, &path, None).await?;
+        let is_repeated = self.is_repeated(step.as_deref());
+        let in_doubt = |error: FileTrouble| error.in_doubt_if(is_repeated);
         let target = match &to {
-            Some(to) => Some(self.place(caller, None, to, step).await?),
+            Some(to) => Some(self.place(caller, None, to, step).await.map_err(in_doubt)?),
             None => None,
         };
         if let Some(target) = &target
-            && let Some(copied) = target.files.written_before().await.map_err(|error| target.failed(error))?
+            && let Some(copied) = target.files.written_before().await.map_err(|error| in_doubt(target.failed(error)))?
         {
-            // The source may have changed, or be gone since.
+            // The source may have changed, be gone, or not be reached since.
             let saved = written(target.host.clone(), copied);
             return Ok(GetFileReply {
                 success: true,
-                path: source.path.display().to_string(),
+                path: on_machine(caller, host.as_deref(), &path).display().to_string(),
                 size: saved.size,
                 mode: saved.mode.clone(),
                 sha256: Some(saved.sha256.clone()),
@@ -260,6 +289,7 @@ impl Sessions {
                 ..GetFileReply::default()
             });
         }
+        let source = self.place(caller, host, &path, None).await?;
         let facts = source.describe().await?;
         let described = |sha256| GetFileReply {
             success: true,
@@ -298,6 +328,11 @@ impl Sessions {
         };
         let next_offset =
             may_be_more.then_some(offset + read as u64).filter(|next| *next < facts.size || facts.size == 0);
+        if is_value && next_offset.is_some() {
+            let what = format!("'{}' has {} bytes, and its content", facts.path, facts.size);
+            let way_out = "copy it with to, or read it in parts with offset and limit";
+            return Err(FileTrouble::Invalid(too_long(&what, way_out)));
+        }
         Ok(GetFileReply { content, content_base64, next_offset, ..reply })
     }
 
@@ -315,19 +350,15 @@ impl Sessions {
         }
         let host = host.filter(|host| host != THIS_MACHINE);
         if let Some(host) = &host {
-            self.check_pinned(caller, host).await.map_err(FileTrouble::Invalid)?;
+            self.check_pinned(caller, host).await?;
         }
         // Only a run repeats a request after the end of a daemon.
         let step = step.filter(|_| caller.run.is_some());
         let files = self.hosts.files(host.as_deref(), patience(caller), step).await?;
-        let path = match host {
-            Some(_) => PathBuf::from(path),
-            None => {
-                let path = caller.folder.join(at_home(path, caller));
-                self.check_private(&path)?;
-                path
-            }
-        };
+        let path = on_machine(caller, host.as_deref(), path);
+        if host.is_none() {
+            self.check_private(&path)?;
+        }
         Ok(FilePlace { host, files, path })
     }
 
@@ -343,6 +374,14 @@ impl Sessions {
             true => Err(FileTrouble::Private(path.to_owned())),
             false => Ok(()),
         }
+    }
+}
+
+/// Returns a path as the machine takes it: another one completes it itself.
+fn on_machine(caller: &Caller, host: Option<&str>, path: &str) -> PathBuf {
+    match host.filter(|host| !is_this_machine(host)) {
+        Some(_) => PathBuf::from(path),
+        None => caller.folder.join(at_home(path, caller)),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A person who judges what a terminal shows approves what the run does there next. What an agent types meanwhile
 //! would be executed with it, so the terminal takes no input but the run's own and a person's, until the run has typed
-//! into a terminal or begun to read one after the answer. What people type is counted, since the person who answers
+//! into a terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. What people type is counted, since the person who answers
 //! may not be the one who typed.
 
 use std::collections::HashMap;
@@ -39,9 +39,9 @@ struct TerminalHold {
 pub enum TerminalUse {
     /// It types, or ends the program.
     Acts,
-    /// It waits for output, or reads it.
+    /// It waits for output.
     Reads,
-    /// It does not affect an existing terminal.
+    /// It does not affect an existing terminal, or only looks at it.
     Nothing,
 }
 
@@ -50,7 +50,7 @@ impl TerminalUse {
     pub fn of(tool: &str) -> Self {
         match tool {
             "run_command" | "send_input" | "dialogue" | "exit_terminal" => Self::Acts,
-            "await_output" | "get_screen_content" => Self::Reads,
+            "await_output" => Self::Reads,
             _ => Self::Nothing,
         }
     }
@@ -75,8 +75,8 @@ impl HeldTerminals {
         (held.terminals, held.acting) = (terminals, None);
     }
 
-    /// Notes what a run does after its gate. Releases its terminals once a step has typed into one, or begins to read
-    /// one: it may wait for what others do there.
+    /// Notes what a run does after its gate. Releases its terminals once a step has typed into one, or begins to wait for output
+    /// of one: it may wait for what others do there.
     pub fn note_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(run) else { return };
@@ -185,13 +185,15 @@ mod tests {
         let is_held = || held.is_held_by(&run, &key("term_a"));
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
         held.note_step(&run, &step(1), TerminalUse::Nothing);
+        held.note_step(&run, &step(1), TerminalUse::of("get_screen_content"));
+        assert!(is_held(), "a look at the screen waits for nothing");
         held.note_step(&run, &step(2), TerminalUse::Acts);
         held.note_step(&run, &step(2), TerminalUse::Acts);
         assert!(is_held(), "it types");
         held.note_step(&run, &step(3), TerminalUse::Nothing);
         assert!(!is_held());
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
-        held.note_step(&run, &step(4), TerminalUse::Reads);
+        held.note_step(&run, &step(4), TerminalUse::of("await_output"));
         assert!(!is_held(), "it may wait for what others do");
     }
 

@@ -31,7 +31,7 @@ mod waiting;
 mod watch_screen;
 
 pub use answer::VerbReply;
-pub use asked_terminals::{AskedTerminal, NOT_COMPARED};
+pub use asked_terminals::{AskedTerminal, NOT_COMPARED, ShownTerminals};
 pub use attach::TerminalEvents;
 pub use capture::CaptureRange;
 pub use commands::{CommandPolicy, ShellQueryError};

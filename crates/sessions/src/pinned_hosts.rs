@@ -1,8 +1,36 @@
 //! Other machines that runs use: each is the one that the run was started with.
 
-use steplatch_access::{Caller, HostPin, Pins};
+use std::time::Duration;
+
+use steplatch_access::{Caller, HostPin, PinError, Pins};
+use steplatch_host::{ConnectFailure, HostTarget, RemoteError, RemoteHostConfig};
+use tokio::time::{Instant, sleep};
 
 use crate::sessions::{Sessions, THIS_MACHINE, patience};
+use crate::trouble::SessionError;
+
+/// How long the start of a run waits until `ssh` reports where a host leads.
+const REPORT_TIME: Duration = Duration::from_secs(30);
+
+/// The first and the longest pause before `ssh` is asked again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+
+/// Why nothing is sent to a machine for a run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PinnedHostError {
+    /// It is another machine than the one that the run was started with.
+    #[error(transparent)]
+    Differs(#[from] PinError),
+    /// It was not reached, or where it leads was not reported.
+    #[error(transparent)]
+    Unreached(#[from] RemoteError),
+}
+
+impl From<PinnedHostError> for SessionError {
+    fn from(error: PinnedHostError) -> Self {
+        Self::NotAsked(error.to_string())
+    }
+}
 
 /// Returns whether a name of a host means this machine.
 #[must_use]
@@ -17,9 +45,38 @@ impl Sessions {
         self.hosts.remote_status().into_iter().map(|status| status.config.name).collect()
     }
 
-    /// Returns where connections to a machine lead now; `None` if there is no such machine.
+    /// Returns where connections to a machine lead now, as far as that is reported in time; `None` if there is no such machine.
     pub async fn host_pin(&self, host: &str) -> Option<HostPin> {
-        self.hosts.remote_target(host).await.ok().map(HostPin::from)
+        match self.target_within(host, REPORT_TIME).await {
+            Ok(target) => target.map(HostPin::from),
+            Err(error) => {
+                tracing::warn!(%error, host, "where a host leads is not known");
+                let config = self.remote_config(host)?;
+                Some(HostTarget::configured(&config).into())
+            }
+        }
+    }
+
+    fn remote_config(&self, host: &str) -> Option<RemoteHostConfig> {
+        self.hosts.remote_status().into_iter().map(|status| status.config).find(|config| config.name == host)
+    }
+
+    /// Asks `ssh` where a machine leads, again and again if it does not answer. Returns `None` if there is no such machine.
+    async fn target_within(&self, host: &str, patience: Duration) -> Result<Option<HostTarget>, RemoteError> {
+        let (began, mut pause) = (Instant::now(), PAUSES.0);
+        loop {
+            match self.hosts.remote_target(host).await {
+                Ok(target) => return Ok(Some(target)),
+                Err(RemoteError::Unknown { .. }) => return Ok(None),
+                Err(RemoteError::Failed { why: ConnectFailure::Connection(_), .. })
+                    if began.elapsed() + pause < patience =>
+                {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Returns the machine of a terminal, if that is another one.
@@ -33,13 +90,14 @@ impl Sessions {
     ///
     /// # Errors
     /// When it is another machine, or is not reached.
-    pub(crate) async fn check_pinned(&self, caller: &Caller, host: &str) -> Result<(), String> {
+    pub(crate) async fn check_pinned(&self, caller: &Caller, host: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = caller.pins.as_ref().filter(|pins| pins.hosts.is_some()) else { return Ok(()) };
-        let now = self.host_pin(host).await;
-        pins.check_host(host, now.as_ref()).map_err(|error| error.to_string())?;
-        self.hosts.check_remote(host, patience(caller)).await.map_err(|error| error.to_string())?;
+        let began = Instant::now();
+        let now = self.target_within(host, patience(caller)).await?.map(HostPin::from);
+        pins.check_host(host, now.as_ref())?;
+        self.hosts.reach_remote(host, patience(caller).saturating_sub(began.elapsed())).await?;
         // The connection may have been made long ago, or just now after a wait in which the configuration was changed.
-        self.check_connection(pins, host)
+        Ok(self.check_connection(pins, host)?)
     }
 
     /// Checks the machine of a terminal, before something is typed there: the connection to it is the one that is used, so its
@@ -47,17 +105,17 @@ impl Sessions {
     ///
     /// # Errors
     /// When the connection leads to another machine than the run was started with.
-    pub(crate) fn check_pinned_terminal(&self, caller: &Caller, session: &str) -> Result<(), String> {
+    pub(crate) fn check_pinned_terminal(&self, caller: &Caller, session: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = &caller.pins else { return Ok(()) };
         let Some(host) = self.machine_of(session) else { return Ok(()) };
         // A terminal that a definition has by its name alone is on a machine that it does not name.
         match pins.hosts.iter().flatten().any(|(known, _)| *known == host) {
-            true => self.check_connection(pins, &host),
+            true => Ok(self.check_connection(pins, &host)?),
             false => Ok(()),
         }
     }
 
-    fn check_connection(&self, pins: &Pins, host: &str) -> Result<(), String> {
+    fn check_connection(&self, pins: &Pins, host: &str) -> Result<(), PinError> {
         match self.hosts.dialed_target(host) {
             Ok(Some(dialed)) => {
                 let mut dialed = HostPin::from(dialed);
@@ -74,6 +132,5 @@ impl Sessions {
             Ok(None) => Ok(()),
             Err(_) => pins.check_host(host, None),
         }
-        .map_err(|error| error.to_string())
     }
 }

@@ -5,15 +5,15 @@
 
 use steplatch_access::{Caller, Redactor};
 use steplatch_host::HostedTerminal;
-use steplatch_protocol::{CursorPosition, HighlightInfo, ScreenMode, ScreenPart};
-use steplatch_terminal::{Excerpt, Limit, Part, View};
+use steplatch_protocol::{CursorPosition, HighlightInfo, OmittedOutput, ScreenMode, ScreenPart};
+use steplatch_terminal::{Limit, Part, View};
 
 use crate::highlights::highlights;
 use crate::readers::Reading;
-use crate::sessions::{Sessions, excerpt_text, whole_secrets_hidden};
+use crate::sessions::{MAX_VALUE_BYTES, READ_ON, Sessions, incomplete, masked_excerpt, whole_secrets_hidden};
 use crate::trouble::SessionError;
 
-/// The most characters of news; what is between their head and tail can be read by position.
+/// The most characters of news for a client; what is between their head and tail can be read by position.
 const NEWS: usize = 3000;
 
 /// The part of a screen that a reply has.
@@ -26,8 +26,10 @@ pub(crate) struct ScreenShare {
     pub(crate) cursor: Option<CursorPosition>,
     pub(crate) alternate_screen: bool,
     pub(crate) highlighted: Vec<HighlightInfo>,
-    /// Whether something was left out between head and tail.
-    pub(crate) is_cut: bool,
+    /// What the content lacks.
+    pub(crate) omitted: Option<OmittedOutput>,
+    /// Why a step of a run has failed: what it asked for is not complete.
+    pub(crate) incomplete: Option<String>,
 }
 
 impl Sessions {
@@ -48,12 +50,20 @@ impl Sessions {
         let mut share = match mode {
             ScreenMode::None => ScreenShare::default(),
             ScreenMode::Full => ScreenShare { content: screen.clone(), ..ScreenShare::default() },
+            // A run computes with the screen as it is, without numbers of rows.
+            ScreenMode::Auto | ScreenMode::New if view.modes.alternate_screen && caller.run.is_some() => {
+                ScreenShare { content: screen.clone(), ..ScreenShare::default() }
+            }
             ScreenMode::Auto | ScreenMode::New if view.modes.alternate_screen => {
                 let share = changed_rows(&reading, &screen);
                 ScreenShare { content: shortened_frames(&share.content), ..share }
             }
             ScreenMode::Auto | ScreenMode::New => {
-                match news(terminal, &secrets, reading.offset.or(since), view.end).await {
+                let is_value = caller.run.is_some();
+                match news(terminal, &secrets, reading.offset.or(since), view.end, is_value).await {
+                    Ok(Some(share)) if is_value && mode == ScreenMode::Auto && share.incomplete.is_some() => {
+                        ScreenShare { content: screen.clone(), ..ScreenShare::default() }
+                    }
                     Ok(Some(share)) if mode == ScreenMode::New || share.content.len() <= screen.len() => share,
                     _ => ScreenShare { content: screen.clone(), ..ScreenShare::default() },
                 }
@@ -103,18 +113,23 @@ async fn news(
     secrets: &Redactor,
     from: Option<u64>,
     end: u64,
+    is_value: bool,
 ) -> Result<Option<ScreenShare>, SessionError> {
     let Some(from) = from else { return Ok(None) };
     let part = Some(ScreenPart::New);
     if from >= end {
         return Ok(Some(ScreenShare { part, ..ScreenShare::default() }));
     }
-    let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(NEWS)).await?;
-    let is_cut = excerpt.left_out > 0;
+    let limit = if is_value { Limit::Head(MAX_VALUE_BYTES) } else { Limit::HeadAndTail(NEWS) };
+    let excerpt = terminal.read(Part::From(from), limit).await?;
+    let is_whole = excerpt.left_out == 0 && excerpt.dropped_before.is_none() && excerpt.head.len() <= MAX_VALUE_BYTES;
+    if is_value && !is_whole {
+        let incomplete = incomplete("what was printed", excerpt.dropped_before, READ_ON);
+        return Ok(Some(ScreenShare { part, incomplete: Some(incomplete), ..ScreenShare::default() }));
+    }
     let excerpt = whole_secrets_hidden(terminal, secrets, from, excerpt).await?;
-    let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
-    let content = secrets.masked_screen(excerpt_text(Excerpt { head, tail, ..excerpt }));
-    Ok(Some(ScreenShare { content, part, is_cut, ..ScreenShare::default() }))
+    let (content, omitted) = masked_excerpt(secrets, excerpt, false);
+    Ok(Some(ScreenShare { content, part, omitted, ..ScreenShare::default() }))
 }
 
 /// The shortest line of a frame that is shortened, and what is left of it.

@@ -14,8 +14,8 @@ use crate::trouble::SessionError;
 /// Characters that are read at once.
 const WINDOW: usize = 1 << 20;
 
-/// The most matches of a reply.
-const MOST: usize = 20;
+/// Maximum number of matches in a reply to a client.
+pub(crate) const MOST_MATCHES: usize = 20;
 
 /// The default number of lines around a match, and the largest.
 const CONTEXT: u32 = 2;
@@ -27,10 +27,12 @@ pub(crate) struct SearchResults {
     pub(crate) matches: Vec<SearchMatch>,
     /// The position to search on from, where there may be more.
     pub(crate) next: Option<u64>,
+    /// Position from which output is held, where that is later than the one to search from.
+    pub(crate) lost_before: Option<u64>,
 }
 
 /// Searches the output from `offset` on, with secrets masked before the pattern sees them: a pattern must not reveal
-/// what a text does not. Returns at most `most` characters.
+/// what a text does not. Returns at most `most` characters, and at most `most_matches` lines.
 pub(crate) async fn search(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -38,6 +40,7 @@ pub(crate) async fn search(
     context: Option<u32>,
     offset: u64,
     most: usize,
+    most_matches: usize,
 ) -> Result<SearchResults, SessionError> {
     let pattern = Pattern::new(source).map_err(|error| error.to_string())?;
     let context = context.unwrap_or(CONTEXT).min(MOST_CONTEXT) as usize;
@@ -45,6 +48,7 @@ pub(crate) async fn search(
     let (mut from, mut size) = (offset, 0);
     loop {
         let read = terminal.read(Part::RawFrom(from), Limit::Head(WINDOW)).await?;
+        found.lost_before = found.lost_before.or(read.dropped_before);
         let window = Window::new(&read, from);
         let (lines, text) = (&window.lines, &window.text);
         for (index, line) in lines.iter().enumerate() {
@@ -60,7 +64,7 @@ pub(crate) async fn search(
             let (first, last) = (index.saturating_sub(context), (index + context).min(lines.len() - 1));
             let around = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
             size += around.len();
-            if found.matches.len() == MOST || (size > most && !found.matches.is_empty()) {
+            if found.matches.len() == most_matches || (size > most && !found.matches.is_empty()) {
                 found.next = Some(offset);
                 return Ok(found);
             }

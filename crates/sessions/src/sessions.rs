@@ -18,7 +18,7 @@ use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    ListTerminalSessionsReply, MouseAction, MouseEvent, OpenTerminal, OpenTerminalReply, ResizeTerminal,
+    ListTerminalSessionsReply, MouseAction, MouseEvent, OmittedOutput, OpenTerminal, OpenTerminalReply, ResizeTerminal,
     ResizeTerminalReply, ScreenFormat, ScreenMode, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo,
     Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
@@ -33,7 +33,7 @@ use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::highlights::highlights;
 use crate::readers::Readers;
-use crate::search::search;
+use crate::search::{MOST_MATCHES, search};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
 use crate::waiting::{input_wait, wait_request};
@@ -77,8 +77,12 @@ const AT_MOST: Duration = Duration::from_millis(50);
 /// The longest requested wait of an input for quiet.
 const LONGEST_QUIET_WAIT: Duration = Duration::from_secs(30);
 
-/// The default number of characters in a reply.
+/// The default number of characters in a reply to a client.
 pub(crate) const CHARACTERS: usize = 10_000;
+
+/// Maximum bytes of a text that a step of a run returns, unless its `limit` says otherwise: later steps compute with the
+/// text, so one that is longer fails the step and is not cut.
+pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 
 /// The default number of lines of a tail.
 const TAIL_LINES: u32 = 50;
@@ -118,9 +122,19 @@ impl Sessions {
         self.hosts.is_in_doubt(step)
     }
 
+    /// Notes that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is unknown.
+    pub fn note_repeated(&self, step: &str) {
+        self.hosts.note_repeated(step);
+    }
+
+    pub(crate) fn is_repeated(&self, step: Option<&str>) -> bool {
+        step.is_some_and(|step| self.hosts.is_repeated(step))
+    }
+
     /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended since.
-    pub fn doubt(&self, pending: BTreeSet<String>) {
-        self.hosts.doubt(pending);
+    /// `are_all` if no run of it waits for others.
+    pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
+        self.hosts.doubt(pending, are_all);
     }
 
     /// Closes every terminal, and ends the hosts.
@@ -173,10 +187,11 @@ impl Sessions {
 
     /// Opens a terminal; as the same `step` only once.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
+        let repeated = step.clone();
         match self.try_open(caller, verb, step, None).await {
             Ok((_, reply)) => reply,
             Err(trouble) => {
-                let outcome_unknown = trouble.outcome_unknown();
+                let outcome_unknown = trouble.outcome_unknown(self.is_repeated(repeated.as_deref()));
                 let error = Some(self.words("", trouble).await);
                 OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
             }
@@ -242,7 +257,13 @@ impl Sessions {
             opened_by: opener(caller).await,
             step: step.clone(),
         };
-        let (terminal, opened) = self.hosts.open_on(spec, host.as_deref(), patience(caller), single_command).await?;
+        let opened = self.hosts.open_on(spec, host.as_deref(), patience(caller), single_command).await;
+        let has_requested = || step.as_deref().is_some_and(|step| self.hosts.has_requested_opening(step));
+        let (terminal, opened) = opened.map_err(|error| match SessionError::from(error) {
+            // A connection before this one may have carried the request.
+            trouble if has_requested() => trouble.in_doubt(),
+            trouble => trouble,
+        })?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)
@@ -258,6 +279,8 @@ impl Sessions {
             // The step has opened it before, and it was closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
             Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
+            // It is open, and is seen once its machine is connected again.
+            Err(AskError::NotConnected { .. }) => None,
             // The terminal exists; one that was closed just now is no reason to require a session_id.
             Err(error) => return Err(SessionError::Words(error.to_string())),
         };
@@ -267,7 +290,7 @@ impl Sessions {
             success: true,
             session_id: terminal.id().to_string(),
             shell: command,
-            web_url: None,
+            web_url: self.policy.page().map(|page| terminal_url(&page, terminal.id())),
             screen_content,
             timestamp: Some(clock::now_iso8601()),
             error: None,
@@ -318,10 +341,11 @@ impl Sessions {
     /// Types; as the same `step` only once.
     pub async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
         let session_id = verb.session_id.clone();
+        let is_repeated = self.is_repeated(step.as_deref());
         match self.try_send(caller, verb, step).await {
             Ok(reply) => reply,
             Err(trouble) => {
-                let outcome_unknown = trouble.outcome_unknown();
+                let outcome_unknown = trouble.outcome_unknown(is_repeated);
                 let error = Some(self.words(&session_id, trouble).await);
                 let message = "Input not sent".to_owned();
                 SendInputReply { session_id, message, error, outcome_unknown, ..SendInputReply::default() }
@@ -413,14 +437,15 @@ impl Sessions {
         let secrets = self.secrets.within(terminal.id());
         let View { exit, busy, exit_code, awaiting_input, password, name, typed, .. } = view;
         Ok(SendInputReply {
-            success: true,
+            success: share.incomplete.is_none(),
             session_id: terminal.id().to_string(),
             message: "Input sent".to_owned(),
             handed_back,
             screen_content: (mode != ScreenMode::None).then_some(share.content),
+            omitted: share.omitted,
             timestamp: Some(clock::now_iso8601()),
             process_running: Some(exit.is_none()),
-            error: None,
+            error: share.incomplete,
             outcome_unknown: None,
             name,
             waited,
@@ -471,11 +496,14 @@ impl Sessions {
         let view = terminal.view(verb.format == ScreenFormat::Ansi).await?;
         let secrets = self.secrets.within(terminal.id());
         let handed_back = self.absence(caller, &terminal, &view).await;
-        let most = verb.limit.map_or(CHARACTERS, |limit| limit as usize);
+        let is_value = caller.run.is_some() && verb.limit.is_none();
+        let usual = if is_value { MAX_VALUE_BYTES } else { CHARACTERS };
+        let most = verb.limit.map_or(usual, |limit| limit as usize);
         let found = match &verb.search {
             Some(source) => {
                 let offset = verb.offset.unwrap_or(0);
-                Some(search(&terminal, &secrets, source, verb.context, offset, most).await?)
+                let matches = if is_value { usize::MAX } else { MOST_MATCHES };
+                Some(search(&terminal, &secrets, source, verb.context, offset, most, matches).await?)
             }
             None => None,
         };
@@ -485,10 +513,16 @@ impl Sessions {
             ContentMode::SinceInput => Some(Part::SinceInput),
             ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
         };
+        let mut omitted = None;
         let (content, truncated, next_offset) = match part {
-            _ if found.is_some() => {
-                let next = found.as_ref().and_then(|found| found.next);
-                (None, next.is_some(), next)
+            _ if let Some(found) = &found => {
+                let is_held = found.lost_before.is_none();
+                omitted = found.lost_before.map(OmittedOutput::lost);
+                if caller.run.is_some() && !(is_held && (found.next.is_none() || !is_value)) {
+                    let what = "what the search found, with the lines around it,";
+                    return Err(incomplete(what, found.lost_before, READ_ON).into());
+                }
+                (None, found.next.is_some(), found.next)
             }
             None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
             None if verb.format == ScreenFormat::Ansi => {
@@ -500,17 +534,21 @@ impl Sessions {
             None => (Some(view.screen.clone()), false, None),
             Some(part) => {
                 // A client that reads by position continues reading; one that requests all of it gets its end as well.
-                let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
+                let is_page = verb.offset.is_some();
+                let limit = if is_page || is_value { Limit::Head(most) } else { Limit::HeadAndTail(most) };
                 let excerpt = terminal.read(part, limit).await?;
+                let is_whole = !is_value || excerpt.left_out == 0 && excerpt.head.len() <= MAX_VALUE_BYTES;
+                if caller.run.is_some() && !(is_whole && excerpt.dropped_before.is_none()) {
+                    return Err(incomplete("the output", excerpt.dropped_before, READ_ON).into());
+                }
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
                 let excerpt = match verb.offset {
                     Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
                     None => excerpt,
                 };
-                // Masked before formatting, so that the words inserted between head and tail do not separate the
-                // halves of a secret.
-                let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
-                (Some(excerpt_text(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
+                let text;
+                (text, omitted) = masked_excerpt(&secrets, excerpt, is_page);
+                (Some(text), truncated, Some(next))
             }
         };
         let painted = match verb.format {
@@ -536,6 +574,7 @@ impl Sessions {
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
             screen_content: content.map(|content| secrets.masked_screen(content)).or(painted.html),
+            omitted,
             png: painted.png,
             handed_back,
             timestamp: Some(clock::now_iso8601()),
@@ -558,6 +597,7 @@ impl Sessions {
     }
 
     pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
+        let page = self.policy.page();
         let sessions = self.hosts.list().await.into_iter().map(|ListedTerminal { description: described, place }| {
             let (host, lost_since) =
                 place.map_or((None, None), |RemotePlace { host, lost_since }| (Some(host), lost_since));
@@ -568,7 +608,7 @@ impl Sessions {
                 state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
                 created_at: clock::unix_seconds(described.created),
                 last_activity: clock::unix_seconds(described.last_activity),
-                web_url: None,
+                web_url: page.as_ref().map(|page| terminal_url(page, &described.id)),
                 name: described.name,
                 title: Some(described.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
                 cwd: secrets.masked_if(described.cwd),
@@ -619,7 +659,7 @@ impl Sessions {
         if let Some(run) = self.held.holder(&key, caller.run.as_ref()).filter(|run| !is_approved(run))
             && (caller.run.is_some() || caller.no_person().await.is_some())
         {
-            return Err(SessionError::Words(format!(
+            return Err(SessionError::NotAsked(format!(
                 "Run {run} waits for a person who judges this terminal, so it takes no input until they have answered \
                  (steplatch gates list); cancel_run ends the run"
             )));
@@ -651,7 +691,7 @@ impl Sessions {
         }
         match terminal.describe().await?.holder {
             None => Ok(terminal),
-            Some(holder) => Err(SessionError::Words(held(&holder))),
+            Some(holder) => Err(SessionError::NotAsked(held(&holder))),
         }
     }
 
@@ -663,12 +703,16 @@ impl Sessions {
     /// Closes a terminal and ends its programs; as the same `step` only once.
     pub async fn exit_once(&self, caller: &Caller, verb: ExitTerminal, step: Option<String>) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
+        let is_repeated = self.is_repeated(step.as_deref());
+        let unknown = |error: &SessionError| error.outcome_unknown(is_repeated);
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
         let terminal = match self.free_for(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
-            Err(SessionError::Words(held) | SessionError::InDoubt(held)) => return failed(held),
             Err(SessionError::Ask(AskError::Refused(_))) => return failed("Session not found".to_owned()),
-            Err(SessionError::Ask(error)) => return failed(error.to_string()),
+            Err(trouble) => {
+                let outcome_unknown = unknown(&trouble);
+                return ExitTerminalReply { outcome_unknown, ..failed(self.words("", trouble).await) };
+            }
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
             (true, _) => Some(steplatch_terminal::Signal::KILL),
@@ -682,11 +726,13 @@ impl Sessions {
         };
         let closed = match closed {
             Ok(closed) => closed,
-            Err(error) if error.is_outcome_unknown() => {
-                return ExitTerminalReply { outcome_unknown: Some(true), ..failed(error.to_string()) };
+            Err(AskError::Refused(refusal)) if refusal != Refusal::OutcomeUnknown => {
+                return failed("Session not found".to_owned());
             }
-            Err(AskError::Refused(_)) => return failed("Session not found".to_owned()),
-            Err(error) => return failed(error.to_string()),
+            Err(error) => {
+                let (message, outcome_unknown) = (error.to_string(), unknown(&error.into()));
+                return ExitTerminalReply { outcome_unknown, ..failed(message) };
+            }
         };
         self.hosts.closed(terminal.id()).await;
         self.readers.forget(terminal.id());
@@ -777,16 +823,21 @@ impl Sessions {
         let Handover { holder, until, from, note, .. } = terminal.handed_back().await.ok()??;
         let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
         let secrets = self.secrets.within(terminal.id());
-        let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
-        let output = secrets.masked_screen(excerpt_text(Excerpt { head, tail, ..excerpt }));
+        let (output, omitted) = masked_excerpt(&secrets, excerpt, false);
         Some(AbsenceInfo {
             by: holder.name,
             since: clock::system_iso8601(holder.since),
             until: clock::system_iso8601(until),
             note: note.map(|note| secrets.masked(note)),
             output,
+            omitted,
         })
     }
+}
+
+/// Returns the address of a terminal's view in the page.
+fn terminal_url(page: &str, terminal: &TerminalId) -> String {
+    format!("{page}#/terminals/{terminal}")
 }
 
 /// Returns what the opener of a terminal is called: the run, the person, or the program.
@@ -913,26 +964,38 @@ async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScree
     painting.await?
 }
 
-/// Formats an excerpt as one text, with a note on what is missing in between.
-pub(crate) fn excerpt_text(excerpt: Excerpt) -> String {
-    let mut text = String::new();
-    if let Some(begins) = excerpt.dropped_before {
-        text.push_str(&format!("[… output before offset {begins} is no longer held …]\n"));
+/// The way out for a step that reads more output than a value may have.
+pub(crate) const READ_ON: &str = "read it in parts with offset and limit, or have it written to a file";
+
+/// Returns the error of a step whose text has more bytes than a value may have.
+pub(crate) fn too_long(what: &str, way_out: &str) -> String {
+    format!("{what} is longer than a value of a run may be ({MAX_VALUE_BYTES} bytes); {way_out}")
+}
+
+/// Returns the error of a step whose text is too long, or whose beginning is not held any more.
+pub(crate) fn incomplete(what: &str, lost_before: Option<u64>, way_out: &str) -> String {
+    match lost_before {
+        Some(begins) => format!("{what} is not complete: output before offset {begins} is no longer held; {way_out}"),
+        None => too_long(what, way_out),
     }
-    text.push_str(&excerpt.head);
-    if excerpt.left_out > 0 {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        // Counted in bytes, an upper bound: counting characters would require reading them.
-        text.push_str(&format!(
-            "[… up to {} characters left out; read on with content_mode=history, offset={} …]\n",
-            excerpt.left_out, excerpt.next
-        ));
-    }
-    text.push_str(excerpt.tail.as_deref().unwrap_or_default());
-    text.truncate(text.trim_end().len());
-    text
+}
+
+/// Returns the text of an excerpt without secrets, and what it lacks. The text of a page is as it was printed; any other
+/// one ends with its last word.
+pub(crate) fn masked_excerpt(secrets: &Redactor, excerpt: Excerpt, is_page: bool) -> (String, Option<OmittedOutput>) {
+    let Excerpt { head, tail, left_out, next, dropped_before } = excerpt;
+    // Masked as two halves of one text, so that the cut does not separate the halves of a secret.
+    let (head, tail) = secrets.masked_cut(head, tail);
+    let trimmed = |text: String| text.trim_end().to_owned();
+    let head = secrets.masked_screen(head);
+    let tail = tail.map(|tail| trimmed(secrets.masked_screen(tail)));
+    let omitted = (tail.is_some() || dropped_before.is_some()).then(|| OmittedOutput {
+        bytes: if tail.is_some() { left_out } else { 0 },
+        offset: next,
+        tail,
+        lost_before: dropped_before,
+    });
+    (if is_page { head } else { trimmed(head) }, omitted)
 }
 
 fn is_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {

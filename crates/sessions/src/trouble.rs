@@ -18,19 +18,34 @@ pub(super) enum SessionError {
     Ask(AskError),
     /// An error that already has its sentence.
     Words(String),
+    /// The terminal host was not asked, with a sentence.
+    NotAsked(String),
     /// The outcome is unknown, with a sentence.
     InDoubt(String),
 }
 
 impl SessionError {
-    /// Returns that the outcome is unknown, if so.
-    pub(super) fn outcome_unknown(&self) -> Option<bool> {
+    /// Returns that the outcome is unknown, if so. What an earlier daemon may have begun (`is_repeated`) is known only by an answer of
+    /// its terminal host.
+    pub(super) fn outcome_unknown(&self, is_repeated: bool) -> Option<bool> {
         let unknown = match self {
             Self::InDoubt(_) => true,
-            Self::Ask(error) => error.is_outcome_unknown(),
+            // It may have ended by what was typed into it.
+            Self::Ask(AskError::Refused(Refusal::NoTerminal)) => is_repeated,
+            Self::Ask(error) => error.is_outcome_unknown() || (is_repeated && !error.is_answer()),
+            Self::NotAsked(_) => is_repeated,
             Self::Words(_) => false,
         };
         unknown.then_some(true)
+    }
+
+    /// Returns it as an unknown outcome, unless the terminal host has answered.
+    pub(super) fn in_doubt(self) -> Self {
+        match self {
+            Self::Ask(error) if !error.is_answer() => Self::InDoubt(error.to_string()),
+            Self::NotAsked(words) => Self::InDoubt(words),
+            other => other,
+        }
     }
 }
 
@@ -40,7 +55,8 @@ impl From<HostsError> for SessionError {
             HostsError::Ask(error) => Self::Ask(error),
             // A host of an older version has no result of the step any more.
             HostsError::Refused(before @ OpenRefused::OpenedBefore { .. }) => Self::InDoubt(before.to_string()),
-            error => Self::Words(not_opened(error)),
+            HostsError::Refused(refused) => Self::Words(not_opened(refused)),
+            error @ (HostsError::NotStarted(_) | HostsError::Remote(_)) => Self::NotAsked(error.to_string()),
         }
     }
 }
@@ -81,6 +97,14 @@ pub enum LookupError {
     /// Its terminal host does not answer.
     #[error(transparent)]
     Host(AskError),
+}
+
+impl LookupError {
+    /// Whether the machine of the session is not connected.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Host(AskError::NotConnected { .. }))
+    }
 }
 
 fn alternatives(open: &[String]) -> String {
@@ -187,30 +211,64 @@ impl Sessions {
     /// Describes in a whole sentence what is wrong with `session`, and what to do.
     pub(super) async fn words(&self, session: &str, trouble: SessionError) -> String {
         match trouble {
-            SessionError::Words(words) | SessionError::InDoubt(words) => words,
+            SessionError::Words(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
             SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),
             SessionError::Ask(error) => error.to_string(),
         }
     }
 }
 
-fn not_opened(error: HostsError) -> String {
-    match error {
-        HostsError::Refused(OpenRefused::TooMany { most }) => format!(
+fn not_opened(refused: OpenRefused) -> String {
+    match refused {
+        OpenRefused::TooMany { most } => format!(
             "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions tells which there are)"
         ),
-        HostsError::Refused(waited @ OpenRefused::NonePlaced { .. }) => {
+        waited @ OpenRefused::NonePlaced { .. } => {
             format!("{waited}; close one with exit_terminal (list_terminal_sessions lists them)")
         }
-        HostsError::Refused(OpenRefused::NameTaken { name, by }) => {
+        OpenRefused::NameTaken { name, by } => {
             format!("the name '{name}' is taken by {by}; choose another one")
         }
-        HostsError::Refused(OpenRefused::NotFound(program)) => {
+        OpenRefused::NotFound(program) => {
             format!("program '{program}' was not found; install it, or give its full path")
         }
-        HostsError::Refused(OpenRefused::NoFolder(folder)) => {
+        OpenRefused::NoFolder(folder) => {
             format!("working_directory '{}' does not exist", folder.display())
         }
-        error => error.to_string(),
+        refused => refused.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_host::{ConnectFailure, RemoteError};
+
+    use super::*;
+
+    /// Without an answer of the terminal host, a step that an earlier daemon may have begun is never one that was not done.
+    #[test]
+    fn what_is_no_answer_of_the_host_leaves_a_repeated_step_unknown() {
+        let host = || "box".to_owned();
+        let away = AskError::NotConnected { host: host(), since: None, why: "away".to_owned() };
+        let unreached = RemoteError::Failed { host: host(), why: ConnectFailure::Connection("away".to_owned()) };
+        let cases = [
+            (SessionError::from(away), false, true),
+            (AskError::HostSilent { pid: 1 }.into(), false, true),
+            (HostsError::Remote(unreached).into(), false, true),
+            (HostsError::Remote(RemoteError::Unknown { name: host(), hosts: Vec::new() }).into(), false, true),
+            (HostsError::NotStarted(std::io::Error::other("full")).into(), false, true),
+            (SessionError::NotAsked("it leads elsewhere".to_owned()), false, true),
+            (AskError::Refused(Refusal::NoTerminal).into(), false, true),
+            (AskError::ConnectionLost { host: host() }.into(), true, true),
+            (AskError::Refused(Refusal::OutcomeUnknown).into(), true, true),
+            (AskError::Refused(Refusal::Retiring).into(), false, false),
+            (AskError::Refused(Refusal::NotUnderstood).into(), false, false),
+            (HostsError::Refused(OpenRefused::TooMany { most: 50 }).into(), false, false),
+            (SessionError::Words("a name has 1 to 64 characters".to_owned()), false, false),
+        ];
+        for (trouble, first, repeated) in cases {
+            let told = (trouble.outcome_unknown(false), trouble.outcome_unknown(true));
+            assert_eq!(told, (first.then_some(true), repeated.then_some(true)), "{trouble:?}");
+        }
     }
 }

@@ -250,23 +250,25 @@ impl Sessions {
         let secrets = self.secrets.within(terminal.id());
         let (match_text, groups) = masked_match(&secrets, &waited);
         let match_context = match (&waited.found, mode) {
-            (Some(found), ScreenMode::Auto | ScreenMode::New) if share.is_cut => {
+            (Some(found), ScreenMode::Auto | ScreenMode::New) if share.omitted.is_some() => {
                 lines_around(&terminal, &secrets, found.range.clone()).await?
             }
             _ => None,
         };
         let sources = patterns_of(verb);
+        let success = waited.gave_up.is_none() && share.incomplete.is_none();
         let found = waited.found;
         Ok(AwaitOutputReply {
             run: None,
-            success: waited.gave_up.is_none(),
+            success,
             session_id: terminal.id().to_string(),
             handed_back,
             match_text,
             screen_content: share.content,
+            omitted: share.omitted,
             elapsed_time: 0.0,
             timestamp: clock::now_iso8601(),
-            error,
+            error: share.incomplete.or(error),
             groups,
             reason: if waited.gave_up.is_some() { AwaitReason::Error } else { reason },
             offset: waited.offset,

@@ -56,6 +56,7 @@ impl Scene {
         let sessions = Sessions::new(hosts, secrets, Arc::new(Plain), ending, private);
         let caller = Arc::new(Caller {
             approved_at: None,
+            approved_terminals: None,
             name: None,
             folder: folder.path().to_owned(),
             environment: Arc::default(),
@@ -223,8 +224,14 @@ async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
         _ => None,
     })
     .await;
-    let verb =
-        GetFile { path: "a".to_owned(), to: None, offset: 0, limit: 10, overwrite: true, host: Some("box".to_owned()) };
+    let verb = GetFile {
+        path: "a".to_owned(),
+        to: None,
+        offset: 0,
+        limit: Some(10),
+        overwrite: true,
+        host: Some("box".to_owned()),
+    };
     let reply = scene.sessions.get_file(&scene.caller, verb, None).await;
     assert!(reply.error.unwrap().contains("more of a file than was requested"));
 }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use steplatch_ids::{RunId, StepId};
 use steplatch_ledger::{Effect as Kind, EffectKey, names_step};
 use steplatch_workflow::{
-    By, Decision, Definition, Effect, History, Input, Limits, Outcome, ShellAnswer, Start, Status, child_outcome,
-    decide, resume,
+    By, Decision, Definition, Effect, GatelessNames, History, Input, Limits, Outcome, ShellAnswer, Start, Status,
+    child_outcome, decide, resume,
 };
 
 use crate::host::{Ask, Reply, Terminal};
@@ -225,6 +225,7 @@ impl Daemon {
             save_on_success: false,
             parent: None,
             depth: 0,
+            gateless: GatelessNames::default(),
         };
         self.start(world, run, definition, start);
     }
@@ -430,6 +431,7 @@ impl Daemon {
             save_on_success: false,
             parent: Some(step.clone()),
             depth: child.depth,
+            gateless: GatelessNames::default(),
         };
         self.start(world, id, document, start);
         let above = step.run.clone();

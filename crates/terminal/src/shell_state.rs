@@ -113,6 +113,9 @@ impl ShellState {
     }
 
     fn add_variable(&mut self, name: &str, text: &str) {
+        if runs_by_itself(name, text) {
+            self.traps.push(name.to_owned());
+        }
         if !is_volatile(name) {
             self.add("variable", name, text);
         }
@@ -124,8 +127,10 @@ impl ShellState {
             return;
         }
         self.traps.extend(name.strip_prefix("TRAP").map(str::to_owned));
+        // zsh runs these before and after each command.
+        self.traps.extend(["preexec", "precmd"].into_iter().filter(|hook| *hook == name).map(str::to_owned));
         let signal = |option: &str| Some(text.split_once(option)?.1.split_whitespace().next()?.to_owned());
-        self.traps.extend(signal("--on-signal "));
+        self.traps.extend(["--on-signal ", "--on-event ", "--on-variable "].into_iter().filter_map(signal));
     }
 
     fn add_traps(&mut self, text: &str) {
@@ -299,6 +304,35 @@ fn is_volatile(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Returns whether a shell executes what this variable has before or after each command, apart from what the integration put there.
+fn runs_by_itself(name: &str, text: &str) -> bool {
+    const OF_INTEGRATION: [&str; 4] = [
+        r##"\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}"##,
+        "{ __steplatch_prompt; } >/dev/null 2>&1",
+        r"__steplatch_status=\$?",
+        r"__steplatch_status=$?\n",
+    ];
+    match name {
+        // It is expanded as a prompt is.
+        "PS0" => {
+            let own = text.replace(OF_INTEGRATION[0], "");
+            own.contains("$(") || own.contains('`') || own.contains("${")
+        }
+        "PROMPT_COMMAND" => {
+            let value = text.split_once("PROMPT_COMMAND=").map_or(text, |(_, value)| value);
+            let own = OF_INTEGRATION.iter().fold(value.to_owned(), |value, part| value.replace(part, ""));
+            let has_word = |part: &str| part.chars().any(char::is_alphabetic);
+            own.split(']')
+                .any(|part| has_word(part.trim_end_matches(|sign: char| sign == '[' || sign.is_ascii_digit())))
+        }
+        "preexec_functions" | "precmd_functions" => {
+            let mut entries = text.split_whitespace().filter(|entry| entry.starts_with("$'"));
+            entries.any(|entry| !entry.starts_with("$'__steplatch_"))
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,6 +384,29 @@ mod tests {
             |text: &str| ShellState::parse(format!("function TRAPUSR1\0{text}\0end\0\0").as_bytes(), None).unwrap();
         assert_eq!(zsh("rm x").traps(), ["USR1"]);
         assert!(zsh("__steplatch_exchange \"$@\"").traps().is_empty(), "the integration's own");
+    }
+
+    #[test]
+    fn what_runs_with_each_command_is_named_as_traps_are() {
+        let hook = "[999]=\"{ __steplatch_prompt; } >/dev/null 2>&1\"";
+        let mark = "\\${__steplatch_hook#\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a";
+        for (variable, name) in [
+            (format!("declare -- PS0=\"{mark}\""), None),
+            (format!("declare -- PS0=\"\\$(test -e flag && evil){mark}\""), Some("PS0")),
+            (format!("declare -- PS0=\"\\`evil\\`{mark}\""), Some("PS0")),
+            (format!("declare -- PS0=\"{mark}\\$(evil)\""), Some("PS0")),
+            (format!("declare -a PROMPT_COMMAND=({hook})"), None),
+            (format!("declare -a PROMPT_COMMAND=([0]=\":\" {hook})"), None),
+            (format!("declare -a PROMPT_COMMAND=([0]=\"evil\" {hook})"), Some("PROMPT_COMMAND")),
+        ] {
+            let traps = of_bash(&format!("{variable}\n"), "", "").traps();
+            assert_eq!(traps.first().map(String::as_str), name, "{variable}");
+        }
+        let zsh = |text: &str| ShellState::parse(format!("{text}\0end\0\0").as_bytes(), None).unwrap().traps();
+        assert_eq!(zsh("variable preexec_functions\0array $'__steplatch_preexec'"), [""; 0]);
+        assert_eq!(zsh("variable preexec_functions\0array $'evil' $'__steplatch_preexec'"), ["preexec_functions"]);
+        assert_eq!(zsh("function preexec\0evil"), ["preexec"]);
+        assert_eq!(zsh("function evil\0function evil --on-event fish_preexec\nend"), ["fish_preexec"]);
     }
 
     #[test]

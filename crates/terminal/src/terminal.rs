@@ -352,6 +352,22 @@ pub enum Limit {
     HeadAndTail(usize),
 }
 
+impl Limit {
+    /// Returns the maximum number of characters.
+    #[must_use]
+    pub fn chars(self) -> usize {
+        match self {
+            Self::Head(most) | Self::HeadAndTail(most) => most,
+        }
+    }
+
+    /// Returns the maximum number of bytes of a text with so many characters.
+    #[must_use]
+    pub fn max_bytes(self) -> usize {
+        self.chars().saturating_mul(4)
+    }
+}
+
 /// A part of the output, as text. Lines look as they did when they were finished.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Excerpt {

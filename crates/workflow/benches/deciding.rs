@@ -7,7 +7,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Map, Value, json};
 use steplatch_workflow::{
-    Decision, Definition, Event, History, Input, Limits, Outcome, Problem, Start, Timestamp, ToolCatalog, decide,
+    Decision, Definition, Event, GatelessNames, History, Input, Limits, Outcome, Problem, Start, Timestamp,
+    ToolCatalog, decide,
 };
 
 struct Tools;
@@ -67,6 +68,7 @@ fn started(definition: &Definition) -> (History, Vec<Event>) {
         save_on_success: false,
         parent: None,
         depth: 0,
+        gateless: GatelessNames::default(),
     };
     let mut history = History::new();
     let Decision { events, .. } = decide(definition, &history, Input::Start(start), Timestamp(0));

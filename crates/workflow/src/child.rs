@@ -40,8 +40,8 @@ pub struct Child {
     pub session_id: Option<String>,
     /// Whether that is its parent's terminal, because the action named none.
     pub inherits: bool,
-    /// The variables that it begins with.
-    pub variables: BTreeMap<String, String>,
+    /// The variables that it begins with: texts, lists and objects.
+    pub variables: BTreeMap<String, Value>,
     /// The limits of the child.
     pub limits: Limits,
     /// Whether its terminals stay open when it fails or is cancelled.
@@ -86,12 +86,16 @@ impl Child {
             (None, name) => ChildWorkflow::Named(name.unwrap_or_default().parse()?),
         };
         let variables = set("initial_variables").and_then(Value::as_object);
-        let texts = variables.into_iter().flatten().map(|(name, value)| (name.clone(), substitute::as_text(value)));
-        let variables: BTreeMap<String, String> = texts.collect();
+        let variable = |(name, value): (&String, &Value)| {
+            let value = if is_scalar(value) { substitute::as_text(value).into() } else { value.clone() };
+            (name.clone(), value)
+        };
+        let variables: BTreeMap<String, Value> = variables.into_iter().flatten().map(variable).collect();
         let word = |key: &str| set(key).map(substitute::as_text);
         let inherits = params.get(INHERITED) == Some(&Value::Bool(true));
         let session_id = word("session_id").filter(|session| !session.is_empty());
-        let named = session_id.clone().filter(|_| !inherits).or_else(|| variables.get(SESSION).cloned());
+        let named =
+            session_id.clone().filter(|_| !inherits).or_else(|| variables.get(SESSION)?.as_str().map(str::to_owned));
         let named = named.filter(|session| !session.is_empty() && parent.rules().follows_terminals());
         Ok(Self {
             workflow,
@@ -104,6 +108,10 @@ impl Child {
             depth: parent.depth().saturating_add(1),
         })
     }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !value.is_array() && !value.is_object()
 }
 
 /// Returns the problems of the parameters, except of those that are `open`: their values are not known yet.
@@ -123,11 +131,7 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
     }
     match set("initial_variables") {
         None => {}
-        Some(Value::Object(variables)) => {
-            let nested = |(_, value): &(&String, &Value)| value.is_object() || value.is_array();
-            let nested = variables.iter().filter(nested);
-            complaints.extend(nested.map(|(name, _)| InvalidChild::VariableType(name.clone())));
-        }
+        Some(Value::Object(_)) => {}
         Some(value) if open(value) => {}
         Some(_) => complaints.push(InvalidChild::VariablesType),
     }
@@ -195,13 +199,11 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
         ("session_id", text(session)),
         ("open_terminals", json!(left_open)),
         ("recursion_depth", history.recursion_depth().into()),
+        ("error", text(history.error())),
     ];
     result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     if let Some(returned) = history.result() {
         result.insert(tool::RESULT.to_owned(), returned.clone());
-    }
-    if let Some(error) = history.error() {
-        result.insert("error".to_owned(), error.into());
     }
     Outcome::Finished { result }
 }
@@ -217,7 +219,8 @@ pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
         Some("cancelled") => ChildEnd::Cancelled,
         _ => ChildEnd::Failed,
     };
-    (end, result.get("error").filter(|_| end != ChildEnd::Completed).map(substitute::as_text))
+    let error = result.get("error").filter(|error| end != ChildEnd::Completed && !error.is_null());
+    (end, error.map(substitute::as_text))
 }
 
 /// Returns the outcome of an action that cannot be performed.

@@ -40,9 +40,6 @@ pub enum ConditionError {
 /// The fields of a result that patterns are searched in, in this order.
 const SEARCHED: [&str; 2] = ["match_text", "screen_content"];
 
-/// The field of a command's result that patterns are searched in.
-const OUTPUT: &str = "output";
-
 /// The facts that a condition examines: the end of a state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending<'a> {
@@ -67,7 +64,7 @@ impl Ending<'_> {
 
     /// Returns the fields of the result that patterns are searched in.
     fn searched(&self) -> &'static [&'static str] {
-        if self.tool == tool::RUN_COMMAND { &[OUTPUT] } else { &SEARCHED }
+        if self.tool == tool::RUN_COMMAND { &[tool::OUTPUT] } else { &SEARCHED }
     }
 
     /// Returns whether the result has a text that patterns can be searched in.
@@ -80,7 +77,12 @@ impl Ending<'_> {
     fn texts(&self) -> Vec<String> {
         let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
         if self.tool == tool::RUN_COMMAND && self.has_text() {
-            return vec![field(OUTPUT)];
+            let output = field(tool::OUTPUT);
+            let trimmed = self.trimmed_output().filter(|output| !output.is_empty());
+            let with_end = trimmed.map(|output| format!("{output}\n"));
+            // With `limit`, the end of a long output stands apart.
+            let tail = self.result.get("omitted").and_then(|omitted| omitted.get("tail")).map(substitute::as_text);
+            return [Some(output), with_end, tail].into_iter().flatten().collect();
         }
         let [matched, screen] = SEARCHED.map(field);
         if !self.rules.searches_each_text() {
@@ -95,6 +97,12 @@ impl Ending<'_> {
             (true, false) => vec![format!(" {screen}"), screen],
             (false, false) => vec![format!("{matched} {screen}"), matched, screen],
         }
+    }
+
+    /// Returns the output of a command that has no newlines at its end, though it was printed with them.
+    pub(crate) fn trimmed_output(&self) -> Option<&str> {
+        let is_trimmed = self.tool == tool::RUN_COMMAND && self.rules.trims_output();
+        self.result.get(tool::OUTPUT).and_then(Value::as_str).filter(|_| is_trimmed)
     }
 
     /// Returns whether a pattern is found in one of the texts.

@@ -16,8 +16,8 @@ use crate::rules::Rules;
 use crate::substitute::{self, Lookup};
 pub use error::InvalidVariables;
 pub use outline::{contract_variables, workflow_signature};
-pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;
+pub(crate) use schema::{KEYWORDS, typed};
 
 /// The placeholder that replaces a secret.
 pub(crate) const HIDDEN: &str = "••••••";
@@ -100,6 +100,13 @@ impl ContractVariable {
     fn matters(&self) -> bool {
         self.required || self.default.is_some()
     }
+}
+
+/// Returns the value that a text means as an argument of a document: a list or an object where its schema says so.
+pub(crate) fn typed_argument(document: &Value, name: &str, text: &str) -> Value {
+    let argument = document.get("arguments").and_then(|arguments| arguments.get(name));
+    let kind = argument.and_then(|argument| argument.get("schema")?.get("type")?.as_str());
+    typed(kind, text).unwrap_or_else(|| text.into())
 }
 
 /// Returns whether a variable of a contract is one of the environment too: its name is in capitals.

@@ -4,6 +4,7 @@
 //! It never fails and never waits: an input that makes no sense (an outcome for a step that is not the current one, an
 //! input to a run that is over) produces an empty decision.
 
+mod approval;
 mod contract;
 mod dialogue;
 mod gate;
@@ -24,11 +25,13 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::{ConditionError, Ending};
+use crate::contract::typed_argument;
 use crate::definition::{Action, Definition, State};
 use crate::event::{
     By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION,
     ShellAnswer,
 };
+use crate::gateless::GatelessNames;
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::items::{self, ItemLoop, ItemsError};
 use crate::parallel::{WORKFLOWS, replaced_branches};
@@ -144,7 +147,7 @@ pub struct Start {
     pub run: RunId,
     /// The terminal in which its actions work unless they name another.
     pub session_id: Option<String>,
-    /// Its initial variables. Numbers and booleans are taken as text.
+    /// Its initial variables. Numbers and booleans are taken as text, and a text as the list or object that its argument is.
     pub variables: Map<String, Value>,
     /// Its limits.
     pub limits: Limits,
@@ -156,6 +159,9 @@ pub struct Start {
     pub parent: Option<StepId>,
     /// Its depth below the outermost run: 0 for a run without a parent.
     pub depth: u32,
+    /// What it starts by name that is known to ask no person.
+    #[serde(default)]
+    pub gateless: GatelessNames,
 }
 
 /// The result of [`decide`].
@@ -464,7 +470,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
 pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
     let current = history.current().filter(|current| current.step == *step && !history.has_looked(step))?;
     let state = definition.state(&step.place)?;
-    let (outcome, found_nothing) = judged(outcome, current, history.rules());
+    let (outcome, found_nothing) = judged(outcome, current, history.rules(), definition);
     let outcome = &*outcome;
     let result = outcome.result(&step.place, &current.tool, current.limit);
     let ending = ending(history, current, outcome, found_nothing, &result);
@@ -521,8 +527,12 @@ fn ending<'a>(
 
 fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     let mut variables = start.variables;
-    for value in variables.values_mut().filter(|value| value.is_number() || value.is_boolean()) {
-        *value = Value::String(substitute::as_text(value));
+    for (name, value) in &mut variables {
+        match value {
+            Value::Number(_) | Value::Bool(_) => *value = Value::String(substitute::as_text(value)),
+            Value::String(text) => *value = typed_argument(definition.document(), name, text),
+            Value::Null | Value::Array(_) | Value::Object(_) => {}
+        }
     }
     // Document 000 has no other way to hand over a terminal.
     let named = variables.get(child::SESSION).and_then(Value::as_str).filter(|session| !session.is_empty());
@@ -539,6 +549,7 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
         semantics_version: SEMANTICS_VERSION,
         parent: start.parent,
         depth: start.depth,
+        gateless: start.gateless,
     };
     let history = History::from_iter([&started]);
     let mut begin = DecisionBuilder::new(definition, &history, now);
@@ -581,7 +592,7 @@ impl<'a> DecisionBuilder<'a> {
             self.rearm();
         }
         self.record_child_end(step, &outcome);
-        let (outcome, found_nothing) = judged(&outcome, current, self.history.rules());
+        let (outcome, found_nothing) = judged(&outcome, current, self.history.rules(), self.definition);
         let mut outcome = outcome.into_owned();
         let items = self.history.items_of(name);
         let goes_on = items.is_some_and(|items| items.goes_on(&outcome.result(name, tool, *limit)));
@@ -589,6 +600,10 @@ impl<'a> DecisionBuilder<'a> {
         if let (Some(items), Outcome::Finished { result }, false) = (items, &mut outcome, goes_on) {
             let results = items.results_with(result);
             result.insert(items::RESULTS.to_owned(), results);
+            if self.history.rules().describes_failures() {
+                let failed = items.failed_with(result);
+                result.insert(items::FAILED.to_owned(), failed);
+            }
         }
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
@@ -612,7 +627,7 @@ impl<'a> DecisionBuilder<'a> {
             Next::Unknown(error) => {
                 let mut context = result.into_owned();
                 unknown::explain(&mut context, &current.params);
-                let choices = unknown::choices(self.definition, state);
+                let choices = unknown::choices(self.definition, state, self.history.gateless());
                 self.open_gate(step.clone(), choices, unknown::failure(error), context)
             }
         }
@@ -972,7 +987,8 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             Branch::Fail { reason: FailureReason::ActionFailed, error }
         }
     });
-    if state.asks_when_unknown() && choices.is_empty() {
+    // A failure that is written is none that is unknown.
+    if state.asks_when_unknown() && choices.is_empty() && ending.tool != tool::FAIL {
         let error = match &way {
             Branch::Fail { error, .. } => Some(error.clone()),
             Branch::Complete if !state.transitions().is_empty() => {

@@ -59,6 +59,8 @@ pub struct Definition {
     states: Vec<State>,
     /// The names of the secrets that `{secret:NAME}` refers to.
     secrets: BTreeSet<String>,
+    /// Whether something in it may read the output of a command with the newlines at its end.
+    reads_raw_output: bool,
     /// Variables that nothing in the definition gives a value.
     needs: Vec<NeededVariable>,
     warnings: Vec<Problem>,
@@ -132,6 +134,7 @@ impl Definition {
     ///     save_on_success: false,
     ///     parent: None,
     ///     depth: 0,
+    ///     gateless: Default::default(),
     /// });
     /// let mut history = History::new();
     /// let decision = decide(&definition, &history, start, Timestamp(0));
@@ -152,6 +155,11 @@ impl Definition {
     /// With every problem that was found, and the warnings beside them.
     pub fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         parse::parse(document, tools)
+    }
+
+    /// Returns whether something in it may read the output of a command with the newlines at its end.
+    pub(crate) fn reads_raw_output(&self) -> bool {
+        self.reads_raw_output
     }
 
     /// As [`Self::parse`], from the text of a file.

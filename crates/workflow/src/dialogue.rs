@@ -48,7 +48,7 @@ const TYPE: &str = "type";
 /// The key of a rule with the name of the secret that is its answer.
 const SECRET: &str = "secret";
 
-/// Most characters of a question that a result repeats.
+/// Most characters of the last lines that an error repeats.
 const LONGEST_QUESTION: usize = 200;
 
 /// Lines of the screen that an error repeats.
@@ -450,10 +450,9 @@ fn groups_of(pattern: &str, heard: &Map<String, Value>) -> Option<Value> {
     groups::of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), heard)
 }
 
-/// Returns what a turn matched, cut where it is long.
+/// Returns what a turn matched.
 fn question(heard: &Map<String, Value>) -> String {
-    let text = heard.get("match_text").map(as_text).unwrap_or_default();
-    text.chars().take(LONGEST_QUESTION).collect()
+    heard.get("match_text").map(as_text).unwrap_or_default()
 }
 
 /// Returns the last lines that a program printed.

@@ -14,13 +14,14 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Branch, Continuation};
+use crate::gateless::GatelessNames;
 use crate::question::Question;
 use crate::repair::Proposal;
 use crate::time;
 
 /// The version of the rules that a run started today follows to its end. Raise it when the same history would be
 /// decided differently, and describe in `rules.rs` what applies to runs that began before.
-pub const SEMANTICS_VERSION: u32 = 5;
+pub const SEMANTICS_VERSION: u32 = 6;
 
 /// A value that is shared in memory, and written like any other.
 pub(crate) mod shared {
@@ -71,6 +72,9 @@ pub enum Event {
         /// Its depth below the outermost run.
         #[serde(default, skip_serializing_if = "is_zero")]
         depth: u32,
+        /// What it starts by name that is known to ask no person.
+        #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
+        gateless: GatelessNames,
     },
     /// A state was entered and its action requested.
     StateEntered {
@@ -179,6 +183,9 @@ pub enum Event {
         expires_at: Option<Timestamp>,
         /// What the answer is based on.
         context: Map<String, Value>,
+        /// The ids of the terminals that a person is shown. Without a list, an older version or another engine asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminals: Option<Vec<String>>,
     },
     /// The gate of a state's action was not answered in time.
     GateExpired {
@@ -204,6 +211,9 @@ pub enum Event {
         step: StepId,
         /// The patch.
         proposal: Box<Proposal>,
+        /// The ids of the terminals that a person is shown, as for [`Event::GateAsked`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminals: Option<Vec<String>>,
     },
     /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is an
     /// earlier entry.

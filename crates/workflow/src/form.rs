@@ -200,10 +200,16 @@ mod tests {
         assert_eq!(
             form.schema(),
             json!({"type": "object", "properties": {"a": {"type": "string", "oneOf": [
-                {"const": "x", "title": "An x"}, {"const": "y", "title": "A y"}
+                {"const": "x", "title": "An x (x)"}, {"const": "y", "title": "A y (y)"}
             ]}}})
         );
         assert_eq!(Form::read(&form.schema()).unwrap(), form);
+        let shown = Form::read(&form.schema()).unwrap();
+        let field = &shown.fields()[0];
+        assert_eq!(field.choices(), ["An x (x)", "A y (y)"], "what is answered is shown with its title");
+        for line in ["1", "x", "An x", "An x (x)"] {
+            assert_eq!(field.typed(line).unwrap(), "x", "{line}");
+        }
     }
 
     #[test]
@@ -221,6 +227,7 @@ mod tests {
                 "text": {"type": "string", "minimum": 1},
                 "few": {"type": "string", "minLength": 5, "maxLength": 4},
                 "twice": {"enum": ["a", "a"]},
+                "swapped": {"enum": ["yes", "no"], "enumNames": ["no", "Never"]},
                 "day": {"type": "string", "format": "date", "default": "tomorrow"},
                 "kind": {"type": "string", "format": "phone"},
                 "whole": {"type": "integer", "default": 0.5},
@@ -240,6 +247,7 @@ mod tests {
                  maxLength, format, enum, enumNames, oneOf",
                 "field 'few' has a minLength above its maxLength",
                 "field 'twice' offers 'a' twice",
+                "field 'swapped' shows 'no' for 'yes', and offers that as well",
                 "field 'day' has a default that it does not take: must be a date such as 2026-01-31, not \"tomorrow\"",
                 "field 'kind' has format \"phone\"; formats are email, uri, date, date-time, password",
                 "field 'whole' has a default that it does not take: must be a whole number, not 0.5",

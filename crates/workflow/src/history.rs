@@ -8,10 +8,12 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
+use crate::contract::typed_argument;
 use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{
     By, Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
 };
+use crate::gateless::GatelessNames;
 use crate::items::ItemLoop;
 use crate::parallel::{Branches, Parallel, left_open};
 use crate::question::{AnsweredBy, Question};
@@ -118,6 +120,8 @@ pub struct Gate {
     pub context: Map<String, Value>,
     /// Since when it waits.
     pub opened_at: Timestamp,
+    /// The ids of the terminals that a person is shown; `None` where that was not recorded.
+    pub terminals: Option<Vec<String>>,
 }
 
 /// The subject of a gate.
@@ -291,8 +295,12 @@ pub struct History {
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
+    /// What the run starts by name that is known to ask no person.
+    gateless: GatelessNames,
     /// The last gate at which a person has answered.
     approved_at: Option<StepId>,
+    /// The terminals that they saw, if that was recorded.
+    approved_terminals: Option<Vec<String>>,
     /// How many patches of the machine were proposed.
     proposals: u32,
     /// The patches that were accepted, in order.
@@ -506,7 +514,9 @@ impl History {
                 semantics_version,
                 parent,
                 depth,
+                gateless,
             } => {
+                self.gateless.clone_from(gateless);
                 self.status = Status::Running;
                 self.started_at = Some(*at);
                 self.run = Some(run.clone());
@@ -605,9 +615,10 @@ impl History {
                     asks: GateRequest::Judgement { choices: choices.clone(), otherwise: otherwise.clone() },
                     context: context.clone(),
                     opened_at: *at,
+                    terminals: None,
                 });
             }
-            Event::GateAsked { at, step, question, expires_at, context } => {
+            Event::GateAsked { at, step, question, expires_at, context, terminals } => {
                 if let Some(entered) = self.current.take_if(|current| current.step == *step) {
                     let (question, expires_at, entered) = (question.clone(), *expires_at, Box::new(entered));
                     self.status = Status::Waiting;
@@ -616,10 +627,11 @@ impl History {
                         asks: GateRequest::Answer { question, expires_at, entered },
                         context: context.clone(),
                         opened_at: *at,
+                        terminals: terminals.clone(),
                     });
                 }
             }
-            Event::PatchProposed { at, step, proposal } => {
+            Event::PatchProposed { at, step, proposal, terminals } => {
                 self.proposals += 1;
                 if let Some(over) = self.gate.take() {
                     let shown = |name: &str| Some((name.to_owned(), over.context.get(name)?.clone()));
@@ -627,7 +639,8 @@ impl History {
                     context.extend([RECORDED, SCREEN].into_iter().filter_map(shown));
                     let (proposal, over) = (proposal.clone(), Box::new(over));
                     let asks = GateRequest::Patch { proposal, over };
-                    self.gate = Some(Gate { step: step.clone(), asks, context, opened_at: *at });
+                    let terminals = terminals.clone();
+                    self.gate = Some(Gate { step: step.clone(), asks, context, opened_at: *at, terminals });
                 }
             }
             Event::PatchSaved { step, version, error, .. } => {
@@ -637,12 +650,12 @@ impl History {
                 }
             }
             Event::GateAnswered { at, step, choice, by } if self.is_proposal(step) => {
-                self.approved_at = Some(step.clone());
+                self.approve(step);
                 self.answer_proposal(*at, choice, by);
             }
             Event::GateAnswered { step, choice, .. } => {
                 if self.gate.as_ref().is_some_and(|gate| gate.answered_by() == AnsweredBy::Human) {
-                    self.approved_at = Some(step.clone());
+                    self.approve(step);
                 }
                 self.close_gate(step);
                 self.variables.set_standard("answer", choice.as_str());
@@ -664,7 +677,9 @@ impl History {
             Event::VariablesTold { step, answer, .. } => self.learn(step, answer),
             Event::ContractChecked { side: Side::Arguments, values, substituted, .. } => {
                 self.arguments_checked = true;
-                self.variables.add_arguments(substituted);
+                let document = self.definition.as_deref().unwrap_or(&Value::Null);
+                let typed = |(name, text): (&String, &String)| (name.clone(), typed_argument(document, name, text));
+                self.variables.add_arguments(substituted.iter().map(typed));
                 self.arguments.clone_from(values);
             }
             Event::ContractChecked { side: Side::ReturnValues, values, .. } => self.return_values.clone_from(values),
@@ -701,6 +716,29 @@ impl History {
     #[must_use]
     pub fn approved_at(&self) -> Option<&StepId> {
         self.approved_at.as_ref()
+    }
+
+    /// Returns the ids of the terminals that the person saw who answered at that gate, if they were recorded.
+    #[must_use]
+    pub fn approved_terminals(&self) -> Option<&[String]> {
+        self.approved_terminals.as_deref()
+    }
+
+    /// Records the terminals that a person is shown at the open gate.
+    pub fn show_terminals(&mut self, ids: Vec<String>) {
+        if let Some(gate) = &mut self.gate {
+            gate.terminals = Some(ids);
+        }
+    }
+
+    fn approve(&mut self, step: &StepId) {
+        self.approved_at = Some(step.clone());
+        self.approved_terminals = self.gate.as_mut().and_then(|gate| gate.terminals.take());
+    }
+
+    /// Returns what the run starts by name that is known to ask no person.
+    pub(crate) fn gateless(&self) -> &GatelessNames {
+        &self.gateless
     }
 
     fn close_gate(&mut self, step: &StepId) {
@@ -1145,6 +1183,12 @@ impl History {
         given.iter().chain(open).chain(taken_over).map(String::as_str)
     }
 
+    /// Returns the ids of the terminals that the run itself opened, or a run below it, and that it may not have closed.
+    pub fn own_sessions(&self) -> impl Iterator<Item = &str> {
+        let Terminals { open, failed, of_branches, .. } = &self.terminals;
+        open.iter().chain(failed).chain(of_branches).map(String::as_str)
+    }
+
     pub(crate) fn terminals(&self) -> &Terminals {
         &self.terminals
     }
@@ -1158,7 +1202,8 @@ impl History {
 fn defaults(document: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
     let arguments = document.get("arguments").and_then(Value::as_object).into_iter().flatten();
     let default = |argument: &Value| argument.get("default").filter(|default| !default.is_null()).map(as_text);
-    arguments.filter_map(move |(name, argument)| Some((name.clone(), default(argument)?.into())))
+    arguments
+        .filter_map(move |(name, argument)| Some((name.clone(), typed_argument(document, name, &default(argument)?))))
 }
 
 /// Returns the variables that are known to be set once a request was answered.

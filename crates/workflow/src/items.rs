@@ -21,6 +21,9 @@ pub(crate) const ITEM: &str = "item";
 /// The result field with the results of all items.
 pub(crate) const RESULTS: &str = "results";
 
+/// The result field that lists the items that failed.
+pub(crate) const FAILED: &str = "failed";
+
 /// Tools that cannot be repeated for items: they ask, end the run, or have several results themselves.
 pub(crate) const SINGLE: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL, tool::PARALLEL];
 
@@ -134,10 +137,29 @@ impl ItemLoop {
         }
         self.results.iter().cloned().chain([value_of(result)]).collect()
     }
+
+    /// Returns the list of failures if the current item ended with this result: that item, or nothing, because a failure
+    /// ends the list.
+    pub(crate) fn failed_with(&self, result: &Map<String, Value>) -> Value {
+        let Some(index) = self.begun.checked_sub(1).filter(|_| !tool::succeeded(result)) else {
+            return Value::Array(Vec::new());
+        };
+        let error = result.get("error").map(substitute::as_text).unwrap_or_default();
+        let run_id = result.get("run_id").filter(|run_id| run_id.is_string()).cloned();
+        Value::Array(vec![failure(("index", index.into()), self.items.get(index), error, run_id)])
+    }
+}
+
+/// Returns the entry of a list of failures. `label` says which one it is: its index, or its name.
+pub(crate) fn failure(label: (&str, Value), item: Option<&Value>, error: String, run_id: Option<Value>) -> Value {
+    let (name, label) = label;
+    let fields = [(name, Some(label)), ("item", item.cloned()), ("error", Some(error.into())), ("run_id", run_id)];
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(fields.collect())
 }
 
 /// Fields of which the first that a result has is the value of its item.
-const VALUES: [&str; 5] = [tool::RESULT, "output", "return_values", "match_text", "answer"];
+const VALUES: [&str; 5] = [tool::RESULT, tool::OUTPUT, "return_values", "match_text", "answer"];
 
 /// Returns what the results of a list have of one item: what the action returned, printed or found.
 pub(crate) fn value_of(result: &Map<String, Value>) -> Value {

@@ -12,8 +12,9 @@ use steplatch_ids::{RunId, StepId};
 use crate::child;
 use crate::event::Outcome;
 use crate::items::value_of;
+use crate::rules::Rules;
 use crate::substitute::Lookup;
-use crate::{substitute, tool};
+use crate::{items, substitute, tool};
 
 /// The parameter with the workflows: a list, or an object with a name for each.
 pub(crate) const WORKFLOWS: &str = "workflows";
@@ -34,7 +35,11 @@ pub(crate) const MOST_AT_ONCE: u32 = 32;
 pub(crate) const MOST: u32 = crate::items::MOST;
 
 /// The fields of the result of the action.
-pub(crate) const FIELDS: [&str; 5] = [crate::items::RESULTS, "runs", "failed", "open_terminals", "recursion_depth"];
+pub(crate) const FIELDS: [&str; 5] =
+    [crate::items::RESULTS, "runs", crate::items::FAILED, "open_terminals", "recursion_depth"];
+
+/// The parameter with the items of a `for_each`, in the order of its workflows. The engine sets it.
+pub(crate) const ITEMS: &str = "items";
 
 /// The fields of a child's outcome that are kept of a branch. Its variables are in the child's own record.
 const KEPT: [&str; 12] = [
@@ -130,6 +135,8 @@ pub(crate) struct Parallel<'p> {
     branches: Vec<(String, &'p Map<String, Value>)>,
     /// The definition of all branches that have none of their own. A list that runs one definition has it once.
     shared: Option<&'p Value>,
+    /// What the branches are executed for.
+    items: Option<&'p Vec<Value>>,
     /// Whether the branches have names of their own.
     named: bool,
     at_once: usize,
@@ -158,6 +165,7 @@ impl<'p> Parallel<'p> {
         Ok(Self {
             branches: entries.into_iter().map(object).collect::<Result<_, _>>()?,
             shared: params.get(child::DEFINITION),
+            items: params.get(ITEMS).and_then(Value::as_array),
             named: params.get(WORKFLOWS).is_some_and(Value::is_object),
             at_once: at_once(params.get(MAX_PARALLEL))? as usize,
             fail_fast,
@@ -203,7 +211,7 @@ impl<'p> Parallel<'p> {
     }
 
     /// Returns the outcome of the action, whose step is given. A branch without an end was cancelled, or never begun.
-    pub(crate) fn outcome(&self, step: &StepId, branches: &Branches) -> Outcome {
+    pub(crate) fn outcome(&self, step: &StepId, branches: &Branches, rules: Rules) -> Outcome {
         let nothing = Map::new();
         let (mut results, mut runs, mut failed, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut failures = Vec::new();
@@ -217,18 +225,25 @@ impl<'p> Parallel<'p> {
                 None => "not_started".into(),
             };
             let mut run = Map::new();
-            run.insert(if self.named { "name" } else { "index" }.to_owned(), self.label(index, key));
+            let label = if self.named { "name" } else { "index" };
+            run.insert(label.to_owned(), self.label(index, key));
             run.insert("status".to_owned(), status.clone());
-            if index < branches.begun {
-                run.insert("run_id".to_owned(), RunId::started_by(&step.part(index + 1)).as_str().into());
-            }
+            let run_id = (index < branches.begun).then(|| RunId::started_by(&step.part(index + 1)).as_str().into());
+            run.extend(run_id.clone().map(|run_id: Value| ("run_id".to_owned(), run_id)));
             for field in ["total_elapsed_time", "error"] {
-                run.extend(result.get(field).map(|value| (field.to_owned(), value.clone())));
+                let value = result.get(field).filter(|value| !value.is_null());
+                run.extend(value.map(|value| (field.to_owned(), value.clone())));
             }
             if ended.is_none_or(|result| !tool::succeeded(result)) {
-                let error = result.get("error").map_or_else(|| substitute::as_text(&status), substitute::as_text);
+                let error = result.get("error").filter(|error| !error.is_null()).unwrap_or(&status);
+                let error = substitute::as_text(error);
+                failed.push(if rules.describes_failures() {
+                    let item = self.items.and_then(|items| items.get(index));
+                    items::failure((label, self.label(index, key)), item, error.clone(), run_id)
+                } else {
+                    self.label(index, key)
+                });
                 failures.push(format!("{key}: {error}"));
-                failed.push(self.label(index, key));
             }
             results.push((key.clone(), value_of(result)));
             runs.push(Value::Object(run));
@@ -328,6 +343,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::event::SEMANTICS_VERSION;
 
     fn object(value: &Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
@@ -358,8 +374,36 @@ mod tests {
             branches.end(number, object(&json!({"success": success, "status": "x", "error": "no"})));
         }
         let step = "run_0123456789abcdef/fan/1".parse().expect("a step");
-        let Outcome::Finished { result } = parallel.outcome(&step, &branches) else { panic!("it has finished") };
-        assert_eq!(result["error"], "4 of 5 workflows did not complete: a: no; c: no; d: no; and 1 more");
-        assert_eq!(result["failed"], json!(["a", "c", "d", "e"]));
+        let result = |rules| match parallel.outcome(&step, &branches, rules) {
+            Outcome::Finished { result } => result,
+            other => panic!("{other:?}"),
+        };
+        let now = result(Rules::of(SEMANTICS_VERSION));
+        assert_eq!(now["error"], "4 of 5 workflows did not complete: a: no; c: no; d: no; and 1 more");
+        assert_eq!(result(Rules::of(5))["failed"], json!(["a", "c", "d", "e"]));
+        let failed = now["failed"].as_array().unwrap();
+        let run_id = &now["runs"][2]["run_id"];
+        assert_eq!((failed.len(), &failed[1]), (4, &json!({"name": "c", "error": "no", "run_id": run_id})));
+    }
+
+    #[test]
+    fn a_failure_has_its_item() {
+        let params = object(&json!({"workflows": [{}, {}, {}], "items": ["web1", {"host": "web2"}, "web3"]}));
+        let parallel = Parallel::read(&params).unwrap();
+        let mut branches = Branches::default();
+        branches.begin(2);
+        branches.end(1, object(&json!({"success": true})));
+        branches.end(2, object(&json!({"success": false, "error": "unreachable"})));
+        let step = "run_0123456789abcdef/fan/1".parse().expect("a step");
+        let outcome = parallel.outcome(&step, &branches, Rules::of(SEMANTICS_VERSION));
+        let Outcome::Finished { result } = outcome else { panic!("it has finished") };
+        let run_id = &result["runs"][1]["run_id"];
+        assert_eq!(
+            result["failed"],
+            json!([
+                {"index": 1, "item": {"host": "web2"}, "error": "unreachable", "run_id": run_id},
+                {"index": 2, "item": "web3", "error": "not_started"}
+            ])
+        );
     }
 }

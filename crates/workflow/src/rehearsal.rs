@@ -184,6 +184,7 @@ pub fn rehearse(
         save_on_success: false,
         parent: None,
         depth: 0,
+        gateless: crate::GatelessNames::default(),
     };
     let mut input = Input::Start(start);
     // Branches that cannot be started have their outcomes at once, all of them.

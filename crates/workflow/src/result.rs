@@ -8,13 +8,19 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::definition::Definition;
 use crate::event::Outcome;
 use crate::history::CurrentStep;
 use crate::rules::Rules;
 use crate::{groups, substitute, time, tool};
 
 /// Returns the outcome of a step as the rules of the run judge it, and whether it is a wait that found nothing.
-pub(crate) fn judged<'o>(outcome: &'o Outcome, current: &CurrentStep, rules: Rules) -> (Cow<'o, Outcome>, bool) {
+pub(crate) fn judged<'o>(
+    outcome: &'o Outcome,
+    current: &CurrentStep,
+    rules: Rules,
+    definition: &Definition,
+) -> (Cow<'o, Outcome>, bool) {
     let Outcome::Finished { result } = outcome else { return (Cow::Borrowed(outcome), false) };
     let CurrentStep { tool, params, .. } = current;
     let mut judged = Cow::Borrowed(result);
@@ -25,6 +31,18 @@ pub(crate) fn judged<'o>(outcome: &'o Outcome, current: &CurrentStep, rules: Rul
         }
         if let Some(groups) = groups::of_match(params, &judged) {
             judged.to_mut().insert("groups".to_owned(), groups);
+        }
+    }
+    if rules.trims_output()
+        && tool == tool::RUN_COMMAND
+        && let Some(Value::String(printed)) = result.get(tool::OUTPUT)
+    {
+        // Nearly every output has such an end, so it is not stored twice where nothing reads it.
+        if definition.reads_raw_output() {
+            judged.to_mut().insert(tool::RAW_OUTPUT.to_owned(), printed.as_str().into());
+        }
+        if printed.ends_with('\n') {
+            judged.to_mut().insert(tool::OUTPUT.to_owned(), printed.trim_end_matches('\n').into());
         }
     }
     let found_nothing = tool::found_nothing(tool, params, &judged);

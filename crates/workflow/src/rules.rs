@@ -2,7 +2,7 @@
 //!
 //! A run follows the rules that it began with ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run that an older
 //! daemon left in the journal ends as its author expected. Each difference has a method here, and the code that differs
-//! calls it. Versions 1 to 3 added entries and decide alike; versions 4 and 5 changed decisions.
+//! calls it. Versions 1 to 3 added entries and decide alike; versions 4 to 6 changed decisions.
 
 /// The rules that one run follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,6 +76,18 @@ impl Rules {
     /// list of texts, the first group first.
     pub(crate) fn names_groups(self) -> bool {
         self.version >= 5
+    }
+
+    /// From 6: the output of a command has no newlines at its end, as in a shell's `$(…)`; `raw_output` has them. Before: `output` is
+    /// what was printed.
+    pub(crate) fn trims_output(self) -> bool {
+        self.version >= 6
+    }
+
+    /// From 6: `failed` of a `parallel` and of a `for_each` lists what failed, with its item, its error and its run. Before: a
+    /// `parallel` lists indices or names, and a `for_each` that goes on in turn has no such field.
+    pub(crate) fn describes_failures(self) -> bool {
+        self.version >= 6
     }
 
     /// From 5: `{visits}` is how often the run entered the state.

@@ -106,6 +106,12 @@ pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Ma
     !matched && !got_it
 }
 
+/// The field of a command's result that has what it printed.
+pub(crate) const OUTPUT: &str = "output";
+
+/// The field that has the output with the newlines at its end, in runs of definitions that read it.
+pub(crate) const RAW_OUTPUT: &str = "raw_output";
+
 /// The field of a `set`'s result that has the variables and their values.
 pub(crate) const ASSIGNED: &str = "assigned";
 

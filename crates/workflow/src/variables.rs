@@ -13,7 +13,7 @@ use crate::contract::is_of_environment;
 use crate::groups;
 use crate::rules::Rules;
 use crate::substitute::{Lookup, SECRET};
-use crate::tool;
+use crate::tool::{self, OUTPUT};
 
 /// Result fields that every state may use under their own name.
 pub(crate) const STANDARD_FIELDS: &[&str] = &[
@@ -44,10 +44,7 @@ pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
 /// The name of the number of visits to the current state.
 pub(crate) const VISITS: &str = "visits";
 
-/// The standard name that version 5 of the rules added.
-const OUTPUT: &str = "output";
-
-/// Returns the result fields that every state of a run may use under their own name.
+/// Returns the result fields that every state of a run may use under their own name. Version 5 of the rules added the output.
 fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
     STANDARD_FIELDS.iter().copied().chain(rules.has_output().then_some(OUTPUT))
 }
@@ -89,8 +86,8 @@ impl Variables {
     }
 
     /// Adds arguments that were checked.
-    pub(crate) fn add_arguments(&mut self, values: &BTreeMap<String, String>) {
-        self.arguments.extend(values.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+    pub(crate) fn add_arguments(&mut self, values: impl Iterator<Item = (String, Value)>) {
+        self.arguments.extend(values);
     }
 
     /// Returns what the run was started with.

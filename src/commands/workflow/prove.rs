@@ -137,14 +137,14 @@ impl Prove {
         let mut runs = Runs::default();
         let others = usize::from(!self.input.is_empty());
         for turn in 0..TIMES + others {
-            let recorded = golden.header.inputs.iter().map(|(name, value)| (name.clone(), text(value)));
-            let mut variables: BTreeMap<String, String> = recorded.chain(secrets.clone()).collect();
+            let recorded = golden.header.inputs.iter().map(|(name, value)| (name.clone(), text(value).into()));
+            let mut variables: BTreeMap<String, Value> = recorded.chain(secrets.clone()).collect();
             let is_other = turn >= TIMES;
             if is_other {
                 // A name may differ from that of the argument in case.
                 let is_given = |name: &String| self.input.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
                 variables.retain(|name, _| !is_given(name));
-                variables.extend(self.input.iter().cloned());
+                variables.extend(self.input.iter().map(|(name, text)| (name.clone(), text.as_str().into())));
             }
             let verb = RunWorkflow {
                 workflow_name: Some(self.workflow.clone()),

@@ -8,19 +8,24 @@ use super::{Effect, sql};
 const SHOWING: &str = "ls ll la dir cat bat head less more pwd which whereis type man info apropos history clear tree file wc stat \
     whoami id uname uptime df du ps printenv grep egrep fgrep rg zgrep zcat bzcat xzcat tail help cut column nl echo cmp comm diff";
 
-/// Programs and words of shells that change nothing that cannot be taken back, with any arguments but files that they write
-/// to.
-const REVERSIBLE: &str = "[ test true false : cd pushd popd dirs printf read exit logout set shift unset hash jobs fg bg wait sleep \
+/// Programs and words of shells that write no file which an argument names, and change nothing that cannot be taken back.
+const WRITING_NO_FILE: &str = "[ test true false : cd pushd popd dirs printf read exit logout set shift unset hash jobs fg bg wait sleep \
     let getopts ulimit umask shopt bind complete compgen alias unalias disown suspend times break continue return seq yes date cal \
     arch nproc free lscpu lsblk lsusb lspci lsmod lsof pgrep pidof pstree top htop vmstat iostat ss netstat ping traceroute dig \
-    nslookup host getent groups users who w last tty stty reset tput locale hexdump xxd od strings nm ldd objdump readelf size tr \
-    uniq rev tac fold fmt expand paste join shuf basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum b2sum cksum \
-    base64 jq yq bc expr factor mkdir mkfifo mktemp touch gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zip csplit split sync \
-    gcc g++ cc c++ clang clang++ rustc javac go gofmt rustfmt ld ar as ninja cmake meson autoconf automake autoreconf protoc tsc \
-    eslint prettier ruff black isort flake8 mypy pylint shellcheck pdflatex pandoc dot ffmpeg ffprobe convert identify whiptail \
-    dialog ssh-keygen ssh-keyscan ssh-add ssh-copy-id openssl createdb createuser initdb pg_dump pg_dumpall pg_isready mysqldump \
-    gdb lldb strip useradd adduser groupadd mount startx apropos gpg-agent virtualenv pytest tox nox jest vitest mocha rspec \
-    ctest notify-send xdg-open say asciinema script tsort numfmt envsubst whatis bzgrep xzgrep zless rename";
+    nslookup host getent groups users who w last tty stty reset tput locale hexdump od strings nm ldd objdump readelf size tr \
+    rev tac fold fmt expand paste join basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum b2sum cksum \
+    base64 jq bc expr factor mkdir mkfifo mktemp touch sync go mypy pylint shellcheck flake8 whiptail dialog ssh-keyscan createdb \
+    createuser pg_isready gdb lldb useradd adduser groupadd mount startx apropos gpg-agent pytest tox nox jest vitest mocha rspec \
+    ctest ninja notify-send xdg-open say tsort numfmt envsubst whatis bzgrep xzgrep zless";
+
+/// Programs whose work can be taken back, unless a file of the system is named: they may write it.
+const REVERSIBLE: &str = "xxd uniq shuf yq gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zip csplit split \
+    gcc g++ cc c++ clang clang++ rustc javac gofmt rustfmt ld ar as cmake meson autoconf automake autoreconf protoc tsc \
+    eslint prettier ruff black isort pdflatex pandoc dot ffmpeg ffprobe convert identify ssh-keygen ssh-add ssh-copy-id openssl \
+    initdb pg_dump pg_dumpall mysqldump strip virtualenv asciinema script rename";
+
+/// Beginnings of options whose value is read and not written: of compilers.
+const READ_OPTIONS: [&str; 7] = ["-I", "-L", "-D", "-B", "-isystem", "--sysroot", "-Wl"];
 
 /// Programs that take away what they work on, with any arguments.
 const IRREVERSIBLE: &str = "rm unlink shred srm wipe dd mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard truncate \
@@ -480,6 +485,10 @@ impl Judge {
     /// Judges variables that a command is given, or that the shell keeps.
     pub(super) fn variables(&mut self, all: &[(String, Argument)]) {
         for (name, value) in all {
+            // A text with a command in it is one that is evaluated later: as a prompt, in arithmetic, in a subscript.
+            if value.is_fixed && has_substitution(&value.text) {
+                self.note(Unknown, &format!("{name}={}", value.text));
+            }
             if has_word(OF_PROGRAMS, name) || name.starts_with("GIT_CONFIG") || name.starts_with("npm_config") {
                 match value.fixed() {
                     Some(program)
@@ -493,7 +502,11 @@ impl Judge {
                             && !program.is_empty()
                             && !has_word(SHELLS, program) =>
                     {
-                        self.command(&[Argument { text: program.to_owned(), is_fixed: true }], &Stdin::Terminal);
+                        // Arguments of it may be code.
+                        if program.contains(char::is_whitespace) {
+                            self.note(Unknown, &format!("{name}={program}"));
+                        }
+                        self.give(program.to_owned());
                     }
                     _ => self.note(Unknown, &format!("{name}={}", value.text)),
                 }
@@ -517,7 +530,8 @@ impl Judge {
             path == directory || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
         };
         let is_hidden_at_home = path.starts_with("~/.") || path.contains("/.ssh/") || path.contains("/.git/");
-        if !file.is_fixed && !path.starts_with("./") {
+        let is_of_other_home = path.starts_with('~') && path != "~" && !path.starts_with("~/");
+        if is_of_other_home || !file.is_fixed && !path.starts_with("./") {
             self.note(Unknown, path);
         } else if path == "/"
             || path == "~"
@@ -614,8 +628,26 @@ impl Judge {
             "iptables" | "ip6tables" => self.firewall(arguments, &all),
             _ if has_word(SHOWING, name) => self.showing(name, arguments, &all),
             _ if has_word(IRREVERSIBLE, name) => self.note(Irreversible, &all),
-            _ if has_word(REVERSIBLE, name) => self.reversible(name, arguments, stdin, &all),
+            _ if has_word(WRITING_NO_FILE, name) => self.reversible(name, arguments, stdin, &all),
+            _ if has_word(REVERSIBLE, name) => {
+                self.may_write(arguments, &all);
+                self.reversible(name, arguments, stdin, &all);
+            }
             _ => self.known(name, arguments, stdin, &all),
+        }
+    }
+
+    /// Judges a program that may write any file which an argument names, also in an option: one of the system is not known.
+    fn may_write(&mut self, arguments: &[Argument], all: &str) {
+        let is_read = |one: &&Argument| READ_OPTIONS.iter().any(|option| one.text.starts_with(option));
+        for one in arguments.iter().filter(|one| !is_read(one)) {
+            let begin = if one.text.starts_with('-') { one.text.find(['/', '~']) } else { Some(0) };
+            let Some(path) = begin.map(|begin| &one.text[begin..]) else { continue };
+            let mut judge = Self::default();
+            judge.appends(&Argument { text: path.to_owned(), is_fixed: true });
+            if judge.judgement.effect > Reversible {
+                self.note(Unknown, all);
+            }
         }
     }
 
@@ -668,6 +700,7 @@ impl Judge {
                 return self.note(Unknown, all);
             }
             "script" => return self.other_user(arguments, stdin, all),
+            "ssh-add" if has_option(arguments, "-d -D") => return self.note(Unknown, all),
             "go" => return self.go(arguments, all),
             "gdb" | "lldb" if !matches!(stdin, Stdin::Terminal) => return self.note(Unknown, all),
             "gdb" | "lldb" if has_option(arguments, "-x -ex -p -batch -o -s --command --eval-command --pid") => {
@@ -776,6 +809,12 @@ impl Judge {
                     all,
                 );
             }
+            // A minus sign behind its name has a package removed.
+            ("apt" | "apt-get" | "aptitude", "install" | "satisfy")
+                if words.iter().skip(1).any(|one| one.text.ends_with(['-', '_'])) =>
+            {
+                return self.note(Unknown, all);
+            }
             ("vagrant", "ssh") => {
                 let code = arguments
                     .windows(2)
@@ -800,7 +839,11 @@ impl Judge {
             ("systemctl", "start" | "enable")
                 if words.len() > 1
                     && words[1..].iter().any(|unit| {
-                        has_word("poweroff.target reboot.target halt.target rescue.target", &unit.text)
+                        let unit = unit.text.trim_end_matches(".target").trim_end_matches(".service");
+                        has_word(
+                            "poweroff reboot halt rescue emergency shutdown kexec suspend hibernate sleep exit",
+                            unit,
+                        )
                     }) =>
             {
                 return self.note(Irreversible, all);
@@ -925,6 +968,9 @@ impl Judge {
             return;
         };
         let has = |letters: &str| found.iter().any(|(name, _)| has_word(letters, name));
+        if has_word("time strace ltrace", name) {
+            self.may_write(&arguments[..arguments.len() - rest.len()], all);
+        }
         // A time, a directory, a file or a mask comes before the command.
         let skipped = usize::from(has_word("timeout gtimeout chroot flock taskset chrt", name));
         let mut rest = rest.get(skipped..).unwrap_or_default();
@@ -1080,6 +1126,15 @@ impl Judge {
         }) {
             return self.note(Unknown, all);
         }
+        // An address that is a command, a reference that is overwritten.
+        if rest.iter().any(|one| one.text.contains("ext::"))
+            || sub == "fetch" && plain.iter().any(|one| one.text.starts_with('+'))
+        {
+            return self.note(Unknown, all);
+        }
+        if has_word("archive format-patch bundle", sub) {
+            self.may_write(rest, all);
+        }
         if sub == "grep" && rest.iter().any(|one| one.text.starts_with("-O")) {
             return self.note(Unknown, all);
         }
@@ -1094,14 +1149,12 @@ impl Judge {
                 "" | "show" | "exists" | "list" => Reversible,
                 _ => Irreversible,
             },
-            "init" | "add" | "commit" | "mv" | "format-patch" | "archive" | "notes" | "apply" | "am" | "bundle"
+            "init" | "add" | "commit" | "format-patch" | "archive" | "notes" | "apply" | "am" | "bundle"
             | "maintenance" | "sparse-checkout" | "stage" | "cherry-pick" | "revert" | "merge" | "request-pull"
             | "instaweb" | "gitk" | "gui" | "difftool" | "mergetool" => Reversible,
-            "clone" | "fetch" | "pull" => {
-                let runs =
-                    has("-u -c --config") && sub == "clone" || plain.iter().any(|one| one.text.starts_with("ext::"));
-                if runs || has("--force -f") && sub == "fetch" { Unknown } else { Reversible }
-            }
+            "clone" if has("-u -c --config") => Unknown,
+            "fetch" | "pull" | "mv" if has("--force -f") => Unknown,
+            "clone" | "fetch" | "pull" | "mv" => Reversible,
             "push" if has("-n --dry-run") => Reversible,
             "clean" if has("-n --dry-run") => Reversible,
             "push" | "clean" | "filter-branch" | "filter-repo" | "prune" | "send-email" | "replace" | "fast-import"
@@ -1414,6 +1467,12 @@ impl Judge {
                 self.own(file, all, &[]);
             }
         }
+        let writes = |one: &Argument| {
+            ["-o", "-L", "--output", "--log-file", "--tee"].iter().any(|option| one.text.starts_with(option))
+        };
+        for (at, _) in arguments.iter().enumerate().filter(|(_, one)| writes(one)) {
+            self.may_write(&arguments[at..(at + 2).min(arguments.len())], all);
+        }
         let has_none = statements.is_empty() && joined.is_empty();
         for statement in statements.into_iter().chain(&joined) {
             if !statement.is_fixed {
@@ -1454,16 +1513,32 @@ impl Judge {
     fn other_machine(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let valued = "-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B -P";
         let plain = "-4 -6 -A -a -C -f -G -g -K -k -M -N -n -q -s -T -t -V -v -X -x -Y -y";
-        if arguments
-            .iter()
-            .any(|one| ["ProxyCommand", "LocalCommand", "KnownHostsCommand"].iter().any(|word| one.text.contains(word)))
-        {
+        // ssh reads the names of its settings in any case.
+        let programs =
+            ["proxycommand", "localcommand", "knownhostscommand", "provider", "xauthlocation", "include", "match"];
+        let is_program = |one: &Argument| {
+            let text = one.text.to_lowercase();
+            programs.iter().any(|word| text.contains(word))
+        };
+        if arguments.iter().any(is_program) {
             return self.note(Unknown, all);
         }
-        let Some((_, rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
-        let Some((_, rest)) = rest.split_first() else { return self.note(Reversible, all) };
+        let Some((mut found, rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
         // Options may stand behind the host, too.
-        let Some((_, command)) = options(rest, valued, plain) else { return self.note(Unknown, all) };
+        let Some((more, command)) = options(rest.get(1..).unwrap_or_default(), valued, plain) else {
+            return self.note(Unknown, all);
+        };
+        found.extend(more);
+        let is_empty = |value: Option<&Argument>| {
+            value.and_then(Argument::fixed).is_some_and(|file| has_word("/dev/null none", file))
+        };
+        // A configuration of its own and a library may run commands here.
+        if found.iter().any(|(name, value)| has_word("-F F", name) && !is_empty(*value) || has_word("-I I", name)) {
+            self.note(Unknown, all);
+        }
+        if rest.is_empty() {
+            return self.note(Reversible, all);
+        }
         match command {
             [] => self.reads_code(stdin, all),
             [_, ..] => {
@@ -1628,6 +1703,24 @@ impl Judge {
             Reversible
         };
         self.note(effect, all);
+        // What is not only read is written.
+        let is_long = arguments.first().is_some_and(|one| one.text.starts_with("--"));
+        let reads = (!is_long && first.contains(['x', 't']))
+            || has_word_of("--extract")
+            || has_word_of("--get")
+            || has_word_of("--list");
+        if !reads {
+            let is_archive = |at: &usize| {
+                let before = at.checked_sub(1).and_then(|at| arguments.get(at)).map_or("", |one| one.text.as_str());
+                let is_bundle = *at == 1 || before.starts_with('-') && !before.starts_with("--");
+                is_bundle && before.ends_with('f')
+                    || before == "--file"
+                    || ["-f", "--file="].iter().any(|option| arguments[*at].text.starts_with(option))
+            };
+            for at in (0..arguments.len()).filter(is_archive) {
+                self.may_write(&arguments[at..=at], all);
+            }
+        }
         if let Some(pair) = arguments.windows(2).find(|pair| has_word("-C --directory", &pair[0].text))
             && effect == Reversible
             && first.contains('x')
@@ -1695,15 +1788,21 @@ impl Judge {
             "sort" => {
                 let runs = has_option(arguments, "--compress-program");
                 self.note(if runs { Unknown } else { Reversible }, all);
-                if let Some(pair) = arguments.windows(2).find(|pair| has_word("-o --output", &pair[0].text)) {
-                    let file = pair[1].clone();
-                    self.writes(&file);
+                for (at, _) in arguments.iter().enumerate().filter(|(_, one)| {
+                    one.text.starts_with("--o") || one.text.starts_with('-') && one.text.contains('o')
+                }) {
+                    self.may_write(&arguments[at..(at + 2).min(arguments.len())], all);
                 }
             }
             "patch" | "unzip" | "7z" => {
                 self.note(if has_option(arguments, "-o -f --force -aoa -sdel") { Unknown } else { Reversible }, all);
             }
-            "ln" => self.note(if has_option(arguments, "-f --force") { Unknown } else { Reversible }, all),
+            "ln" => {
+                self.note(if has_option(arguments, "-f --force") { Unknown } else { Reversible }, all);
+                if let Some(link) = files.iter().skip(1).next_back() {
+                    self.writes(link);
+                }
+            }
             _ => {
                 let target = arguments
                     .windows(2)
@@ -1739,10 +1838,12 @@ impl Judge {
     }
 
     fn editor(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
+        // An option that is not known may be code.
+        let known = "-R -n -o -O -d -p -N -y -Z -u -r -w -l -m -v -nw -Q -q -g --clean --wait --goto --diff --";
         let runs = arguments.iter().any(|one| {
             let text = one.text.as_str();
             text.starts_with('+') && text.len() > 1 && !text[1..].chars().all(|sign| sign.is_ascii_digit())
-                || has_word("-c --cmd -S -s --eval --script --batch -es -Es -l --load -f", text)
+                || text.starts_with('-') && text != "-" && !has_word(known, text)
         });
         let runs = runs
             || arguments.windows(2).any(|pair| pair[0].text == "-u" && !has_word("NONE NORC DEFAULTS", &pair[1].text));

@@ -158,10 +158,10 @@ impl Walker<'_, '_> {
                 words.extend(simple.args.iter().map(|word| self.argument(word)));
                 let variables = self.assignments(&simple.assignments);
                 // A line of assignments alone has no program.
+                self.judge.variables(&variables);
                 if words.len() == 1 && words[0].fixed() == Some("") && !simple.assignments.is_empty() {
                     self.judge.note(Effect::Reversible, "");
                 } else {
-                    self.judge.variables(&variables);
                     self.judge.command(&words, &stdin);
                 }
             }
@@ -314,7 +314,11 @@ impl Walker<'_, '_> {
     /// Checks a part whose words are not walked: it must have no commands in it.
     fn plain(&mut self, part: &str) {
         let inside = part.strip_prefix("$((").or_else(|| part.strip_prefix("$[")).unwrap_or(part);
-        if has_substitution(inside) || inside.contains("<(") || inside.contains(">(") {
+        // A value that is evaluated, and the value of a variable whose name is computed.
+        let lists_keys =
+            part.ends_with("[@]}") || part.ends_with("[*]}") || part.ends_with("@}") || part.ends_with("*}");
+        let is_evaluated = part.starts_with("${") && part.contains("@P}") || part.starts_with("${!") && !lists_keys;
+        if is_evaluated || has_substitution(inside) || inside.contains("<(") || inside.contains(">(") {
             self.judge.note(Effect::Unknown, part);
         }
     }
@@ -332,7 +336,9 @@ impl Walker<'_, '_> {
                 AssignmentValue::Compound(array) => {
                     for element in &array.elements {
                         match element {
-                            ArrayElem::Sequential(value) => drop(self.argument(&value.word)),
+                            ArrayElem::Sequential(value) => {
+                                variables.push((one.target.name.as_str().to_owned(), self.argument(&value.word)));
+                            }
                             _ => self.plain(array.span.slice(self.source)),
                         }
                     }

@@ -210,6 +210,10 @@ const DESTRUCTIVE: &[&str] = &[
     "kubectl run x --image y -- rm z",
     "echo 'rm x' | sudo -u ana bash",
     "poetry run rm x",
+    "PROMPT_COMMAND='rm -rf /srv'",
+    "PROMPT_COMMAND='rm -rf /srv' true",
+    "export PROMPT_COMMAND='rm -rf /srv'",
+    "systemctl start poweroff",
 ];
 
 /// Lines of which it is not known what they do.
@@ -296,6 +300,68 @@ const UNKNOWN: &[&str] = &[
     "go run example.com/x@latest",
     "git grep -Orm x",
     "PAGER=sh git log",
+    // Assignments alone are kept by the shell.
+    "PATH=/tmp/evil",
+    "LD_PRELOAD=/tmp/x.so",
+    "A=1 BASH_ENV='$x'",
+    "PS1='$(rm x)'",
+    "PS4='$(rm x)'; set -x",
+    "PROMPT_COMMAND=frobnicate",
+    // Texts that are evaluated later.
+    "x='$(rm -f y)'; echo \"${x@P}\"",
+    "x='a[$(rm y)]'; echo $((x))",
+    "x='a[`rm y`]'; [[ $x -eq 0 ]]",
+    "export x='$(rm y)'",
+    "a=('$(rm y)')",
+    "echo ${x@P}",
+    "echo ${!x}",
+    "ex -sc '!rm -rf /srv' x",
+    "vim -es x",
+    "vim -frobnicate x",
+    "nano --frobnicate x",
+    // Outputs that are files of the system.
+    "split build.sh /etc/cron.d/x",
+    "csplit -f /etc/x y 1",
+    "shuf -o /etc/passwd x",
+    "shuf --output=/etc/passwd x",
+    "sort x -o/etc/passwd",
+    "sort --output=/etc/passwd x",
+    "uniq x /etc/passwd",
+    "xxd -r x /etc/passwd",
+    "tar cf /etc/passwd x",
+    "tar -c -f/etc/passwd x",
+    "tar --create --file=/etc/passwd x",
+    "gzip /etc/passwd",
+    "git archive -o /etc/passwd HEAD",
+    "git format-patch -o /etc HEAD~1",
+    "strace -o /etc/passwd ls",
+    "time -o /etc/passwd ls",
+    "script /etc/passwd",
+    "psql -o /etc/passwd",
+    "mysql --tee=/etc/passwd x",
+    "cc -o/usr/bin/x x.c",
+    "openssl x509 -in a -out /etc/x",
+    "pg_dump -f /etc/x y",
+    "ffmpeg -i a ~/.bashrc",
+    "echo x > ~root/.bashrc",
+    "tee ~root/.bashrc",
+    "ssh-keygen -f ~/.ssh/id_rsa",
+    "ln -s /tmp/evil ~/.local/bin/ls",
+    "apt-get install nginx-",
+    "apt install 'libc6-'",
+    "sqlite3 x.db 'replace into t values (1)'",
+    "git ls-remote 'ext::sh -c rm'",
+    "git fetch origin +main:main",
+    "git mv -f x y",
+    "git pull --force",
+    "ssh-add -D",
+    "ssh -F evil box ls",
+    "ssh -F $X box ls",
+    "ssh -Fevil box ls",
+    "ssh box -F evil ls",
+    "ssh -I ./evil.so box ls",
+    "ssh -o proxycommand=evil box ls",
+    "ssh -oPKCS11Provider=./evil.so box ls",
 ];
 
 /// Lines that are run without a question.
@@ -368,6 +434,8 @@ const HARMLESS: &[&str] = &[
     "journalctl -u x -n 50",
     "apt-get update && sudo apt-get install -y curl",
     "ssh box",
+    "ssh -F /dev/null -p 2222 ana@box",
+    "ssh -F none box ls",
     "ssh -p 2222 -o StrictHostKeyChecking=no ana@box uptime",
     "ssh box 'df -h | tail -1'",
     "psql -c 'select * from t'",
@@ -419,6 +487,19 @@ const HARMLESS: &[&str] = &[
     "sudo make install",
     "npm init",
     "exit",
+    "A=1 B=$HOME/x",
+    "x=$(date); y=`pwd`",
+    "for i in ${!a[@]}; do echo $i; done",
+    "sort -u x -o y",
+    "gzip -k x.tar",
+    "cc -I/usr/include -L/usr/lib x.c -o x",
+    "md5sum /etc/hosts /usr/bin/x",
+    "tar xf /opt/x.tgz",
+    "git archive -o x.tar HEAD",
+    "git fetch origin main:topic",
+    "uniq x y",
+    "nano -w x",
+    "psql -o out x",
 ];
 
 #[test]
@@ -529,7 +610,7 @@ struct Tools;
 
 impl ToolCatalog for Tools {
     fn tools(&self) -> Vec<String> {
-        ["open_terminal", "run_command", "send_input"].map(str::to_owned).to_vec()
+        ["open_terminal", "run_command", "send_input", "dialogue"].map(str::to_owned).to_vec()
     }
 
     fn check(&self, _tool: &str, _params: &Map<String, Value>) -> Vec<Problem> {
@@ -570,7 +651,8 @@ fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_kn
     assert_eq!(new(runs("rm {FILE|sh}")), "the new state 'new': 'rm {…}' cannot be taken back");
     assert_eq!(new(runs("cat {FILE}")), "the new state 'new': it is not known whether 'cat {FILE}' can be taken back");
     let types = |text: &str| json!({"tool": "send_input", "params": {"input_text": text}});
-    assert_eq!(new(types("y\n")), "");
+    // No question leads there, so that a shell may read it.
+    assert_eq!(new(types("y\n")), "the new state 'new': it is not known whether 'y' can be taken back");
     assert_eq!(new(types("rm -rf x\n")), "the new state 'new': 'rm -rf x' cannot be taken back");
     let opens = json!({"tool": "open_terminal", "params": {"shell": "ssh box rm -rf x"}});
     assert_eq!(new(opens), "the new state 'new': 'rm -rf x' cannot be taken back");
@@ -581,6 +663,75 @@ fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_kn
     let changed = named(&[("build", runs("make"))], &[("build", runs("make && git push"))]);
     assert_eq!(changed, ["the state 'build': 'git push' cannot be taken back"]);
     assert_eq!(named(&[("build", runs("git push"))], &[("build", runs("git push"))]), [""; 0]);
+    // Nothing of what it runs is changed.
+    let longer = json!({"tool": "run_command", "params": {"command": "make", "timeout": 90}});
+    assert_eq!(named(&[("build", runs("make"))], &[("build", longer)]), [""; 0]);
+    let in_environment = |name: &str| {
+        let environment = json!({"A": "a".repeat(130), name: "/tmp/evil"});
+        new(json!({"tool": "open_terminal", "params": {"shell": "bash", "environment": environment}}))
+    };
+    for name in ["BASH_ENV", "PATH", "LD_PRELOAD", "PROMPT_COMMAND"] {
+        assert!(in_environment(name).contains("not known"), "{name}: {}", in_environment(name));
+    }
+    assert_eq!(in_environment("LANG"), "");
+}
+
+#[test]
+fn what_a_patch_types_where_a_shell_may_read_it_is_a_line_of_a_shell() {
+    // What the state before ends with, and what is typed then.
+    let named = |before: Value, types: Value| {
+        let document = |types: Option<Value>| {
+            let states = json!({
+                "first": {"action": before, "transitions": [{"condition": "success", "next_state": "second"}]},
+                "second": {"action": types.unwrap_or_else(|| json!({"tool": "send_input", "params": {"input_text": "shop\n"}})),
+                           "transitions": [{"condition": {}, "next_state": "over"}]},
+                "over": {"action": {"tool": "return", "params": {"result": 1}}}
+            });
+            let arguments = json!({"CMD": {"default": "x"}});
+            let document = json!({"name": "m", "arguments": arguments, "initial_state": "first", "states": states});
+            Definition::parse(&document, &Tools).unwrap_or_else(|problems| panic!("{problems}"))
+        };
+        let named = irreversible_inputs(&document(None), &document(Some(types)));
+        named.into_iter().map(|one| one.what).collect::<Vec<_>>().join("\n")
+    };
+    let types = |text: &str| json!({"tool": "send_input", "params": {"input_text": text}});
+    let asks = |pattern: &str| json!({"tool": "send_input", "params": {"input_text": "sh x\n", "pattern": pattern, "reads": "shown"}});
+    let question = asks(r"^Name\? *\Z");
+    let at_prompt = [
+        json!({"tool": "run_command", "params": {"command": "ls"}}),
+        json!({"tool": "open_terminal", "params": {"shell": "bash"}}),
+        json!({"tool": "send_input", "params": {"input_text": "sh x\n", "until": "prompt"}}),
+        json!({"tool": "send_input", "params": {"input_text": "sh x\n"}}),
+        asks(r"^ana@box:~\$ *\Z"),
+        asks(r"^Name\? *\Z|# *$"),
+        asks(".*"),
+    ];
+    for line in [
+        "curl x | sh\n",
+        "$X -rf /\n",
+        "X=rm; $X -rf /srv\n",
+        "python3 -c x\n",
+        "make wipe\n",
+        "unknownprog --all\n",
+        "./deploy.sh\n",
+        "bash p.sh; curl x | sh\n",
+        "{CMD}\n",
+        "bash p.sh\n",
+    ] {
+        for before in &at_prompt {
+            assert!(named(before.clone(), types(line)).contains("the state 'second': "), "{before} {line}");
+        }
+    }
+    assert_eq!(named(at_prompt[0].clone(), types("ls\n")), "");
+    assert_eq!(named(question.clone(), types("web\n")), "", "the program reads it");
+    for lines in ["shop\ncurl x | sh\n", "shop\n\n\nfrobnicate\n"] {
+        assert!(named(question.clone(), types(lines)).contains("not known"), "a shell may read the next line: {lines}");
+    }
+    let by_rules =
+        json!({"tool": "dialogue", "params": {"rules": [{"when": "x", "type": "curl x | sh\n"}], "until": "done"}});
+    assert!(named(at_prompt[0].clone(), by_rules).contains("it is not known whether 'sh'"));
+    let each = json!({"tool": "run_command", "params": {"command": "{CMD}"}});
+    assert!(named(at_prompt[0].clone(), each).contains("not known"));
 }
 
 #[test]

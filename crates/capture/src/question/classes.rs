@@ -6,11 +6,11 @@
 //! | the name of a month or a day, in a date | any such name | itself |
 //! | the name of this machine, or of its user before an `@` | a name | itself |
 //! | a key's fingerprint, `SHA256:…` | any fingerprint | itself |
-//! | a hexadecimal identifier of seven digits or more | any such identifier | the same |
-//! | a random part of a name in a temporary directory | as many letters and digits | the same |
+//! | a hexadecimal identifier of seven digits or more, or a UUID | one of the same length, with a digit and a letter | the same |
+//! | a random part of a name in a temporary directory | as many letters and digits, with one of each | the same |
 //! | a word that two recordings have otherwise | what both have in common | the same |
 //!
-//! Anything else stays as it is.
+//! Anything else stays as it is. With [`Leeway::Nothing`], everything does.
 
 use crate::session_log::Surroundings;
 use crate::template::stands_alone;
@@ -22,9 +22,10 @@ use super::escaped;
 pub(crate) enum Leeway {
     /// Every class: the answer is data, such as a port or a name.
     Data,
-    /// Identifiers only: the answer says yes or no, chooses from a menu, or is a secret, so each word of the question
-    /// counts.
+    /// Identifiers only: the answer may say yes or no, or is a secret, so each word of the question counts.
     Identifiers,
+    /// Nothing: what is answered chooses from it.
+    Nothing,
 }
 
 /// The pattern of any number.
@@ -36,8 +37,11 @@ const NAME: &str = r"[\w.-]+";
 /// The pattern of the fingerprint of a key.
 const FINGERPRINT: &str = "[A-Za-z0-9+/=]+";
 
-/// The patterns of hexadecimal identifiers, in lower case, in upper case, and in both.
-const HEXADECIMAL: [&str; 3] = ["[0-9a-f-]{7,}", "[0-9A-F-]{7,}", "[0-9A-Fa-f-]{7,}"];
+/// The fewest digits of a hexadecimal identifier that is no UUID.
+const MIN_IDENTIFIER_DIGITS: usize = 7;
+
+/// The digits in the groups of a UUID.
+const UUID_GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// The pattern of a word of letters.
 const LETTERS: &str = r"[^\W\d_]+";
@@ -54,14 +58,35 @@ const DAYS: &str = "(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri
 /// Directories whose names are made for one time.
 const TEMPORARY: [&str; 4] = ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"];
 
-/// Returns the text of a pattern that is left without its classes.
-pub(super) fn without_classes(pattern: &str) -> String {
-    let classes = [MONTHS, DAYS, NUMBER, NAME, LETTERS, WORD].into_iter().chain(HEXADECIMAL);
-    classes.fold(pattern.to_owned(), |rest, class| rest.replace(class, ""))
+/// Returns the text of a pattern that is left without its classes. What is escaped is no class.
+pub(crate) fn without_classes(pattern: &str) -> String {
+    let classes = [MONTHS, DAYS, NUMBER, NAME, LETTERS, WORD];
+    let pattern = classes.into_iter().fold(pattern.to_owned(), |rest, class| rest.replace(class, ""));
+    let (mut text, mut rest) = (String::new(), pattern.as_str());
+    while let Some(sign) = rest.chars().next() {
+        let class = [("(?=", ")"), ("[", "]"), ("{", "}")].into_iter().find_map(|(begin, end)| {
+            let inside = rest.strip_prefix(begin)?;
+            // Otherwise it is a variable.
+            let is_count = begin != "{" || inside.starts_with(|sign: char| sign.is_ascii_digit());
+            is_count.then_some(begin.len() + inside.find(end)? + end.len())
+        });
+        let length = sign.len_utf8() + usize::from(sign == '\\') * rest.chars().nth(1).map_or(0, char::len_utf8);
+        let length = class.unwrap_or_else(|| {
+            text.push_str(&rest[..length]);
+            length
+        });
+        rest = &rest[length..];
+    }
+    text
 }
 
 /// Escapes a text and generalises its words.
 pub(super) fn generalised(text: &str, around: &Surroundings, leeway: Leeway) -> String {
+    if leeway == Leeway::Nothing {
+        let mut pattern = String::with_capacity(text.len() + 16);
+        words_into(&mut pattern, text, around, leeway);
+        return pattern;
+    }
     let mut pattern = String::with_capacity(text.len() + 16);
     let (mut plain, mut at) = (0, 0);
     while at < text.len() {
@@ -177,7 +202,7 @@ const AROUND: &[char] = &['(', ')', '[', ']', '\'', '"', ',', ':', ';', '?', '!'
 
 fn word_pattern(word: &str, around: &Surroundings, leeway: Leeway) -> String {
     let core = word.trim_matches(AROUND);
-    if core.is_empty() {
+    if core.is_empty() || leeway == Leeway::Nothing {
         return escaped(word);
     }
     let begin = word.find(core).unwrap_or(0);
@@ -192,12 +217,12 @@ fn word_pattern(word: &str, around: &Surroundings, leeway: Leeway) -> String {
 /// Returns the pattern of a word that is another one the next time.
 fn class_of(word: &str, around: &Surroundings, leeway: Leeway) -> Option<String> {
     if let Some(class) = hexadecimal(word) {
-        return Some(class.to_owned());
+        return Some(class);
     }
     if let Some(begin) = TEMPORARY.iter().find(|begin| word.starts_with(**begin)) {
         return Some(format!("{}{}", escaped(begin), path(&word[begin.len()..], leeway)));
     }
-    if leeway == Leeway::Identifiers {
+    if leeway != Leeway::Data {
         return None;
     }
     if word.starts_with("SHA256:") {
@@ -226,19 +251,32 @@ fn name_of_machine(word: &str, around: &Surroundings) -> Option<String> {
 /// The shortest name of a machine that is looked for.
 const SHORTEST_NAME: usize = 3;
 
-/// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID. A number alone is none.
-fn hexadecimal(word: &str) -> Option<&'static str> {
+/// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID: another one of the same length and the same case, with a
+/// digit and a letter. A number alone is none, nor is a word.
+fn hexadecimal(word: &str) -> Option<String> {
+    let groups: Vec<&str> = word.split('-').collect();
     let any = |is: fn(&u8) -> bool| word.bytes().any(|byte| is(&byte));
-    let is_hexadecimal = word.len() >= 7
-        && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
-        && any(u8::is_ascii_digit)
-        && any(u8::is_ascii_alphabetic);
-    let [lower, upper, both] = HEXADECIMAL;
-    is_hexadecimal.then(|| match (any(u8::is_ascii_lowercase), any(u8::is_ascii_uppercase)) {
-        (true, true) => both,
-        (false, true) => upper,
-        _ => lower,
-    })
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    let is_identifier = lengths == UUID_GROUPS || lengths.len() == 1 && word.len() >= MIN_IDENTIFIER_DIGITS;
+    if !is_identifier
+        || !groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        || !any(u8::is_ascii_digit)
+        || !any(u8::is_ascii_alphabetic)
+    {
+        return None;
+    }
+    let letters = match (any(u8::is_ascii_lowercase), any(u8::is_ascii_uppercase)) {
+        (true, true) => "A-Fa-f",
+        (false, true) => "A-F",
+        _ => "a-f",
+    };
+    Some(identifiers(letters, if groups.len() > 1 { "-" } else { "" }, &lengths))
+}
+
+/// Returns the pattern of groups of digits and these letters, with a digit and a letter among them.
+fn identifiers(letters: &str, dash: &str, lengths: &[usize]) -> String {
+    let groups: Vec<String> = lengths.iter().map(|length| format!("[0-9{letters}]{{{length}}}")).collect();
+    format!("(?=[{letters}{dash}]*[0-9])(?=[0-9{dash}]*[{letters}]){}", groups.join("-"))
 }
 
 /// Returns the pattern of a path in a temporary directory: random parts of its names are generalised.
@@ -249,9 +287,9 @@ fn path(path: &str, leeway: Leeway) -> String {
         let end = rest.find(|sign: char| !is_part(sign)).unwrap_or(rest.len());
         let (part, behind) = rest.split_at(end);
         if let Some(class) = hexadecimal(part) {
-            pattern.push_str(class);
+            pattern.push_str(&class);
         } else if is_random(part) {
-            pattern.push_str(&format!("[A-Za-z0-9_]{{{}}}", part.len()));
+            pattern.push_str(&identifiers("A-Za-z_", "", &[part.len()]));
         } else {
             pattern.push_str(&numbers(part, leeway));
         }
@@ -263,14 +301,11 @@ fn path(path: &str, leeway: Leeway) -> String {
 }
 
 /// Whether a part of a name was made at random, as `mktemp` makes it: letters and digits in no order that a person writes,
-/// as `build2` and `Build` are.
+/// as `build2` and `oldBuild` are.
 fn is_random(part: &str) -> bool {
     const SHORTEST_RANDOM: usize = 6;
     let letters = part.trim_end_matches(|sign: char| sign.is_ascii_digit());
-    let has_digit_before_letter = letters.contains(|sign: char| sign.is_ascii_digit());
-    let mut behind_first = letters.chars().skip(1);
-    let is_mixed = behind_first.any(|sign| sign.is_ascii_uppercase()) && letters.contains(char::is_lowercase);
-    part.len() >= SHORTEST_RANDOM && (has_digit_before_letter || is_mixed)
+    part.len() >= SHORTEST_RANDOM && letters.contains(|sign: char| sign.is_ascii_digit())
 }
 
 /// Returns the pattern of a word that two recordings have otherwise: what both have in common.
@@ -282,7 +317,12 @@ fn class_of_both(one: &str, other: &str) -> String {
         return shape;
     }
     if let (Some(class), Some(of_other)) = (hexadecimal(one), hexadecimal(other)) {
-        return if class == of_other { class } else { HEXADECIMAL[2] }.to_owned();
+        let is_as_long = one.len() == other.len() && !one.contains('-');
+        return match class == of_other {
+            true => class,
+            false if is_as_long => identifiers("A-Fa-f", "", &[one.len()]),
+            false => r"[0-9A-Fa-f-]+".to_owned(),
+        };
     }
     if both(|word| word.starts_with('/')) {
         let parent = |word: &str| word.rfind('/').map_or(0, |at| at + 1);
@@ -295,7 +335,7 @@ fn class_of_both(one: &str, other: &str) -> String {
 /// Escapes a text, with any number in place of each number where those may differ. A single digit within a word of letters
 /// stays: `y1`, `utf8`.
 fn numbers(text: &str, leeway: Leeway) -> String {
-    if leeway == Leeway::Identifiers {
+    if leeway != Leeway::Data {
         return escaped(text);
     }
     let mut pattern = String::new();

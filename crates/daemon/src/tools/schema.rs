@@ -52,6 +52,8 @@ fn typed(text: &str, kind: Option<&str>) -> Value {
         Some("integer") => text.parse::<i64>().ok().map(Value::from),
         Some("number") => text.parse::<f64>().ok().map(Value::from),
         Some("boolean") => text.parse::<bool>().ok().map(Value::from),
+        Some("array") => serde_json::from_str::<Value>(text).ok().filter(Value::is_array),
+        Some("object") => serde_json::from_str::<Value>(text).ok().filter(Value::is_object),
         _ => None,
     };
     read.unwrap_or_else(|| text.into())

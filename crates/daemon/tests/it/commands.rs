@@ -26,8 +26,8 @@ async fn commands_run_in_the_terminal_of_the_run_or_in_a_shell_of_their_own() {
     });
     let ended = daemon.run(json!({"initial_state": "alone", "states": states})).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
-    assert_eq!(ended.final_variables["set_output"], "1\n2\n3\n");
-    assert_eq!(ended.final_variables["show_output"], "kept{{}} it's\n4\n");
+    assert_eq!(ended.final_variables["set_output"], "1\n2\n3");
+    assert_eq!(ended.final_variables["show_output"], "kept{{}} it's\n3");
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
 
     let failing = json!({"initial_state": "build", "states": {"build": command("echo oh no >&2; exit 3", &json!([]))}});
@@ -57,7 +57,7 @@ async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_resul
     std::fs::write(path("go"), "").unwrap();
     let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
-    assert_eq!(ended.final_variables["build_output"], "once\n");
+    assert_eq!(ended.final_variables["build_output"], "once");
     daemon.stop().await;
 }
 
@@ -165,7 +165,7 @@ async fn a_state_is_executed_for_each_line_by_commands_and_by_nested_runs() {
     };
     let reply = daemon.call(verb).await;
     assert_eq!(reply.status, "completed", "{reply:?}");
-    let greeted = [json!({"said": "hello ana\n"}), json!({"said": "hello it is bob\n"})];
-    assert_eq!(reply.result, Some(json!([["ANA\n", "IT IS BOB\n"], greeted])));
+    let greeted = [json!({"said": "hello ana"}), json!({"said": "hello it is bob"})];
+    assert_eq!(reply.result, Some(json!([["ANA", "IT IS BOB"], greeted])));
     daemon.stop().await;
 }

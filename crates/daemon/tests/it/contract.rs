@@ -130,19 +130,31 @@ async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
     };
     let whole = daemon.call(read(None, None)).await;
     let text = whole.screen_content.unwrap();
-    assert!(whole.truncated && text.len() < 10_200 && text.contains(" characters left out; read on with"));
-    assert!(text.contains("\n10\n") && text.contains("over_2"));
-    let (mut offset, mut lines) = (0, Vec::new());
+    let omitted = whole.omitted.unwrap();
+    let tail = omitted.tail.unwrap();
+    assert!(whole.truncated && text.len() + tail.len() <= 10_000);
+    assert!(text.contains("\n10\n") && tail.contains("over_2"));
+    // No word of ours is in either, and what is missing lies between the two.
+    let after_prompt = text.split_once("\n1\n").unwrap().1;
+    assert!(
+        after_prompt
+            .lines()
+            .chain(tail.split("over_2").next().unwrap().lines())
+            .all(|line| line.parse::<u32>().is_ok())
+    );
+    assert_eq!(omitted.offset, whole.next_offset.unwrap());
+    let (mut offset, mut pages) = (0, String::new());
     loop {
         let part = daemon.call(read(Some(offset), Some(3000))).await;
-        let content = part.screen_content.unwrap();
-        lines.extend(content.lines().filter_map(|line| line.parse::<u32>().ok()));
+        pages.push_str(&part.screen_content.unwrap());
         offset = part.next_offset.unwrap();
         if !part.truncated {
             break;
         }
     }
+    let lines: Vec<u32> = pages.lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(lines, (1..=5000).collect::<Vec<_>>());
+    assert!(pages.contains("seq 1 5000") && pages.contains("\n5000\nover_2\n"), "pages are exactly what was printed");
     let tail = GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(3), ..read(None, None) };
     let tail = daemon.call(tail).await.screen_content.unwrap();
     assert!(tail.starts_with("5000\nover_2\n"), "{tail}");

@@ -65,7 +65,7 @@ impl Installer {
     fn verb(&self, more: &str, until: &Value) -> RunWorkflow {
         RunWorkflow {
             workflow_definition: Some(self.machine(more, until)),
-            initial_variables: Some([("PW".to_owned(), "pass word".to_owned())].into_iter().collect()),
+            initial_variables: Some([("PW".to_owned(), "pass word".into())].into_iter().collect()),
             wait_seconds: Some(60.0),
             ..RunWorkflow::default()
         }

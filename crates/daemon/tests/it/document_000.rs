@@ -237,7 +237,7 @@ async fn test_variable_substitution() {
         }
     });
     let verb = RunWorkflow {
-        initial_variables: Some([("custom_var".to_owned(), "custom_value".to_owned())].into()),
+        initial_variables: Some([("custom_var".to_owned(), "custom_value".into())].into()),
         ..request(var_workflow)
     };
     let result = daemon.call(verb).await;

@@ -255,7 +255,7 @@ async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
     definition["states"]["look"]["transitions"][0]["condition"]["description"] = "{TOKEN} is shown".into();
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
-        initial_variables: Some([("TOKEN".to_owned(), "very-secret".to_owned())].into()),
+        initial_variables: Some([("TOKEN".to_owned(), "very-secret".into())].into()),
         ..RunWorkflow::default()
     };
     let waiting = daemon.call(verb).await;
@@ -445,7 +445,7 @@ fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
     let text: String = (0..500_000).map(|_| character()).collect();
     RunWorkflow {
         workflow_definition: Some(sleeping(seconds)),
-        initial_variables: Some([("text".to_owned(), text)].into()),
+        initial_variables: Some([("text".to_owned(), text.into())].into()),
         wait_seconds: Some(if seconds > 1.0 { 0.0 } else { 30.0 }),
         save_on_success: false,
         ..RunWorkflow::default()

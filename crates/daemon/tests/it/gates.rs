@@ -504,7 +504,7 @@ async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
         assert!(created.success, "{created:?}");
         let verb = RunWorkflow {
             workflow_definition: Some(approved(&action)),
-            initial_variables: Some([("which".to_owned(), "child".to_owned())].into()),
+            initial_variables: Some([("which".to_owned(), "child".into())].into()),
             wait_seconds: Some(60.0),
             save_on_success: false,
             ..RunWorkflow::default()

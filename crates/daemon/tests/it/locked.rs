@@ -45,7 +45,7 @@ fn deploying(answered_by: &str) -> Value {
 
 /// Starts a machine with the secret and waits until its gate is open.
 async fn starts(daemon: &TestDaemon, definition: Value) -> RunReply {
-    let variables = [("KEY".to_owned(), SECRET.to_owned())].into();
+    let variables = [("KEY".to_owned(), SECRET.into())].into();
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
         initial_variables: Some(variables),

@@ -28,3 +28,4 @@ mod runs;
 mod screens;
 mod tools;
 mod trials;
+mod values;

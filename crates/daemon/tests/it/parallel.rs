@@ -72,7 +72,7 @@ async fn runs_of_a_list_go_on_at_once_and_each_does_its_work_once_over_a_restart
     fs::write(folder.path().join("go"), "").unwrap();
     let ended = end(&daemon, &run).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
-    assert_eq!(ended.result, Some(json!(["A\n", "B\n", "C\n"])), "{ended:?}");
+    assert_eq!(ended.result, Some(json!(["A", "B", "C"])), "{ended:?}");
     assert_eq!(logged(folder.path()), ["a", "b", "c"], "nothing is repeated");
     let open = daemon.call(ListTerminalSessions::default()).await;
     assert!(open.sessions.is_empty(), "no terminal is left open: {open:?}");

@@ -127,7 +127,7 @@ async fn by_name_and_below_other_runs_it_is_run_as_well() {
     let daemon = daemon_of(&service).await;
     let by_name = RunWorkflow {
         workflow_name: Some("workflow_deploy".to_owned()),
-        initial_variables: Some([("count".to_owned(), "3".to_owned())].into()),
+        initial_variables: Some([("count".to_owned(), "3".into())].into()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
     };

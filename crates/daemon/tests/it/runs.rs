@@ -70,7 +70,7 @@ async fn variables_go_in_and_are_never_expanded_twice() {
     );
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
-        initial_variables: Some([("text".to_owned(), "it's {see} $(id)".to_owned())].into()),
+        initial_variables: Some([("text".to_owned(), "it's {see} $(id)".into())].into()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
     };
@@ -330,7 +330,7 @@ async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
             let verb = RunWorkflow {
                 workflow_definition: Some(definition.clone()),
                 session_id: Some(cat.id.clone()),
-                initial_variables: Some([("number".to_owned(), number.to_string())].into()),
+                initial_variables: Some([("number".to_owned(), number.to_string().into())].into()),
                 save_on_success: false,
                 wait_seconds: Some(120.0),
                 ..RunWorkflow::default()
@@ -383,7 +383,7 @@ fn with_root(definition: Value, session: Option<&str>) -> RunWorkflow {
     RunWorkflow {
         workflow_definition: Some(definition),
         session_id: session.map(str::to_owned),
-        initial_variables: Some([("ROOT".to_owned(), "/it's here".to_owned())].into()),
+        initial_variables: Some([("ROOT".to_owned(), "/it's here".into())].into()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
     }
@@ -433,9 +433,8 @@ async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is
         "initial_state": "open",
         "states": {"open": {"action": {"tool": "open_terminal"}}}
     });
-    let given = |version: &str| {
-        Some([("VERSION".to_owned(), version.to_owned()), ("KEY".to_owned(), "too short".to_owned())].into())
-    };
+    let given =
+        |version: &str| Some([("VERSION".to_owned(), version.into()), ("KEY".to_owned(), "too short".into())].into());
     let verb = RunWorkflow {
         workflow_definition: Some(definition.clone()),
         initial_variables: given("1.2"),
@@ -507,7 +506,7 @@ async fn a_secret_that_is_too_short_to_be_looked_for_keeps_no_definition_from_be
     definition["arguments"] = json!({"PIN": {"secret": true}});
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
-        initial_variables: Some([("PIN".to_owned(), "a".to_owned())].into()),
+        initial_variables: Some([("PIN".to_owned(), "a".into())].into()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
     };
@@ -531,7 +530,7 @@ async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
     outer["states"]["nest"]["action"]["params"]["initial_variables"] = json!({"ROOT": "{place}"});
     let verb = RunWorkflow {
         workflow_definition: Some(outer),
-        initial_variables: Some([("place".to_owned(), "/here".to_owned())].into()),
+        initial_variables: Some([("place".to_owned(), "/here".into())].into()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
     };
@@ -725,7 +724,7 @@ async fn an_initial_session_id_is_the_terminal_of_the_run() {
     let definition = machine("say", json!({"say": last("send_input", &json!({"input_text": "echo from the run\n"}))}));
     let with = |session: &str| RunWorkflow {
         workflow_definition: Some(definition.clone()),
-        initial_variables: Some([("session_id".to_owned(), session.to_owned())].into()),
+        initial_variables: Some([("session_id".to_owned(), session.into())].into()),
         wait_seconds: Some(20.0),
         ..RunWorkflow::default()
     };
@@ -797,7 +796,7 @@ async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
     let run = async |secret: Value| {
         let verb = RunWorkflow {
             workflow_definition: Some(definition(secret)),
-            initial_variables: Some([("PW".to_owned(), "open-sesame".to_owned())].into()),
+            initial_variables: Some([("PW".to_owned(), "open-sesame".into())].into()),
             wait_seconds: Some(30.0),
             ..RunWorkflow::default()
         };

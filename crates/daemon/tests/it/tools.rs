@@ -175,7 +175,7 @@ async fn a_tool_is_called_with_what_its_contract_takes_and_nothing_else() {
     });
     let run = RunWorkflow {
         workflow_definition: Some(definition),
-        initial_variables: Some([("COUNT".to_owned(), "2".to_owned())].into()),
+        initial_variables: Some([("COUNT".to_owned(), "2".into())].into()),
         wait_seconds: Some(30.0),
         ..RunWorkflow::default()
     };

@@ -33,7 +33,7 @@ fn problems(document: &Value) -> String {
 async fn run(daemon: &TestDaemon, text: &str, variables: &[(&str, &str)]) -> RunReply {
     let document = document(text);
     assert_eq!(problems(&document), "");
-    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()));
     let verb = RunWorkflow {
         workflow_definition: Some(document),
         initial_variables: Some(variables.collect()),
@@ -68,7 +68,7 @@ async fn a_release_is_tested_and_tagged_unless_something_is_not_committed() {
     );
     let variables = [("REPO", folder.path().to_str().unwrap()), ("VERSION", "1.2.3")];
     let released = run(&daemon, RELEASE, &variables).await;
-    assert_eq!(released.result, Some(json!({"tag": "v1.2.3\n"})), "{released:?}");
+    assert_eq!(released.result, Some(json!({"tag": "v1.2.3"})), "{released:?}");
     fs::write(folder.path().join("VERSION"), "x").unwrap();
     let refused = run(&daemon, RELEASE, &variables).await;
     assert!(refused.error.unwrap().contains("not committed:  M VERSION"));
@@ -86,7 +86,7 @@ async fn a_backup_is_restored_once_that_is_approved() {
     fs::remove_file(store.join("data")).unwrap();
     let restored = answered(&daemon, &waiting, "restore").await;
     assert_eq!(restored.status, "completed", "{restored:?}");
-    assert_eq!(restored.return_values["FILES"], "1\n");
+    assert_eq!(restored.return_values["FILES"], "1");
     assert!(store.join("data").exists());
     daemon.stop().await;
 }
@@ -99,7 +99,7 @@ async fn a_service_that_is_not_healthy_after_eight_tries_is_rolled_back() {
     shell(folder.path(), "touch deploy.sh; echo 'touch back' > rollback.sh");
     let directory = folder.path().to_str().unwrap();
     let deployed = run(&daemon, DEPLOY, &[("DIR", directory)]).await;
-    assert_eq!(deployed.result, Some(json!({"health": "fine\n"})), "{deployed:?}");
+    assert_eq!(deployed.result, Some(json!({"health": "fine"})), "{deployed:?}");
     fs::write(folder.path().join("healthy.sh"), "echo x >> all; echo sick; exit 1").unwrap();
     let failed = run(&daemon, DEPLOY, &[("DIR", directory)]).await;
     assert!(failed.error.unwrap().contains("not healthy after 8 tries: sick"));

@@ -4,8 +4,8 @@
 //! is answered, and what was printed arrives. After that the session ends, and what was asked has no answer; requests that may be
 //! repeated are repeated once the host is reached again ([`crate::HostedTerminal`]).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::failure::{ConnectFailure, explain, printable};
 use super::transport::{Channel, Transport};
 use super::{QuestionWatch, RemoteHostConfig};
-use crate::client::{AskError, Host, OnSecret, version_label};
+use crate::client::{AskError, Host, OnSecret, Peer, version_label};
 use crate::hosts::is_socket;
 use crate::relay::{LONGEST_LINE, MARK, RelayHello, RelayReply, RelayRequest};
 use crate::wire::WIRE_VERSION;
@@ -36,6 +36,9 @@ const QUESTION_TIME: Duration = Duration::from_secs(600);
 
 /// How long a host that was reached may take to greet.
 const GREETING_TIME: Duration = Duration::from_secs(30);
+
+/// How long the exit code of a connection that has ended may take to arrive.
+const EXIT_TIME: Duration = Duration::from_millis(500);
 
 /// The first pause before another try, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
@@ -89,6 +92,15 @@ impl Connection {
     }
 }
 
+/// What an attempt to connect waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// The connection. Failures that may pass are waited out.
+    Connection,
+    /// The connection, or the first failure.
+    FirstFailure,
+}
+
 /// What all connections to one machine share.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -121,7 +133,7 @@ impl Route {
     pub(crate) async fn dial(&self, request: &RelayRequest) -> Result<Dialed, ConnectFailure> {
         let connection = |error: std::io::Error| ConnectFailure::Connection(error.to_string());
         let asked_before = self.questions.asked(&self.config.name);
-        let mut channel = self.transport.dial(&self.config, &self.client).await.map_err(connection)?;
+        let mut channel = self.transport.dial(&self.config, &self.client).await?;
         let mut rest = BytesMut::new();
         let reply = async {
             let hello: RelayHello = line(&mut channel.reader, &mut rest, MARK).await?;
@@ -158,11 +170,14 @@ impl Route {
             Ok((_, RelayReply::Failed(why))) => Err(ConnectFailure::Host(printable(&why))),
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection(error)),
             Err(_) => {
-                let Channel { errors, guard, .. } = channel;
+                let Channel { errors, mut guard, reader, writer } = channel;
+                // A program that violates the protocol ends once it is not listened to.
+                drop((reader, writer));
                 let errors = errors.whole().await;
+                let exit = timeout(EXIT_TIME, guard.exit_code()).await.ok().flatten();
                 drop(guard);
                 let asked = self.questions.asked(&self.config.name) != asked_before;
-                Err(explain(&self.config.name, &self.config.ssh, &errors, asked))
+                Err(explain(&self.config.name, &self.config.ssh, &errors, asked, exit))
             }
         }
     }
@@ -208,26 +223,28 @@ struct Shared {
     opens_new: AtomicBool,
     /// Tries at once instead of at the end of a pause.
     retry: Notify,
-    supervising: tokio::task::AbortHandle,
+    supervising: OnceLock<tokio::task::AbortHandle>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.supervising.abort();
+        if let Some(supervising) = self.supervising.get() {
+            supervising.abort();
+        }
     }
 }
 
 impl RemoteHost {
     /// Connects to the host of `socket`; `reached` is a relay that has reached it already.
     pub(crate) fn new(route: Arc<Route>, socket: String, reached: Option<Reached>, on_secret: OnSecret) -> Self {
-        let shared = Arc::new_cyclic(|weak: &std::sync::Weak<Shared>| {
-            let supervisor =
-                Supervisor { shared: weak.clone(), route: route.clone(), socket: socket.clone(), on_secret };
-            let supervising = tokio::spawn(supervisor.run(reached)).abort_handle();
-            let connection = watch::Sender::new(Connection::Connecting);
-            let opens_new = AtomicBool::new(false);
-            Shared { route, socket, connection, opens_new, retry: Notify::new(), supervising }
-        });
+        let connection = watch::Sender::new(Connection::Connecting);
+        let opens_new = AtomicBool::new(false);
+        let retry = Notify::new();
+        let shared = Arc::new(Shared { route, socket, connection, opens_new, retry, supervising: OnceLock::new() });
+        // It ends when what it supervises is dropped, so it begins once that is there.
+        let (route, socket) = (shared.route.clone(), shared.socket.clone());
+        let supervisor = Supervisor { shared: Arc::downgrade(&shared), route, socket, on_secret };
+        let _ = shared.supervising.set(tokio::spawn(supervisor.run(reached)).abort_handle());
         Self { shared }
     }
 
@@ -287,6 +304,11 @@ impl RemoteHost {
     /// # Errors
     /// When it has none for so long, the host has ended, or an attempt fails for a reason that only a person can remove.
     pub(crate) async fn reached(&self, patience: Duration) -> Result<Host, AskError> {
+        self.reached_until(patience, Awaited::Connection).await
+    }
+
+    /// Does the same; any failure ends it if the first one is awaited.
+    pub(crate) async fn reached_until(&self, patience: Duration, until: Awaited) -> Result<Host, AskError> {
         if let Some(host) = self.up() {
             return Ok(host);
         }
@@ -302,7 +324,7 @@ impl RemoteHost {
                     other => {
                         if let Some(interruption) = other.interruption()
                             && interruption.failures > before
-                            && !interruption.why.is_passing()
+                            && (until == Awaited::FirstFailure || !interruption.why.is_passing())
                         {
                             return Err(self.not_connected(interruption));
                         }
@@ -445,14 +467,20 @@ impl Supervisor {
             };
             let failure = match dialed {
                 Ok(Dialed::Gone) => return self.end(),
-                Ok(Dialed::Reached(reached)) => match self.carry(*reached, &mut session).await {
-                    Ok(failure) => {
-                        // The connection was there, so the next one is tried soon.
-                        pause = PAUSES.0;
-                        failure
+                Ok(Dialed::Reached(reached)) => {
+                    let was_known = session.as_ref().is_some_and(|open| open.is_known);
+                    let carried = self.carry(*reached, &mut session).await;
+                    match carried {
+                        Ok(failure) => {
+                            // The connection was there, so the next one is tried soon.
+                            pause = PAUSES.0;
+                            failure
+                        }
+                        // The host is reached and has forgotten the session: another one begins at once.
+                        Err(_) if was_known && session.is_none() => continue,
+                        Err(failure) => failure,
                     }
-                    Err(failure) => failure,
-                },
+                }
                 Err(failure) => failure,
             };
             session.take_if(|open| open.time_left().is_zero());
@@ -592,7 +620,7 @@ impl Supervisor {
         drop(guard);
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
         Ok(match last {
-            Some(last) => explain(&self.route.config.name, &self.route.config.ssh, last, false),
+            Some(last) => explain(&self.route.config.name, &self.route.config.ssh, last, false, None),
             None => connection(&ended),
         })
     }
@@ -604,7 +632,7 @@ impl Supervisor {
         let ssh = self.route.config.ssh.clone();
         async move {
             let connection = |text: String| ConnectFailure::Connection(text);
-            let host = timeout(GREETING_TIME, Host::over(speaker, &on_secret)).await;
+            let host = timeout(GREETING_TIME, Host::over(speaker, Peer::Elsewhere, &on_secret)).await;
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
             let host = host.map_err(|error| connection(error.to_string()))?;
             if !host.is_understood() {

@@ -72,8 +72,12 @@ impl ConnectFailure {
     }
 }
 
-/// Reads why a connection to `host` ended before its relay greeted, from the errors that it printed.
-pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool) -> ConnectFailure {
+/// The exit code of `ssh` where the connection itself failed. Any other one is that of the program over there.
+const SSH_FAILED: i32 = 255;
+
+/// Reads why a connection to `host` ended before its relay greeted, from the errors that it printed and its exit code, if that is
+/// known.
+pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Option<i32>) -> ConnectFailure {
     let (host, ssh) = (host.to_owned(), ssh.to_owned());
     let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let with = |words: &[&str]| {
@@ -86,7 +90,12 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool) -> Conne
     if let Some(said) = with(&["unrecognized subcommand", "unexpected argument"]) {
         return ConnectFailure::TooOld { host, ssh, said };
     }
-    if let Some(said) = with(&["Could not resolve hostname", "Name or service not known"]) {
+    if let Some(code) = exit.filter(|code| *code != SSH_FAILED) {
+        let said = lines.last().map_or_else(|| "it ended without a word".to_owned(), |last| printable(last));
+        return ConnectFailure::Host(format!("{said} (exit code {code})"));
+    }
+    let is_offline = with(&["Temporary failure in name resolution"]).is_some();
+    if let Some(said) = with(&["Could not resolve hostname", "Name or service not known"]).filter(|_| !is_offline) {
         return ConnectFailure::UnknownHost { ssh, said };
     }
     if let Some(said) = with(&["Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED"]) {
@@ -129,17 +138,39 @@ mod tests {
             ("\x1b[31mred\x1b[0m\n", "[31mred[0m"),
         ];
         for (errors, expected) in cases {
-            let said = explain("build", "box", errors, false).to_string();
+            let said = explain("build", "box", errors, false, None).to_string();
             assert!(said.contains(expected), "{said}");
             assert!(!said.contains('\x1b'));
+            assert_eq!(explain("build", "box", errors, false, Some(255)).to_string(), said);
         }
     }
 
     #[test]
+    fn a_program_that_fails_over_there_is_no_failure_of_the_connection() {
+        let cases = [
+            ("", 139, "it ended without a word (exit code 139)"),
+            ("steplatch: /lib/libc.so.6: version `GLIBC_2.38' not found\n", 1, "`GLIBC_2.38' not found (exit code 1)"),
+            ("sh: 1: exec: /h/steplatch: Exec format error\n", 126, "Exec format error (exit code 126)"),
+            ("sh: 1: exec: steplatch: Permission denied\n", 126, "steplatch: Permission denied (exit code 126)"),
+            ("error: what came from the other machine is no request of a relay\n", 1, "no request of a relay"),
+            ("", 0, "without a word (exit code 0)"),
+        ];
+        for (errors, code, expected) in cases {
+            let failure = explain("build", "box", errors, false, Some(code));
+            assert!(matches!(&failure, ConnectFailure::Host(said) if said.contains(expected)), "{failure:?}");
+            assert!(!failure.is_passing());
+        }
+        let missing = explain("build", "box", "steplatch: not installed for this user\n", false, Some(127));
+        assert!(matches!(missing, ConnectFailure::NotInstalled { .. }));
+    }
+
+    #[test]
     fn what_a_person_has_to_settle_is_not_tried_again_and_again() {
-        let passing = |errors: &str, asked| explain("build", "box", errors, asked).is_passing();
+        let passing = |errors: &str, asked| explain("build", "box", errors, asked, Some(255)).is_passing();
         assert!(passing("ssh: connect to host box port 22: Connection timed out", false));
         assert!(passing("client_loop: send disconnect: Broken pipe", false));
+        let offline = "ssh: Could not resolve hostname box: Temporary failure in name resolution";
+        assert!(matches!(explain("build", "box", offline, false, Some(255)), ConnectFailure::Connection(_)));
         assert!(!passing("Permission denied (publickey,password).", true));
         assert!(!passing("Host key verification failed.", false));
         assert!(!passing("steplatch: not installed for this user", false));

@@ -12,23 +12,28 @@ use steplatch_ids::TerminalId;
 use steplatch_ledger::names_step;
 use steplatch_terminal::{Description, SecretText, Spec};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::connection::{Connection, Dialed, Reached, RemoteHost, Route};
+use super::connection::{Awaited, Connection, Dialed, Reached, RemoteHost, Route};
 use super::failure::ConnectFailure;
 use super::notes::{MachineNotes, Opening};
 use super::reply::Reply as _;
 use super::{
     MachineSecretSink, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup,
+    SHORT_PATIENCE,
 };
 use crate::client::{AskError, Host, OnSecret};
 use crate::effects::is_of_run;
 use crate::hosts::{HostsError, answer};
 use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
-use crate::wire::{Ask, OpenedTerminal, Refusal};
+use crate::wire::{Ask, BoundedList, OpenedTerminal, Refusal};
 
 /// How much longer than its patience a request waits for the reason why there is no connection.
 const SURPLUS: Duration = Duration::from_millis(500);
+
+/// The first and the longest pause before a patient request tries to connect again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// Lost terminals that are remembered.
 const MOST_LOST: usize = 1000;
@@ -36,6 +41,9 @@ const MOST_LOST: usize = 1000;
 /// Maximum number of terminal hosts of a machine: the current one, and those of versions before it that keep terminals. Each has a
 /// connection of its own.
 const MAX_HOSTS: usize = 8;
+
+/// Maximum number of terminals that a host lists.
+const MAX_LISTED: usize = 1000;
 
 /// Maximum number of openings without an answer that are looked up at once.
 const MAX_LOOKED_UP: usize = 16;
@@ -67,6 +75,8 @@ pub(crate) struct Machine {
 pub(crate) struct OpeningGuard {
     machine: Arc<Machine>,
     step: String,
+    /// Whether no opening of this step was noted before.
+    pub(crate) is_first: bool,
 }
 
 impl Drop for OpeningGuard {
@@ -175,11 +185,44 @@ impl Machine {
         self.write_notes().await;
     }
 
-    /// Returns the host that opens new terminals, with a connection. Connecting goes on when this ends early: a question of `ssh` may
-    /// wait for its answer longer than a request does.
+    /// Returns the host that opens new terminals, with a connection. A patient request, as of a run, tries again after a failure that
+    /// may pass. A name that leads nowhere is one of these only once the machine was reached.
+    ///
+    /// # Errors
+    /// When the machine is not reached within that time, or a person has to do something first.
     pub(crate) async fn current(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
+        let began = Instant::now();
+        let mut pause = PAUSES.0;
+        loop {
+            let left = patience.saturating_sub(began.elapsed());
+            match self.connect(left, Awaited::Connection).await {
+                Err(RemoteError::Failed { why, .. })
+                    if why.is_passing()
+                        && !(matches!(why, ConnectFailure::UnknownHost { .. })
+                            && self.contact.lock().version.is_none())
+                        && patience > SHORT_PATIENCE
+                        && pause < patience.saturating_sub(began.elapsed()) =>
+                {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    /// Connects now, and reports the first failure, whatever it is.
+    ///
+    /// # Errors
+    /// When the attempt fails, or takes longer than that.
+    pub(crate) async fn check(&self, patience: Duration) -> Result<(), RemoteError> {
+        self.connect(patience, Awaited::FirstFailure).await.map(drop)
+    }
+
+    /// Makes one attempt. It goes on when this ends early: a question of `ssh` may wait for its answer longer than a request does.
+    async fn connect(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let Some(machine) = self.this.upgrade() else { return Err(self.late()) };
-        let connecting = tokio::spawn(async move { machine.connected(patience).await });
+        let connecting = tokio::spawn(async move { machine.connected(patience, until).await });
         match tokio::time::timeout(patience + SURPLUS, connecting).await {
             Ok(Ok(connected)) => connected,
             Ok(Err(_)) | Err(_) => Err(self.late()),
@@ -191,19 +234,22 @@ impl Machine {
         let host = self.config().name.clone();
         let why = match self.route.questions.is_open(&host) {
             true => ConnectFailure::Unanswered { host: host.clone() },
-            false => ConnectFailure::Connection("it is still being connected to; try again in a moment".to_owned()),
+            false => match self.contact.lock().failure.clone() {
+                Some((_, why)) => why,
+                None => ConnectFailure::Connection("it is still being connected to; try again in a moment".to_owned()),
+            },
         };
         RemoteError::Failed { host, why }
     }
 
-    async fn connected(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
+    async fn connected(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let _alone = self.connecting.lock().await;
         let current = self.hosts().into_iter().find(|host| host.opens_new() && !host.is_over());
         let host = match current {
             Some(host) => host,
             None => self.find_current().await?,
         };
-        match host.reached(patience).await {
+        match host.reached_until(patience, until).await {
             Ok(_) => {
                 self.contact.lock().failure = None;
                 Ok(host)
@@ -211,7 +257,7 @@ impl Machine {
             // It has ended meanwhile, so another one is started.
             Err(AskError::RemoteHostLost { .. }) => {
                 let host = self.find_current().await?;
-                host.reached(patience).await.map_err(|error| self.failed(&host, &error))?;
+                host.reached_until(patience, until).await.map_err(|error| self.failed(&host, &error))?;
                 Ok(host)
             }
             Err(error) => Err(self.failed(&host, &error)),
@@ -317,7 +363,6 @@ impl Machine {
     /// Notes that a terminal is about to be requested of a host: from then on the next daemon finds it.
     pub(crate) async fn begin_opening(self: &Arc<Self>, step: &str, host: &RemoteHost, spec: &Spec) -> OpeningGuard {
         self.opening.lock().insert(step.to_owned());
-        let guard = OpeningGuard { machine: self.clone(), step: step.to_owned() };
         let opening = Opening {
             socket: host.socket().to_owned(),
             since: SystemTime::now(),
@@ -328,7 +373,8 @@ impl Machine {
             size: spec.size,
             is_settled: false,
         };
-        self.notes.lock().begin(step, opening);
+        let is_first = self.notes.lock().begin(step, opening);
+        let guard = OpeningGuard { machine: self.clone(), step: step.to_owned(), is_first };
         self.write_notes().await;
         guard
     }
@@ -457,10 +503,14 @@ impl Machine {
         let before = ids(self.notes.lock().terminals.get(host.socket()));
         let up = host.up();
         let listed = match &up {
-            Some(up) => answer::<Vec<Description>>(up, &Ask::List).await.ok(),
+            Some(up) => answer::<BoundedList<Description, MAX_LISTED>>(up, &Ask::List).await.ok(),
             None => None,
         };
-        let listed = listed.and_then(|listed| match listed.checked() {
+        let whole = |listed: BoundedList<Description, MAX_LISTED>| match listed.is_cut {
+            false => listed.entries.checked(),
+            true => Err("a list that is too long"),
+        };
+        let listed = listed.and_then(|listed| match whole(listed) {
             Ok(listed) => Some(listed.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect()),
             Err(what) => {
                 tracing::warn!(host = self.config().name, what, "a machine sent a list of terminals that can not be");

@@ -112,8 +112,11 @@ impl MachineNotes {
         SessionId(bytes)
     }
 
-    /// Notes that a terminal is requested. A request that is repeated stays as it was first.
-    pub(crate) fn begin(&mut self, step: &str, opening: Opening) {
+    /// Notes that a terminal is requested. A request that is repeated stays as it was first. Returns whether it is the first.
+    pub(crate) fn begin(&mut self, step: &str, opening: Opening) -> bool {
+        if self.openings.contains_key(step) {
+            return false;
+        }
         while self.openings.len() >= MAX_OPENINGS {
             let unanswered = self.openings.iter().filter(|(_, opening)| opening.terminal.is_none());
             let Some(oldest) = unanswered.min_by_key(|(_, opening)| opening.since).map(|(step, _)| step.clone()) else {
@@ -121,7 +124,8 @@ impl MachineNotes {
             };
             self.openings.remove(&oldest);
         }
-        self.openings.entry(step.to_owned()).or_insert(opening);
+        self.openings.insert(step.to_owned(), opening);
+        true
     }
 
     /// Notes the terminal that a step has opened.

@@ -25,6 +25,12 @@ const MAX_FILE_BYTES: u64 = 1 << 60;
 /// Maximum length of a title, a name or a directory, in bytes. What is longer is cut.
 const MAX_LABEL_BYTES: usize = 4096;
 
+/// Maximum length of the reason of a refusal, in bytes.
+const MAX_REASON_BYTES: usize = 128 << 10;
+
+/// Maximum length of a match and of each of its groups, in bytes: of the longest line and its neighbours.
+const MAX_MATCH_BYTES: usize = 4 << 20;
+
 /// Maximum number of rows of a picture: of the largest screen, and as many above it.
 const MAX_PICTURE_ROWS: usize = 2000;
 
@@ -44,7 +50,7 @@ const MAX_GROUPS: usize = 1000;
 pub(crate) type Reason = &'static str;
 
 /// A reply of a terminal host.
-pub(crate) trait Reply: DeserializeOwned + Send {
+pub(crate) trait Reply: DeserializeOwned + Send + 'static {
     /// Returns the reply as the other components rely on it.
     ///
     /// # Errors
@@ -52,15 +58,36 @@ pub(crate) trait Reply: DeserializeOwned + Send {
     fn checked(self) -> Result<Self, Reason> {
         Ok(self)
     }
+
+    /// Whether none of its texts has more characters than were requested.
+    fn is_within(&self, _max_chars: usize) -> bool {
+        true
+    }
 }
 
 macro_rules! unchecked {
     ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {})*};
 }
 
+/// Checks the reason of a refusal: it quotes no more than a request or a screen holds.
+macro_rules! reason {
+    ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {
+        fn checked(self) -> Result<Self, Reason> {
+            ensure(self.to_string().len() <= MAX_REASON_BYTES, "a reason that is too long")?;
+            Ok(self)
+        }
+    })*};
+}
+
 // What they hold is compared, counted or shown to people in one place, which makes it visible.
-unchecked!((), bool, u64, String, TerminalId, Exit, Stage, FileDigest, FilePiece);
-unchecked!(InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
+unchecked!((), bool, u64, TerminalId, Exit, Stage, FileDigest, FilePiece);
+reason!(InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
+
+impl Reply for String {
+    fn is_within(&self, max_chars: usize) -> bool {
+        is_text_within(self, max_chars)
+    }
+}
 
 impl<T: Reply> Reply for Option<T> {
     fn checked(self) -> Result<Self, Reason> {
@@ -74,6 +101,10 @@ impl<T: Reply, E: Reply> Reply for Result<T, E> {
             Ok(reply) => Ok(reply.checked()?),
             Err(refused) => Err(refused.checked()?),
         })
+    }
+
+    fn is_within(&self, max_chars: usize) -> bool {
+        self.as_ref().map_or(true, |reply| reply.is_within(max_chars))
     }
 }
 
@@ -97,6 +128,10 @@ impl<T: Listed> Reply for Vec<T> {
         ensure(self.len() <= T::MAX, "a list that is too long")?;
         T::check_all(&self)?;
         self.into_iter().map(T::checked).collect()
+    }
+
+    fn is_within(&self, max_chars: usize) -> bool {
+        self.iter().all(|reply| reply.is_within(max_chars))
     }
 }
 
@@ -127,6 +162,10 @@ impl Listed for DirectoryEntry {
 
 fn ensure(is_possible: bool, reason: Reason) -> Result<(), Reason> {
     if is_possible { Ok(()) } else { Err(reason) }
+}
+
+fn is_text_within(text: &str, max_chars: usize) -> bool {
+    text.len() <= max_chars || text.chars().count() <= max_chars
 }
 
 fn offset(offset: u64) -> Result<(), Reason> {
@@ -278,6 +317,10 @@ impl Reply for Excerpt {
         self.tail = self.tail.map(cleaned);
         Ok(self)
     }
+
+    fn is_within(&self, max_chars: usize) -> bool {
+        [Some(&self.head), self.tail.as_ref()].into_iter().flatten().all(|text| is_text_within(text, max_chars))
+    }
 }
 
 impl Reply for Sent {
@@ -295,6 +338,8 @@ impl Reply for Waited {
         if let Some(found) = &mut self.found {
             found.range.as_ref().map_or(Ok(()), |found| range(found.start, found.end))?;
             ensure(found.groups.len() <= MAX_GROUPS, "a match with too many groups")?;
+            let longest = found.groups.iter().flatten().chain([&found.text]).map(String::len).max();
+            ensure(longest.is_none_or(|longest| longest <= MAX_MATCH_BYTES), "a match that is too long")?;
             clean(&mut found.text);
             found.groups.iter_mut().flatten().for_each(clean);
         }
@@ -316,6 +361,10 @@ impl Reply for CommandResult {
             asks.program = asks.program.take().map(label);
         }
         Ok(self)
+    }
+
+    fn is_within(&self, max_chars: usize) -> bool {
+        [Some(&self.output), self.tail.as_ref()].into_iter().flatten().all(|text| is_text_within(text, max_chars))
     }
 }
 

@@ -6,17 +6,18 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use steplatch_terminal::{PipedSpec, Programs, Stdin};
+use steplatch_terminal::{Piped, PipedSpec, Programs, Stdin};
+use tempfile::TempPath;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::RemoteHostConfig;
+use super::failure::ConnectFailure;
 use super::target::HostTarget;
 
 /// What is kept of the errors that a connection prints, in bytes.
@@ -35,11 +36,14 @@ pub trait Transport: fmt::Debug + Send + Sync {
         &'a self,
         host: &'a RemoteHostConfig,
         client: &'a str,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>>;
 
     /// Returns where a connection to this host leads now, as far as that is known before it is made.
-    fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> Pin<Box<dyn Future<Output = HostTarget> + Send + 'a>> {
-        Box::pin(std::future::ready(HostTarget::configured(host)))
+    ///
+    /// # Errors
+    /// When that is not reported in time.
+    fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> TargetFuture<'a> {
+        Box::pin(std::future::ready(Ok(HostTarget::configured(host))))
     }
 
     /// Returns where the last connection to this host led to when it was begun.
@@ -57,7 +61,33 @@ pub struct Channel {
     /// What the connection prints about itself.
     pub errors: ErrorText,
     /// Ends the connection when it is dropped.
-    pub guard: Box<dyn Send>,
+    pub guard: Box<dyn ConnectionGuard>,
+}
+
+/// Where a connection leads, once that is known.
+pub type TargetFuture<'a> = Pin<Box<dyn Future<Output = Result<HostTarget, ConnectFailure>> + Send + 'a>>;
+
+/// What carries a connection, and ends it when it is dropped.
+pub trait ConnectionGuard: Send {
+    /// Returns the exit code of the program over there, or 255 if the connection itself failed; none if a program does not carry the
+    /// connection, or was ended by a signal. Waits for the end of the connection.
+    fn exit_code(&mut self) -> Pin<Box<dyn Future<Output = Option<i32>> + Send + '_>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+impl ConnectionGuard for () {}
+
+/// An `ssh`, and the file of known keys that it reads.
+struct RunningSsh {
+    program: Piped,
+    _known_keys: Option<TempPath>,
+}
+
+impl ConnectionGuard for RunningSsh {
+    fn exit_code(&mut self) -> Pin<Box<dyn Future<Output = Option<i32>> + Send + '_>> {
+        Box::pin(async { self.program.wait().await.ok().filter(|exit| exit.signal.is_none()).map(|exit| exit.code) })
+    }
 }
 
 impl fmt::Debug for Channel {
@@ -129,11 +159,15 @@ impl Transport for OpenSsh {
         &'a self,
         host: &'a RemoteHostConfig,
         client: &'a str,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
         Box::pin(async move {
-            let target = self.target(host).await;
+            let target = self.target(host).await?;
+            let fixed = target.fixed.arguments();
+            let (fixed, keys) = fixed.map_err(|error| ConnectFailure::Connection(error.to_string()))?;
             self.dialed.0.lock().insert(host.clone(), target);
             let mut arguments = vec![self.program.clone()];
+            // The first value of an option counts.
+            arguments.extend(fixed);
             arguments.extend(ssh_arguments(&host.ssh, &relay_script(&self.version, client)));
             let spec = PipedSpec {
                 arguments,
@@ -142,16 +176,22 @@ impl Transport for OpenSsh {
                 stdin: Stdin::Piped,
                 family: None,
             };
-            let mut ssh = Programs::new().start(spec).await.map_err(io::Error::other)?;
-            let missing = || io::Error::other("a program on pipes has all three of them");
+            let started = Programs::new().start(spec).await;
+            let mut ssh = started.map_err(|error| ConnectFailure::Connection(error.to_string()))?;
+            let missing = || ConnectFailure::Connection("a program on pipes has all three of them".to_owned());
             let reader = ssh.take_stdout().ok_or_else(missing)?;
             let writer = ssh.take_stdin().ok_or_else(missing)?;
             let errors = ErrorText::collect(ssh.take_stderr().ok_or_else(missing)?);
-            Ok(Channel { reader: Box::new(reader), writer: Box::new(writer), errors, guard: Box::new(ssh) })
+            Ok(Channel {
+                reader: Box::new(reader),
+                writer: Box::new(writer),
+                errors,
+                guard: Box::new(RunningSsh { program: ssh, _known_keys: keys }),
+            })
         })
     }
 
-    fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> Pin<Box<dyn Future<Output = HostTarget> + Send + 'a>> {
+    fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> TargetFuture<'a> {
         Box::pin(HostTarget::ask(host, &self.program, options().map(OsString::from)))
     }
 

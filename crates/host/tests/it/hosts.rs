@@ -413,3 +413,30 @@ async fn a_listener_who_does_not_listen_is_shown_the_screen_anew_and_costs_littl
     assert!(redrawn.unwrap().contains("the end"));
     hosts.shut_down().await;
 }
+
+/// The note of a host that has ended stays until its steps are settled; what began since is not in doubt because of it.
+#[tokio::test]
+async fn a_host_that_has_ended_makes_no_step_doubtful_that_began_after_its_end() {
+    let folder = folder();
+    let (before, since) = ("run_p4vawdxx5897paed/a/1", "run_p4vawdxx5897paed/b/1");
+    let note = serde_json::json!({"socket": folder.path().join("host-1.sock"), "pid": 1});
+    let notes = folder.path().join("notes");
+    std::fs::create_dir_all(&notes).unwrap();
+    std::fs::write(notes.join("host-1.note"), steplatch_liar::packed(&note)).unwrap();
+    let next = async |pending: &str, are_all: bool| {
+        let next = hosts(folder.path(), "1").await;
+        next.doubt([pending.to_owned()].into(), are_all);
+        next
+    };
+    // While not all steps are known, any may have been performed by it.
+    for _ in 0..2 {
+        let daemon = next(before, false).await;
+        assert!(daemon.is_in_doubt(before) && daemon.is_in_doubt(since));
+    }
+    assert!(next(before, true).await.is_in_doubt(before));
+    let daemon = next(since, true).await;
+    assert!(daemon.is_in_doubt(before) && !daemon.is_in_doubt(since));
+    daemon.settle(since);
+    let daemon = next(before, true).await;
+    assert!(!daemon.is_in_doubt(before), "the note is gone with the last step that was waited for");
+}

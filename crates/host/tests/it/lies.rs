@@ -341,6 +341,85 @@ async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_reques
     }
 }
 
+/// Lies about how much was requested.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request() {
+    let (long, more) = ("x".repeat(101), "more text than was requested");
+    let of = |ask: fn(&TerminalAsk) -> bool, value: Value| Lies::about(ask, Lie::Value(value));
+    let is_run = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Run(_));
+    let is_wait = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Wait(_));
+    let ran = |lie: Value| async move {
+        let terminal = Scene::new(of(is_run, lie)).await;
+        let answer = terminal.open().await.run(command()).await.map_err(ask_error);
+        refused(answer, "a command")
+    };
+    assert_eq!(ran(json!({"Ok": with(answer::command(), "/output", long.clone())})).await, more);
+    assert_eq!(ran(json!({"Ok": with(answer::command(), "/tail", long.clone())})).await, more);
+    assert_eq!(
+        ran(json!({"Err": {"NotIntegrated": {"program": "x".repeat(200_000)}}})).await,
+        "a reason that is too long"
+    );
+    let read =
+        Scene::new(of(|ask| matches!(ask, TerminalAsk::Read(..)), with(answer::excerpt(), "/head", long.clone())));
+    assert_eq!(refused(read.await.open().await.read(Part::From(0), Limit::Head(100)).await, "output"), more);
+    let pieces = Scene::new(of(|ask| matches!(ask, TerminalAsk::Pieces(..)), json!([long])));
+    assert_eq!(refused(pieces.await.open().await.pieces(vec![(0, 1)], 100).await, "pieces"), more);
+    let found = with(json!({"Ok": [answer::waited(), answer::view()]}), "/Ok/0/found/text", "x".repeat(5 << 20));
+    let waited = Scene::new(of(is_wait, found)).await.open().await.wait(wait("ab")).await.map_err(ask_error);
+    assert_eq!(refused(waited, "a match"), "a match that is too long");
+
+    // What no answer to such a request comes near is not even kept, and the connection goes on.
+    let scene = Scene::new(Lies::about(is_view, Lie::Body(vec![0x91; 20 << 20]))).await;
+    let terminal = scene.open().await;
+    let error = terminal.view(false).await.unwrap_err();
+    assert!(error.is_outcome_unknown() && error.to_string().contains("longer than the answer"), "{error}");
+    terminal.describe().await.unwrap();
+    assert_eq!(scene.liar.dialed(), 1);
+    // An error quotes no book.
+    let scene = Scene::new(Lies::about(is_view, Lie::Value(json!({"x".repeat(500_000): 1})))).await;
+    let error = scene.open().await.view(false).await.unwrap_err();
+    assert!(error.to_string().len() < 1000, "{}", error.to_string().len());
+}
+
+/// Lists of millions of entries, each of a few bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_without_end_takes_no_memory_and_holds_nothing_up() {
+    let list = |entry: &[u8], count: u32| {
+        let mut body = vec![0x81, 0xa2, b'O', b'k', 0xdd];
+        body.extend(count.to_be_bytes());
+        body.extend(entry.repeat(count as usize));
+        body
+    };
+    let secrets = {
+        let mut body = vec![0x81, 0xa2, b'O', b'k', 0x81, 0xa7];
+        body.extend(b"secrets");
+        body.extend(&list(&[0x92, 0xc0, 0xa0], 5_000_000)[4..]);
+        body
+    };
+    let lie = move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(|| Lie::Body(secrets.clone()));
+    let failed = Scene::new(Lies::in_replies(lie)).await.check().await.unwrap_err();
+    assert!(failed.to_string().contains("longer than the answer"), "{failed}");
+
+    let (many, endless) = (list(&[0xa0], 1_000_000), list(&[0xa0], 20_000_000));
+    let is_endless = Arc::new(AtomicBool::new(false));
+    let endless_now = is_endless.clone();
+    let lie = move |ask: &Ask| match ask {
+        Ask::Unsettled if endless_now.load(Ordering::Relaxed) => Some(Lie::Body(endless.clone())),
+        Ask::Unsettled => Some(Lie::Body(many.clone())),
+        Ask::List => Some(Lie::Body(list(&[0x80], 3_000_000))),
+        _ => None,
+    };
+    let scene = Scene::new(Lies::in_replies(lie)).await;
+    let terminal = scene.open().await;
+    assert_eq!(scene.hosts.unsettled(&mut std::collections::BTreeSet::new()).await, [""; 0]);
+    is_endless.store(true, Ordering::Relaxed);
+    assert_eq!(scene.hosts.unsettled(&mut std::collections::BTreeSet::new()).await, [""; 0]);
+    let listed: Vec<_> = scene.hosts.list().await.into_iter().map(|listed| listed.description.id).collect();
+    assert_eq!(listed, [terminal.id().clone()], "as it was last seen");
+    terminal.view(false).await.unwrap();
+    assert_eq!(scene.liar.dialed(), 1, "the connection goes on");
+}
+
 /// Lies about where a frame ends, and answers that end the session instead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_end() {
@@ -531,6 +610,13 @@ async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
         ("a notification", "\u{1b}]777;notify;a;b\u{7}"),
         ("the size of the window", "\u{1b}[14t"),
         ("a C1 control", "\u{9b}6n"),
+        ("a title of dtterm", "\u{1b}]l a title\u{1b}\\"),
+        ("a title without a number", "\u{1b}];a title\u{7}"),
+        ("a title of Konsole", "\u{1b}]30;a title\u{7}"),
+        ("typing by kitty", "\u{1b}P@kitty-echo|bHMK\u{1b}\\"),
+        ("a report of each change of colours", "\u{1b}[?2031h"),
+        ("a locked keyboard", "\u{1b}[2h"),
+        ("a window operation", "\u{1b}[8;5;5t"),
     ];
     for (name, lie) in lies {
         let around = format!("a{lie}b");

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use steplatch_host::{
-    AskError, Channel, ErrorText, HostedTerminal, Hosts, HostsError, MachineSecretSink, NoQuestions, Relay,
-    RemoteHostConfig, RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
+    AskError, Channel, ConnectFailure, ErrorText, HostedTerminal, Hosts, HostsError, MachineSecretSink, NoQuestions,
+    Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
 };
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_patience::eventually;
@@ -28,6 +28,8 @@ pub(super) struct FarMachine {
     connections: Mutex<Vec<std::os::unix::net::UnixStream>>,
     pub(super) dialed: AtomicUsize,
     is_away: AtomicBool,
+    /// How many of the next connections fail.
+    pub(super) failures: AtomicUsize,
 }
 
 impl FarMachine {
@@ -55,14 +57,16 @@ impl Transport for ToFarMachine {
         &'a self,
         _: &'a RemoteHostConfig,
         _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = std::io::Result<Channel>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
         Box::pin(async move {
             self.0.dialed.fetch_add(1, Ordering::Relaxed);
-            if self.0.is_away.load(Ordering::Relaxed) {
-                return Err(std::io::Error::other("no route to it"));
+            let one_less = |left: usize| left.checked_sub(1);
+            let fails = self.0.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
+            if fails || self.0.is_away.load(Ordering::Relaxed) {
+                return Err(ConnectFailure::Connection("no route to it".to_owned()));
             }
-            let (near, far) = std::os::unix::net::UnixStream::pair()?;
-            self.0.connections.lock().unwrap().push(near.try_clone()?);
+            let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+            self.0.connections.lock().unwrap().push(near.try_clone().unwrap());
             let relay = Relay {
                 folder: self.0.folder.clone(),
                 starter: Starter::InProcess(Box::default()),
@@ -75,8 +79,8 @@ impl Transport for ToFarMachine {
                 let _ = runtime.block_on(relay.serve(input, far.try_clone().unwrap()));
                 let _ = far.shutdown(Shutdown::Both);
             });
-            near.set_nonblocking(true)?;
-            let (reader, writer) = tokio::io::split(tokio::net::UnixStream::from_std(near)?);
+            near.set_nonblocking(true).unwrap();
+            let (reader, writer) = tokio::io::split(tokio::net::UnixStream::from_std(near).unwrap());
             Ok(Channel {
                 reader: Box::new(reader),
                 writer: Box::new(writer),
@@ -107,6 +111,7 @@ pub(super) async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
         connections: Mutex::default(),
         dialed: AtomicUsize::default(),
         is_away: AtomicBool::default(),
+        failures: AtomicUsize::default(),
     };
     (Arc::new(machine), host, folder)
 }
@@ -328,4 +333,70 @@ async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_an
     second.settle(&format!("{run}/"));
     assert_eq!(second.unsettled(&mut BTreeSet::new()).await, [""; 0]);
     second.open_on(spec(ANSWERS), Some("box"), patience, None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patient_request_makes_the_first_connection_after_failures_that_pass() {
+    let (machine, _host, _far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    let failing = |count: usize| machine.failures.store(count, Ordering::Relaxed);
+    failing(1);
+    let refused = hosts.open_on(spec(ANSWERS), Some("box"), SHORT_PATIENCE, None).await.unwrap_err();
+    assert_eq!(refused.to_string(), "host 'box' was not reached: no route to it");
+    failing(1);
+    let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
+    assert_eq!(checked.to_string(), refused.to_string(), "a person is told the first failure");
+    failing(2);
+    hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), None).await.unwrap();
+    // A session that is lost is waited for by a request, and not by a person.
+    machine.go_away(true);
+    eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
+        RemoteHostState::Lost { .. } => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
+    assert!(checked.to_string().contains("no route to it"), "{checked}");
+}
+
+/// An earlier daemon has requested the terminal, and this one does not reach its host.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
+    let (machine, _host, _far_folder) = far().await;
+    let folder = folder();
+    let step = format!("{}/a/1", RunId::random());
+    let opening = Spec { step: Some(step.clone()), name: Some("work".to_owned()), ..spec(ANSWERS) };
+    let first = near(folder.path(), &machine).await;
+    let terminal = first.open_on(opening.clone(), Some("box"), SHORT_PATIENCE, None).await.unwrap().0;
+    let id = terminal.id().clone();
+    drop((terminal, first));
+    // The answer did not come: nothing is noted but the request.
+    forget_answers(folder.path());
+    machine.go_away(true);
+    let second = near(folder.path(), &machine).await;
+    let refused = second.open_on(opening.clone(), Some("box"), Duration::from_millis(300), None).await;
+    assert!(matches!(&refused, Err(HostsError::Ask(AskError::NotConnected { .. }))), "{refused:?}");
+    assert!(second.has_requested_opening(&step));
+    machine.go_away(false);
+    for _ in 0..2 {
+        // The name is that of the step's own terminal.
+        let again = second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), None).await.unwrap();
+        assert_eq!(again.0.id(), &id, "the terminal that was opened");
+    }
+    second.note_repeated(&step);
+    assert!(second.is_repeated(&step));
+    second.settle(&step);
+    assert!(!second.is_repeated(&step));
+}
+
+/// Makes the notes of the machine those of a daemon that was killed before the answer to its request for a terminal came.
+fn forget_answers(folder: &Path) {
+    let file = folder.join("machines/box.machine");
+    let mut notes: serde_json::Value = steplatch_liar::unpacked(&std::fs::read(&file).unwrap());
+    for opening in notes["openings"].as_object_mut().unwrap().values_mut() {
+        opening["terminal"] = serde_json::Value::Null;
+    }
+    notes["terminals"] = serde_json::json!({});
+    std::fs::write(&file, steplatch_liar::packed(&notes)).unwrap();
 }

@@ -26,7 +26,7 @@ use crate::node::{checked, schema_of};
 use crate::nodes::{CallContext, Surroundings};
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
-use capture::Capture;
+use capture::{Capture, CapturedText, MAX_STREAM_BYTES};
 
 /// How long the output of a command that has ended may be kept open by what it left running.
 const GRACE: Duration = Duration::from_millis(100);
@@ -187,6 +187,7 @@ fn outcome(
     cut: Option<Failure>,
 ) -> ExecutorOutcome {
     let interrupted = cut.is_some();
+    let (out, err) = (out.text(), err.text());
     let failure = cut.or_else(|| match exit {
         Some(Exit { code: 0, .. }) => None,
         Some(Exit { signal: Some(signal), .. }) => {
@@ -198,17 +199,22 @@ fn outcome(
         }
         None => Some(Failure::new(ErrorType::Unknown, "The exit status of the command is unknown.")),
     });
-    let came = ExecutorOutcome { output: out.text().into(), failure, attributes: Map::new() }
-        .with("stdout", out.text())
-        .with("stderr", err.text())
+    let came = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
+    let came = match out {
+        CapturedText::Whole(text) => came.printed(text),
+        CapturedText::Ends { head, tail, left_out } => came.printed_too_much(MAX_STREAM_BYTES, head, tail, left_out),
+    };
+    // A command that succeeded is not failed by its messages: a part of them has another name than the whole.
+    let came = match err {
+        CapturedText::Whole(text) => came.with("stderr", text),
+        CapturedText::Ends { head, tail, left_out } => {
+            came.with("stderr_head", head).with("stderr_tail", tail).with("stderr_left_out", left_out)
+        }
+    };
+    let came = came
         .with("exit_code", exit.map_or(Value::Null, |exit| exit.code.into()))
         .with("command", command)
         .with("interrupted", interrupted);
-    let came = if out.left_out() + err.left_out() > 0 {
-        came.with("stdout_left_out", out.left_out()).with("stderr_left_out", err.left_out())
-    } else {
-        came
-    };
     if survivors.is_empty() {
         return came;
     }

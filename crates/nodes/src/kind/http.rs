@@ -164,8 +164,12 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
         _ => read(response, http.max_bytes as usize).await.map_err(|error| unreachable(&error))?,
     };
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
-    let output =
-        if is_json && !body.is_cut { serde_json::from_str(&text).unwrap_or(Value::String(text)) } else { text.into() };
+    let output = match body.is_cut {
+        // A part is no value.
+        true => Value::Null,
+        false if is_json => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        false => text.into(),
+    };
     let failure = if body.is_cut {
         let message = format!("The answer is longer than {} bytes, which is all that is taken.", http.max_bytes);
         Some(Failure::new(ErrorType::TooLarge, message))

@@ -42,7 +42,7 @@ fn runs(pid: i32) -> bool {
 async fn output_errors_and_exit_code_are_told_apart() {
     let result = sh("echo out; echo err >&2; exit 3").await;
     assert!(!result.success);
-    assert_eq!(result.output, "out\n");
+    assert_eq!((&result.output, &result.attributes["stdout"]), (&json!("out"), &json!("out\n")));
     assert_eq!(result.error_type, Some(ErrorType::ExitCode));
     assert_eq!(result.error.as_deref(), Some("The command ended with exit code 3: err"));
     let told = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 3,
@@ -60,9 +60,9 @@ async fn an_input_is_quoted_where_the_declaration_says_so_and_read_where_it_says
     assert_eq!(nodes.run(&quoted, Call::new(hostile)).await.output, hostile);
     let reads = node(json!({"id": "r", "type": "bash", "command": "wc -c", "stdin": "{input}"}));
     let long = "x".repeat(1 << 20);
-    assert_eq!(nodes.run(&reads, Call::new(long)).await.output, "1048576\n");
+    assert_eq!(nodes.run(&reads, Call::new(long)).await.output, "1048576");
     let reads_nothing = sh("cat; echo done").await;
-    assert_eq!(reads_nothing.output, "done\n");
+    assert_eq!(reads_nothing.output, "done");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_secret_reaches_the_command_and_nobody_else() {
     let leaks = node(json!({"id": "l", "type": "bash", "env": {"T": "{secret:TOKEN}"},
         "command": "echo ${#T} $T; echo $T >&2; exit 1"}));
     let result = nodes.run(&leaks, Call::default()).await;
-    assert_eq!(result.output, format!("8 {MASK}\n"));
+    assert_eq!(result.output, format!("8 {MASK}"));
     assert!(!serde_json::to_string(&result).unwrap().contains("hunter22"), "{result:?}");
     let unknown = node(json!({"id": "u", "type": "bash", "command": "echo {secret:NOPE}"}));
     let result = nodes.run(&unknown, Call::default()).await;
@@ -81,13 +81,18 @@ async fn a_secret_reaches_the_command_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_flood_keeps_its_beginning_and_its_end() {
+async fn a_flood_fails_its_command_and_has_no_part_under_the_name_of_the_whole() {
     let result = sh("echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last").await;
-    assert!(result.success);
-    let output = result.output.as_str().unwrap();
-    assert!(output.starts_with("first\n") && output.ends_with("x\nlast\n"));
-    assert!(output.len() < 600 << 10);
+    assert_eq!((result.success, result.error_type), (false, Some(ErrorType::TooLarge)));
+    assert!(result.error.unwrap().contains("524288 bytes"));
+    assert_eq!((result.output, result.attributes.get("stdout")), (json!(null), None));
+    let text = |name: &str| result.attributes[name].as_str().unwrap();
+    assert!(text("stdout_head").starts_with("first\n") && text("stdout_tail").ends_with("x\nlast\n"));
     assert_eq!(result.attributes["stdout_left_out"], 20_000_000 + 12 - 2 * (256 << 10));
+    // Its messages are no output, and do not fail a command that succeeded.
+    let loud = sh("head -c 2000000 /dev/zero | tr '\\0' x >&2; echo done").await;
+    assert_eq!((loud.success, loud.output, loud.attributes.get("stderr")), (true, json!("done"), None));
+    assert!(loud.attributes.contains_key("stderr_tail"), "{:?}", loud.attributes.keys());
 }
 
 #[tokio::test]
@@ -96,7 +101,7 @@ async fn a_command_that_ends_is_not_held_up_by_what_it_left_running() {
     let file = folder.path().join("pid");
     let began = std::time::Instant::now();
     let result = sh(&format!("sleep 300 & echo $! > {}; echo done", file.display())).await;
-    assert_eq!(result.output, "done\n");
+    assert_eq!(result.output, "done");
     assert!(began.elapsed() < Duration::from_secs(60), "it waited for what it left running");
     let left = pid_in(&file).await;
     assert!(runs(left));
@@ -129,7 +134,7 @@ async fn an_interrupt_ends_everything_that_the_command_started() {
     let result = running.await.unwrap();
     assert_eq!(result.error_type, Some(ErrorType::Interrupted));
     assert_eq!(result.attributes["interrupted"], true);
-    assert_eq!(result.output, "started\n");
+    assert_eq!(result.output, "started");
     assert_eq!(result.attributes.get("survivors"), None);
     assert_eq!(pids.map(runs), [false; 3], "{pids:?}");
 }
@@ -153,7 +158,7 @@ async fn a_time_limit_of_the_node_or_of_the_call_is_told_with_what_was_printed()
     let slow = node(json!({"id": "slow", "type": "bash", "timeout": 0.3}));
     let result = nodes.run(&slow, Call::new("echo begun; sleep 1000")).await;
     assert_eq!(result.error.as_deref(), Some("It took longer than 0.3 s, which is its limit."));
-    assert_eq!((result.error_type, result.output), (Some(ErrorType::Timeout), json!("begun\n")));
+    assert_eq!((result.error_type, result.output), (Some(ErrorType::Timeout), json!("begun")));
     let patient = node(json!({"id": "patient", "type": "bash", "timeout": 1000}));
     let call = Call { timeout: Some(Duration::from_millis(200)), ..Call::new("sleep 1000") };
     assert_eq!(nodes.run(&patient, call).await.error_type, Some(ErrorType::Timeout));

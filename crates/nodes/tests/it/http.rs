@@ -109,7 +109,7 @@ async fn an_answer_without_end_is_cut_and_refused() {
     let get = node(json!({"id": "get", "type": "http", "url": server.url, "max_bytes": 1500}));
     let result = nodes().run(&get, Call::default()).await;
     assert_eq!(result.error_type, Some(ErrorType::TooLarge));
-    assert_eq!(result.output.as_str().unwrap().len(), 1500);
+    assert_eq!(result.output, Value::Null, "a part is no value");
 }
 
 #[tokio::test]

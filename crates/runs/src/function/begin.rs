@@ -36,11 +36,11 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Returns them as the variables of a machine, which are text.
-    pub(crate) fn as_variables(&self) -> BTreeMap<String, String> {
+    /// Returns them as the variables of a machine.
+    pub(crate) fn as_variables(&self) -> BTreeMap<String, Value> {
         let input = Some(("input", &self.input)).filter(|(_, input)| !input.is_null());
         let all = self.params.iter().map(|(name, value)| (name.as_str(), value)).chain(input);
-        all.map(|(name, value)| (name.to_owned(), substitute::as_text(value))).collect()
+        all.map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
     /// Returns them as the arguments of a remote workflow: the parameters, or the input if that is an object and there
@@ -58,9 +58,14 @@ impl RunArguments {
         }
     }
 
-    /// Converts variables, which are text; one of them may be the input.
-    fn of_variables(variables: BTreeMap<String, String>) -> Self {
-        let params: Map<String, Value> = variables.into_iter().map(|(name, value)| (name, value.into())).collect();
+    /// Converts variables, as a machine has them: numbers and booleans are text. One of them may be the input.
+    pub(crate) fn of_variables(variables: BTreeMap<String, Value>) -> Self {
+        let param = |(name, value)| match value {
+            Value::Null => None,
+            Value::Number(_) | Value::Bool(_) => Some((name, substitute::as_text(&value).into())),
+            Value::String(_) | Value::Array(_) | Value::Object(_) => Some((name, value)),
+        };
+        let params: Map<String, Value> = variables.into_iter().filter_map(param).collect();
         Self { input: params.get("input").cloned().unwrap_or_default(), params }
     }
 }

@@ -13,7 +13,7 @@ use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
 use steplatch_sessions::TerminalTools;
 use steplatch_store::Journal as _;
-use steplatch_workflow::{Definition, EngineAnswer, Limits as RunLimits, Outcome, Timestamp};
+use steplatch_workflow::{Definition, EngineAnswer, GatelessNames, Limits as RunLimits, Outcome, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use super::begin::RunArguments;
@@ -253,6 +253,7 @@ async fn begin_machine(
         variables.entry("input").or_insert_with(|| input.clone());
     }
     let mut start = steplatch_workflow::Start {
+        gateless: GatelessNames::default(),
         run,
         session_id: None,
         variables,

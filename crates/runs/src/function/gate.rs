@@ -38,6 +38,7 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
         choices_for_person: Vec::new(),
         form: asked_form(form.as_ref()).and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
         answered_by: answered_by.as_deref().map_or(Some(AnsweredBy::Human), known)?,
+        on_timeout: None,
         expires_at: timeout.and_then(|seconds| Some(at.after(TimeSpan::from_seconds(seconds).duration()?))),
         context: match context {
             None => Map::new(),

@@ -185,6 +185,7 @@ mod tests {
             answered_by: AnsweredBy::Anyone,
             context: Map::new(),
             expires_at: None,
+            on_timeout: None,
         };
         gate.read(&info, &AnswerGate { answer: answer.to_owned(), ..AnswerGate::default() }.into())
     }

@@ -18,6 +18,9 @@ const DIGEST_DIGITS: usize = 32;
 const HOSTS: &str = "hosts";
 const OTHER_HOSTS: &str = "hosts of the run";
 
+/// The field of the context that says what follows if nobody answers.
+const WITHOUT_ANSWER: &str = "without an answer";
+
 /// A gate that waits for its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenGate {
@@ -35,6 +38,8 @@ pub(crate) struct OpenGate {
     pub(crate) context: Map<String, Value>,
     /// Until when an answer counts.
     pub(crate) expires_at: Option<Timestamp>,
+    /// The state with which the run goes on if nobody has answered by then.
+    pub(crate) on_timeout: Option<String>,
 }
 
 impl From<&Gate> for OpenGate {
@@ -49,6 +54,7 @@ impl From<&Gate> for OpenGate {
             answered_by: gate.answered_by(),
             context: gate.context.clone(),
             expires_at: gate.expires_at(),
+            on_timeout: None,
         }
     }
 }
@@ -79,6 +85,13 @@ impl OpenGate {
             let name = if info.context.contains_key(HOSTS) { OTHER_HOSTS } else { HOSTS };
             info.context.insert(name.to_owned(), run.about.hosts.join("\n").into());
         }
+        if let Some(at) = info.expires_at.as_ref().filter(|_| self.is_for_person()) {
+            let follows = match &self.on_timeout {
+                Some(state) => format!("the run goes on with '{state}'"),
+                None => "it counts as not answered".to_owned(),
+            };
+            info.context.insert(WITHOUT_ANSWER.to_owned(), format!("after {at}, {follows}").into());
+        }
         secrets.mask_fields(&mut info.context);
         if let Some(form) = &mut info.form {
             secrets.mask_in(form);
@@ -95,7 +108,9 @@ impl OpenGate {
 /// Shortens a gate for reports.
 pub(super) fn reported(mut info: GateInfo) -> GateInfo {
     let mut context = info.context.clone();
-    context.values_mut().for_each(|field| shorten(field, LONGEST_TEXT));
+    for field in context.values_mut() {
+        shorten(field, LONGEST_TEXT);
+    }
     info.shortened = context != info.context;
     GateInfo { context, ..info }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_clock::Clock;
 use steplatch_protocol::ExitTerminal;
-use steplatch_sessions::{LookupError, action_catalog, actions, is_this_machine};
+use steplatch_sessions::{LookupError, Sessions, TerminalUse, action_catalog, actions, is_this_machine};
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
@@ -28,7 +28,10 @@ pub(crate) struct Action {
 
 /// Performs an action within its limit.
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
-    let Action { tool, params, step, limit, attempt } = action;
+    let Action { tool, mut params, step, limit, attempt } = action;
+    if attempt.is_repeated() {
+        shared.sessions.note_repeated(&step);
+    }
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
         let called = Box::pin(call::perform(&shared, &caller, call::NodeCallRequest { graph, params, step, attempt }));
@@ -38,6 +41,14 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         && let Some(outcome) = done_before(&shared, &tool, &params, &step).await
     {
         return outcome;
+    }
+    let named = params.get_mut("session_id").filter(|_| TerminalUse::of(&tool) != TerminalUse::Reads);
+    if let Some(Value::String(session)) = named
+        && let Err(error) = check_shown(&shared.sessions, &caller, session).await
+    {
+        let fields = [("success", false.into()), ("error", error.into())];
+        let result = fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        return Outcome::Finished { result };
     }
     if tool == "dialogue" {
         let taking = Box::pin(shared.sessions.take_turn(&caller, params, step));
@@ -86,6 +97,29 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     }
 }
 
+/// Checks that a person who was asked has seen a terminal, and replaces its name by its id.
+///
+/// # Errors
+///
+/// When they have not, and the run has not opened it.
+pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
+    let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
+    // An id stays one terminal's, and a name does not.
+    if approved.contains(session) {
+        return Ok(());
+    }
+    let id = sessions.id_of(session).await?;
+    if approved.contains(&id) {
+        *session = id;
+        return Ok(());
+    }
+    let gate = caller.approved_at.as_deref().unwrap_or_default();
+    Err(format!(
+        "terminal '{session}' ({id}) is none that the person saw who answered {gate}, and the run has not opened it; \
+         nothing was typed there"
+    ))
+}
+
 /// Returns the outcome of an action that another daemon may have performed, where the terminal host cannot answer: the
 /// host keeps a ledger of steps, which is lost with it.
 async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
@@ -102,9 +136,12 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, s
         "put_file" => in_doubt(),
         "get_file" if params.contains_key("to") => in_doubt(),
         // It may have ended because of the typed input.
-        "run_command" | "send_input" | "dialogue" => {
-            shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown)
-        }
+        "run_command" | "send_input" | "dialogue" => match shared.sessions.exists(session).await {
+            Ok(()) => None,
+            // The request waits for its machine, and its outcome is unknown if it is not connected in time.
+            Err(error) if error.is_away() => None,
+            Err(_) => Some(Outcome::Unknown),
+        },
         // The terminal is closed already, so the request is fulfilled. While its host does not answer, it is repeated.
         "exit_terminal" => match shared.sessions.exists(session).await {
             Ok(()) | Err(LookupError::Host(_)) => None,

@@ -108,7 +108,7 @@ impl Engine {
         beginning: MachineLaunch,
         given: Option<RunArguments>,
     ) -> Result<Arc<Run>, StartError> {
-        let MachineLaunch { definition, source, start, key, engine } = beginning;
+        let MachineLaunch { definition, source, mut start, key, engine } = beginning;
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
@@ -116,6 +116,9 @@ impl Engine {
         let machine = start.session_id.as_deref().or(named).and_then(|session| self.sessions.machine_of(session));
         let references = || References::of_machine(definition.document()).on_machine(machine);
         let caller = self.pinned(caller, references).await?;
+        if let Some(pins) = &caller.pins {
+            start.gateless = pins.gateless.clone();
+        }
         let id = start.run.clone();
         let variables = || {
             let mut input = start.variables.clone();

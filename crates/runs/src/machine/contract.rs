@@ -9,6 +9,8 @@ use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
 use steplatch_sessions::{Sessions, ShellQueryError};
 use steplatch_workflow::{Definition, History, Input, ShellAnswer, State, secret_variable};
 
+use super::act;
+
 /// Seconds that a shell may still be busy with the last input.
 const UNTIL_PROMPT: f64 = 10.0;
 
@@ -16,9 +18,12 @@ const UNTIL_PROMPT: f64 = 10.0;
 pub(crate) async fn set(
     sessions: &Sessions,
     caller: &Arc<Caller>,
-    session_id: String,
+    mut session_id: String,
     variables: BTreeMap<String, String>,
 ) -> ShellAnswer {
+    if let Err(error) = act::check_shown(sessions, caller, &mut session_id).await {
+        return ShellAnswer::Failed { error };
+    }
     if let Err(error) = at_prompt(sessions, caller, &session_id, variables.keys().cloned().collect()).await {
         return failed(error);
     }

@@ -131,7 +131,7 @@ impl MachineRun {
         }
         // The engine has the events as they are; what is added is for people who look at the gate here.
         self.add_terminals(&mut new.clone()).await;
-        if self.history.approved_at().is_some() {
+        if self.history.approved_at().is_some() || self.recorder.caller.approved_terminals.is_some() {
             self.recorder.shared.outer.set_caller(&self.recorder.run.id, self.approved_caller());
         }
         left.retain(|step| self.history.is_over() || !self.history.awaits_child(step));

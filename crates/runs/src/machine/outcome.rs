@@ -1,18 +1,17 @@
 //! The outcome of a finished machine, for the run that started it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_workflow::{History, Outcome, child_outcome};
 
-use super::report::shorten;
 use crate::child::refused;
 use crate::engine_state::Engine;
 use crate::result_error::ResultError;
 use crate::run::Run;
 use crate::seal::Seal;
 
-/// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
-/// above and reported with it; the child's own history has all of it.
-const LONGEST_VARIABLE: usize = 500;
+/// Maximum bytes, as JSON, of all variables of a child in its result, which is stored with the run above. None is cut: the longest
+/// are omitted, and a state that reads one of those fails. What a child returns is not bounded by this.
+const MAX_VARIABLES_BYTES: usize = 64 << 10;
 
 /// Returns the outcome of a finished machine, for a machine that waits for it.
 pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
@@ -36,14 +35,32 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
             if let Some(error) = saving.error {
                 set("saving_error", error.into());
             }
-            if let Some(variables) = result.get_mut("final_variables") {
-                shorten(variables, LONGEST_VARIABLE);
-                shared.secrets.mask_in(variables);
+            if let Some(Value::Object(variables)) = result.get_mut("final_variables") {
+                shared.secrets.mask_fields(variables);
+                let omitted = omit_longest(variables, MAX_VARIABLES_BYTES);
+                if !omitted.is_empty() {
+                    result.insert("omitted_variables".to_owned(), omitted.into());
+                }
             }
             Outcome::Finished { result }
         }
         other => other,
     }
+}
+
+/// Removes the longest variables until all have at most `most` bytes as JSON, and returns their names.
+fn omit_longest(variables: &mut Map<String, Value>, most: usize) -> Vec<String> {
+    let size = |(name, value): (&String, &Value)| (name.len() + value.to_string().len(), name.clone());
+    let mut sizes: Vec<(usize, String)> = variables.iter().map(size).collect();
+    sizes.sort_unstable();
+    let mut total: usize = sizes.iter().map(|(size, _)| size).sum();
+    let mut omitted = Vec::new();
+    while let Some((size, name)) = sizes.pop().filter(|_| total > most) {
+        total -= size;
+        variables.shift_remove(&name);
+        omitted.push(name);
+    }
+    omitted
 }
 
 /// Returns the result of a completed machine, for a function that waits for it.
@@ -56,5 +73,23 @@ pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, ResultErr
     match child_outcome(&History::from_iter(&events), run.state().name()) {
         Outcome::Finished { result } => Ok(Value::Object(result)),
         _ => Err(ResultError::NoResult),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn variables_are_whole_or_omitted() {
+        let long = "x".repeat(900);
+        let all = json!({"a": "1", "b": long, "c": "y".repeat(80), "d": [1, 2]});
+        let mut variables = all.as_object().unwrap().clone();
+        assert_eq!(omit_longest(&mut variables, 2000), [] as [&str; 0]);
+        assert_eq!(json!(variables), all);
+        assert_eq!(omit_longest(&mut variables, 100), ["b"]);
+        assert_eq!(json!(variables), json!({"a": "1", "c": "y".repeat(80), "d": [1, 2]}));
     }
 }

@@ -1,5 +1,6 @@
 //! The report on a run of a machine.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Map, Value, json};
@@ -36,6 +37,9 @@ const SCREEN_LINES: usize = 24;
 /// Variables in a report.
 const VARIABLES: usize = 300;
 
+/// The phase of the entry that stands for those in the middle of a long log.
+const LEFT_OUT: &str = "left_out";
+
 /// Returns a report on `run` from its history. Takes long for a long history.
 ///
 /// # Errors
@@ -49,15 +53,17 @@ pub(crate) fn of(
     secrets: &Redactor,
 ) -> Result<RunReply, Unreadable> {
     let (told, log) = read_log(records)?;
+    let is_log_cut = log.iter().any(|entry| entry["phase"] == LEFT_OUT);
     let history = told.history();
     let end = progress.ended.unwrap_or_else(clock::now);
     // Each result contains a screen, and the variables contain it again.
     let longest = (BUDGET / (2 * log.len().max(1))).clamp(SHORTEST_CUT, LONGEST_TEXT);
+    let shortened = Cell::new(is_log_cut);
     let fitting = |mut value: Value| {
         if let Some(variables) = value.get_mut("variables_after") {
-            shorten(variables, (longest / 4).max(SHORTEST_VARIABLE));
+            shortened.set(shorten(variables, (longest / 4).max(SHORTEST_VARIABLE)) || shortened.get());
         }
-        shorten(&mut value, longest);
+        shortened.set(shorten(&mut value, longest) || shortened.get());
         secrets.mask_in(&mut value);
         value
     };
@@ -68,6 +74,7 @@ pub(crate) fn of(
     let mut variables = history.variables().to_map();
     let left_out = variables.len().saturating_sub(VARIABLES);
     if left_out > 0 {
+        shortened.set(true);
         variables = variables.into_iter().take(VARIABLES).collect();
         variables.insert("…".to_owned(), format!("{left_out} variables left out of this report").into());
     }
@@ -77,6 +84,13 @@ pub(crate) fn of(
         Value::Object(variables) => variables,
         _ => Map::new(),
     };
+    let log: Vec<Value> = log
+        .into_iter()
+        .map(|mut entry| {
+            secrets.mask_in(&mut entry);
+            fitting(entry)
+        })
+        .collect();
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
     let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
     secrets.mask_fields(&mut signature);
@@ -89,14 +103,9 @@ pub(crate) fn of(
         final_state: history.final_state().map(str::to_owned),
         states_executed: history.states_executed(),
         total_elapsed_time: end.since(run.about.started).as_secs_f64(),
-        execution_log: log
-            .into_iter()
-            .map(|mut entry| {
-                secrets.mask_in(&mut entry);
-                fitting(entry)
-            })
-            .collect(),
+        execution_log: log,
         final_variables: variables,
+        shortened: shortened.get(),
         return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
         result: history.result().cloned().map(|mut result| {
             secrets.mask_in(&mut result);
@@ -224,27 +233,32 @@ fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable
     }
     if left_out > 0 {
         let note = format!("{left_out} entries are left out of this report; steplatch runs events tells everything");
-        first.push(json!({"phase": "left_out", "message": note}));
+        first.push(json!({"phase": LEFT_OUT, "message": note}));
     }
     first.extend(last);
     Ok((told, first))
 }
 
-/// Cuts texts that are longer than `longest`. Keeps their ends and says what is missing.
-pub(crate) fn shorten(value: &mut Value, longest: usize) {
+/// Cuts texts that are longer than `longest`, for a reader: keeps their ends and says what is missing. Returns whether there was
+/// one. Nothing that a run computes with is shortened.
+pub(crate) fn shorten(value: &mut Value, longest: usize) -> bool {
     match value {
         Value::String(text) => {
             let length = text.chars().count();
-            if length > longest {
+            let is_long = length > longest;
+            if is_long {
                 let half = longest / 2;
                 let head: String = text.chars().take(half).collect();
                 let tail: String = text.chars().skip(length - half).collect();
                 *text = format!("{head}\n[… {} characters left out of this report …]\n{tail}", length - 2 * half);
             }
+            is_long
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| shorten(item, longest)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| shorten(field, longest)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::Array(items) => items.iter_mut().filter_map(|item| shorten(item, longest).then_some(())).count() > 0,
+        Value::Object(fields) => {
+            fields.values_mut().filter_map(|field| shorten(field, longest).then_some(())).count() > 0
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -273,7 +287,7 @@ mod tests {
     #[test]
     fn a_long_text_keeps_its_ends_and_says_what_is_missing() {
         let mut value = Value::String(format!("begin{}end", "x".repeat(5000)));
-        shorten(&mut value, 2000);
+        assert!(shorten(&mut value, 2000) && !shorten(&mut json!(["short"]), 2000));
         let text = value.as_str().unwrap();
         assert!(text.starts_with("begin") && text.ends_with("end"));
         assert!(text.contains("[… 3008 characters left out of this report …]"), "{text}");

@@ -1,6 +1,6 @@
 //! A machine as a kind of run: what the crate `workflow` decides is recorded, then performed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -15,7 +15,7 @@ use steplatch_sessions::{AskedTerminal, TerminalTools, TerminalUse};
 use steplatch_store::Record;
 use steplatch_workflow::{
     AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, RECORDED, Repair,
-    Start, Status, accepted_patch, decide, resume, wants_last_screens, wants_screen,
+    Start, State, Status, accepted_patch, decide, resume, terminals_ahead, wants_last_screens, wants_screen,
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -161,7 +161,7 @@ impl RunKind for MachineRun {
                 self.recorder.shared.secrets.mask_in(&mut result);
                 Arc::new(result)
             }),
-            gates: self.history.gate().map(OpenGate::from).into_iter().collect(),
+            gates: self.open_gate().into_iter().collect(),
             below,
             asks_person: self.asks_person(),
             paused: self.history.paused().cloned(),
@@ -179,6 +179,8 @@ impl RunKind for MachineRun {
     }
 
     async fn start(&mut self, attempt: Attempt) -> bool {
+        // An older version has not recorded them, nor has a daemon that mirrors the run.
+        self.add_terminals(&mut []).await;
         if self.mirror.is_some() {
             return self.start_elsewhere(attempt).await;
         }
@@ -287,11 +289,8 @@ impl RunKind for MachineRun {
         let held = self.recorder.shared.sessions.held();
         match self.history.gate().filter(is_for_person) {
             Some(gate) => {
-                held.hold(
-                    &self.recorder.run.id,
-                    gate.step.to_string(),
-                    self.history.sessions().map(str::to_owned).collect(),
-                );
+                let terminals = sessions_at_gate(&self.definition, &self.history);
+                held.hold(&self.recorder.run.id, gate.step.to_string(), terminals);
             }
             None => match self.history.current() {
                 Some(current) => held.note_step(&self.recorder.run.id, &current.step, TerminalUse::of(&current.tool)),
@@ -440,30 +439,35 @@ impl MachineRun {
     /// Adds to a gate for a person the terminals in which the run goes on, and has their states noted.
     pub(super) async fn add_terminals(&mut self, events: &mut [Event]) {
         let Some(asked) = self.history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) else { return };
-        let step = asked.step.clone();
-        let context = events.iter_mut().find_map(|event| match event {
-            Event::GateAsked { step: asked, context, .. } if *asked == step => Some(context),
-            _ => None,
-        });
-        // The question about a patch is about the screen of a gate that was open before.
-        if context.is_none() && asked.context.contains_key(TERMINAL) {
+        if asked.terminals.is_some() {
             return;
         }
+        let step = asked.step.clone();
         let usual = self.history.session_id().map(str::to_owned);
-        let others = self.history.sessions().map(str::to_owned).filter(|session| Some(session) != usual.as_ref());
         let mut terminals: Vec<AskedTerminal> = Vec::new();
-        for session in usual.clone().into_iter().chain(others) {
+        for session in usual.into_iter().chain(sessions_at_gate(&self.definition, &self.history)) {
             if !terminals.iter().any(|known| known.session == session) {
                 terminals.push(AskedTerminal { is_own: self.history.has_opened(&session), session });
             }
         }
-        let Some(text) = self.recorder.shared.sessions.describe_asked(&step.to_string(), &terminals).await else {
-            return;
-        };
-        if let Some(context) = context {
-            context.insert(TERMINAL.to_owned(), text.as_str().into());
+        let computed = terminals_ahead(&self.definition, &self.history).computed;
+        let shown = self.recorder.shared.sessions.describe_asked(&step.to_string(), &terminals, &computed).await;
+        for event in events {
+            match event {
+                Event::GateAsked { step: asked, context, terminals, .. } if *asked == step => {
+                    context.extend(shown.text.iter().map(|text| (TERMINAL.to_owned(), text.as_str().into())));
+                    *terminals = Some(shown.ids.clone());
+                }
+                Event::PatchProposed { step: asked, terminals, .. } if *asked == step => {
+                    *terminals = Some(shown.ids.clone());
+                }
+                _ => {}
+            }
         }
-        self.history.add_to_gate(TERMINAL, text.into());
+        if let Some(text) = shown.text {
+            self.history.add_to_gate(TERMINAL, text.into());
+        }
+        self.history.show_terminals(shown.ids);
     }
 
     /// Returns the machine that an input makes the run's own, if it accepts a patch.
@@ -526,6 +530,13 @@ impl MachineRun {
         // A patch would have to be checked where the run is decided.
         let gate = self.history.gate().filter(|gate| self.mirror.is_none() && gate.asks_where_to_go_on())?;
         Some((gate.step.clone(), self.definition.clone()))
+    }
+
+    fn open_gate(&self) -> Option<OpenGate> {
+        let gate = self.history.gate()?;
+        let state = self.definition.state(&gate.step.place);
+        let on_timeout = state.and_then(State::on_timeout).map(str::to_owned);
+        Some(OpenGate { on_timeout, ..OpenGate::from(gate) })
     }
 
     /// Whether the run needs a person's answer to continue, here or in the run below it.
@@ -650,12 +661,20 @@ impl MachineRun {
     /// Returns the caller of what the run does now, with the gate at which a person has approved it.
     pub(super) fn approved_caller(&self) -> Arc<Caller> {
         let caller = &self.recorder.caller;
-        match self.history.approved_at().map(ToString::to_string) {
-            Some(gate) if caller.approved_at.as_ref() != Some(&gate) => {
-                Arc::new(Caller { approved_at: Some(gate), ..(**caller).clone() })
-            }
-            _ => caller.clone(),
+        let shown = match self.history.approved_at() {
+            Some(_) => self.history.approved_terminals().map(|shown| shown.iter().cloned().collect()),
+            // A person was asked by the run above.
+            None => caller.approved_terminals.as_deref().cloned(),
+        };
+        let approved_at = self.history.approved_at().map(ToString::to_string).or_else(|| caller.approved_at.clone());
+        if approved_at == caller.approved_at && shown.is_none() && caller.approved_terminals.is_none() {
+            return caller.clone();
         }
+        let approved_terminals = shown.map(|mut shown: BTreeSet<String>| {
+            shown.extend(self.history.own_sessions().map(str::to_owned));
+            Arc::new(shown)
+        });
+        Arc::new(Caller { approved_at, approved_terminals, ..(**caller).clone() })
     }
 
     fn await_outcome(&mut self, step: StepId, outcome: impl Future<Output = Outcome> + Send + 'static) {
@@ -676,6 +695,21 @@ impl MachineRun {
         });
         self.in_flight.insert(step, task.abort_handle());
     }
+}
+
+/// Returns the ids or names of the terminals in which a run may go on after its open gate: those that it works with, and those that
+/// its states name.
+pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Vec<String> {
+    let mut sessions: Vec<String> = Vec::new();
+    let ahead = terminals_ahead(definition, history).sessions;
+    let shown = history.gate().and_then(|gate| gate.terminals.clone()).into_iter().flatten();
+    let known = history.sessions().chain(history.own_sessions()).map(str::to_owned);
+    for session in known.chain(ahead).chain(shown) {
+        if !sessions.contains(&session) {
+            sessions.push(session);
+        }
+    }
+    sessions
 }
 
 /// Returns the text that an action types as a secret.

@@ -12,7 +12,7 @@ use steplatch_protocol::{ContentMode, GetScreenContent};
 use steplatch_workflow::DialogueScript;
 use tokio::time::Instant;
 
-use super::panes::{MOST_READ, PtyNode, PtyNodeError, PtyNodes, PtyTerminal};
+use super::panes::{PtyNode, PtyNodeError, PtyNodes, PtyTerminal};
 
 /// The fields of a dialogue's result that are attributes of the call.
 const ATTRIBUTES: [&str; 8] =
@@ -63,13 +63,9 @@ impl PtyNodes {
             }
         };
         let text = |name: &str| result.get(name).and_then(Value::as_str);
-        let all = GetScreenContent {
-            content_mode: ContentMode::History,
-            offset: Some(since),
-            limit: Some(MOST_READ),
-            ..GetScreenContent::default()
-        };
-        let output = self.shown(caller, session, all).await.screen_content.unwrap_or_default();
+        let all =
+            GetScreenContent { content_mode: ContentMode::History, offset: Some(since), ..GetScreenContent::default() };
+        let output = self.read_whole(caller, session, all).await?;
         let echo = output.split_once('\n').filter(|(line, _)| !first.is_empty() && line.trim_end().ends_with(first));
         let output = echo.map_or(output.as_str(), |(_, behind)| behind).trim_end().to_owned();
         let code = result.get("exit_code").and_then(Value::as_i64);

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use steplatch_access::Caller;
-use steplatch_nodes::{HostCommand, HostCommandEnd, HostCommands, Running};
+use steplatch_nodes::{HostCommand, HostCommandEnd, HostCommands, MAX_OUTPUT_BYTES, Running};
 use steplatch_protocol::{ExitTerminal, RunCommand};
 use steplatch_sessions::Sessions;
 
 /// The longest wait for one command, in seconds.
 const LONGEST: f64 = 3600.0;
-
-/// The most characters of output: as many as a node on this machine keeps bytes.
-const MOST_OUTPUT: u32 = 512 << 10;
 
 /// Shells on other machines, opened for one caller.
 #[derive(Debug)]
@@ -29,7 +26,7 @@ impl HostShells {
             working_directory: folder,
             environment: Some(environment),
             timeout: limit.map_or(LONGEST, |limit| limit.as_secs_f64().clamp(0.1, LONGEST)),
-            limit: Some(MOST_OUTPUT),
+            limit: u32::try_from(MAX_OUTPUT_BYTES).ok(),
             ..RunCommand::default()
         };
         // Dropping the request closes the shell.
@@ -48,7 +45,8 @@ impl HostShells {
             let why = reply.error.unwrap_or_else(|| "The command was not run.".to_owned());
             return HostCommandEnd::Failed { why };
         }
-        HostCommandEnd::Ended { output: reply.output, is_cut: reply.truncated, exit_code: reply.exit_code }
+        let rest = reply.omitted.map(|omitted| (omitted.tail.unwrap_or_default(), omitted.bytes));
+        HostCommandEnd::Ended { output: reply.output, rest, exit_code: reply.exit_code }
     }
 }
 

@@ -30,8 +30,8 @@ const ENDING: Duration = Duration::from_secs(5);
 /// The longest single wait; a longer one is split.
 const ONE_WAIT: Duration = Duration::from_secs(3600);
 
-/// The most characters that are read of a program's output for one call.
-pub(super) const MOST_READ: u32 = 100_000;
+/// Maximum characters of a program's output for one call.
+const MAX_OUTPUT_CHARS: u32 = 512 << 10;
 
 /// Terminals of nodes, by node.
 #[derive(Debug)]
@@ -192,12 +192,14 @@ impl PtyNodes {
         // A shell without command integration is ready when it is quiet, like any other program.
         let tells = pty.ready != Ready::Shell || sent.busy.is_some();
         let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset).await?;
-        let since_input = GetScreenContent {
-            content_mode: ContentMode::SinceInput,
-            limit: Some(MOST_READ),
-            ..GetScreenContent::default()
+        let since_input = GetScreenContent { content_mode: ContentMode::SinceInput, ..GetScreenContent::default() };
+        let raw = match self.read_whole(caller, &session, since_input).await {
+            Ok(raw) => raw,
+            Err(error) => {
+                pane.given_up = false;
+                return Err(error);
+            }
         };
-        let raw = self.shown(caller, &session, since_input).await.screen_content.unwrap_or_default();
         let reading = self.parsed(caller, pty, &session, &raw).await;
         let output = match &reading {
             Some(reading) => reading.answer(),
@@ -375,6 +377,28 @@ impl PtyNodes {
         what: GetScreenContent,
     ) -> GetScreenContentReply {
         self.sessions.read(caller, GetScreenContent { session_id: session.as_str().to_owned(), ..what }).await
+    }
+
+    /// Returns all of the requested output of a terminal.
+    pub(super) async fn read_whole(
+        &self,
+        caller: &Arc<Caller>,
+        session: &PtyTerminal,
+        what: GetScreenContent,
+    ) -> Result<String, PtyNodeError> {
+        let limit = Some(MAX_OUTPUT_CHARS);
+        let shown = self.shown(caller, session, GetScreenContent { limit, ..what }).await;
+        if let Some(error) = shown.error.filter(|_| !shown.success) {
+            return Err(PtyNodeError(ErrorType::Connection, error));
+        }
+        if shown.truncated || shown.omitted.is_some() {
+            let message = format!(
+                "The program printed more than {MAX_OUTPUT_CHARS} characters, which is all that an output may have; have \
+                 it write a file."
+            );
+            return Err(PtyNodeError(ErrorType::TooLarge, message));
+        }
+        Ok(shown.screen_content.unwrap_or_default())
     }
 
     /// Returns the parsed screen, if there is a parser for it.

@@ -96,13 +96,13 @@ $__steplatch_hook"
     if [ -r "$__steplatch_files.request" ]; then
       \builtin . "$__steplatch_files.request" >|"$__steplatch_files.answer" 2>/dev/null
     fi
-    \builtin printf '\e]133;V;k=%s\a' "$__steplatch_key" >/dev/tty
   }
   # A signal would have to wait until a line is entered; a key that no keyboard has does not.
   if ((BASH_VERSINFO[0] > 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4))); then
     for __steplatch_keymap in emacs vi-insert vi-command; do
-      # A function does not see all traps, so they are listed before it, if they are asked for.
-      bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_; [[ ! -r $__steplatch_files.traps ]] || \builtin trap -p >|"$__steplatch_files.traps"; __steplatch_exchange "$__steplatch_last"; } >/dev/null 2>&1' 2>/dev/null
+      # A function does not see all traps, so they are listed before it, if they are asked for. A trap that runs meanwhile may
+      # set the line that is edited: it becomes what it was, and the last command says nothing that counts where it did not.
+      bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; [[ ! -r $__steplatch_files.traps ]] || \builtin trap -p >|"$__steplatch_files.traps"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; } >/dev/null 2>&1' 2>/dev/null
     done
     unset __steplatch_keymap
   fi

@@ -141,6 +141,11 @@ impl Draft {
         }
     }
 
+    /// Returns the text that `seen` finds behind the prompt and that no client has typed.
+    pub(super) fn untyped(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
+        seen().map(line_of).filter(|seen| self.is_empty() && !seen.is_empty())
+    }
+
     /// Notes where a bracketed paste begins and ends: `CSI 200 ~` and `CSI 201 ~`.
     fn follow_paste(&mut self, byte: u8) {
         const BEGIN: &[u8] = b"\x1b[200~";
@@ -189,6 +194,19 @@ mod tests {
         let mut draft = Draft::default();
         draft.type_in(keys, None);
         draft.standing(|| None)
+    }
+
+    #[test]
+    fn text_that_no_client_typed_is_seen_behind_the_prompt() {
+        let untyped = |keys: &[u8], seen: Option<&str>| {
+            let mut draft = Draft::default();
+            draft.type_in(keys, None);
+            draft.untyped(|| seen.map(str::to_owned))
+        };
+        assert_eq!(untyped(b"", Some("touch EVIL; ")).as_deref(), Some("touch EVIL;"));
+        assert_eq!(untyped(b"", Some(" ")), None);
+        assert_eq!(untyped(b"", None), None);
+        assert_eq!(untyped(b"ls", Some("ls")), None, "it is known who typed it");
     }
 
     #[test]

@@ -10,6 +10,9 @@
 //! byte for byte, and only an unfinished sequence is held back. What stands before and behind a
 //! sequence that is taken out must not become another one: a sequence that another one cuts off is
 //! not passed on, and a string that it ends is ended.
+//!
+//! What comes from another machine ([`QueryFilter::drawing_only`]) is filtered by a list of what is passed on instead: sequences that
+//! draw, and modes that are switched off when the viewer leaves. What a terminal makes of others is not known.
 
 /// The longest unfinished sequence that is held back.
 const LONGEST: usize = 4096;
@@ -30,6 +33,8 @@ const C1: u8 = 0xc2;
 /// Removes queries from a stream, however it is cut.
 #[derive(Debug, Default)]
 pub struct QueryFilter {
+    /// Whether nothing but what draws is passed on.
+    draws_only: bool,
     state: State,
     /// The sequence that has begun.
     held: Vec<u8>,
@@ -68,7 +73,13 @@ enum State {
 impl QueryFilter {
     /// Begins anew: the next bytes do not continue the previous ones.
     pub fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self { draws_only: self.draws_only, ..Self::default() };
+    }
+
+    /// Returns a filter that passes nothing on but sequences that are known to draw, and modes that end with the view.
+    #[must_use]
+    pub fn drawing_only() -> Self {
+        Self { draws_only: true, ..Self::default() }
     }
 
     /// Returns what of `bytes`, and of what was held back, is passed on now.
@@ -101,6 +112,7 @@ impl QueryFilter {
             },
             State::C1 => match byte {
                 0x90 => self.enter(State::Device, byte),
+                0x98 | 0x9e if self.draws_only => self.drop_string(false, out),
                 0x9a => self.drop_held(out),
                 0x9b => self.enter(State::Csi, byte),
                 0x9d => self.enter(State::Command { escaped: false }, byte),
@@ -116,9 +128,11 @@ impl QueryFilter {
                 b'_' => self.enter(State::Application, byte),
                 // The title in screen and tmux.
                 b'k' => self.drop_string(false, out),
+                b'X' | b'^' if self.draws_only => self.drop_string(false, out),
                 // DECID, the oldest form of the DA query.
                 b'Z' => self.drop_held(out),
                 DEL => {}
+                0x30..=0x7e if self.draws_only && !escape_draws(&self.held[1..], byte) => self.drop_held(out),
                 ESC | 0x80.. => return self.give_up(out),
                 0x00..=0x2f if !matches!(byte, CAN | SUB) => self.hold(byte, out),
                 _ => self.finish(byte, out),
@@ -127,6 +141,7 @@ impl QueryFilter {
                 ESC => return self.give_up(out),
                 CAN | SUB => self.finish(byte, out),
                 0x40..=0x7e if expects_answer(&self.held[self.body..], byte) => self.drop_held(out),
+                0x40..=0x7e if self.draws_only && !control_draws(&self.held[self.body..], byte) => self.drop_held(out),
                 0x40..=0x7e => self.finish(byte, out),
                 DEL.. => {}
                 _ => self.hold(byte, out),
@@ -142,6 +157,10 @@ impl QueryFilter {
                 b'q' if self.held[self.body..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
                     self.drop_string(false, out);
                 }
+                // Pictures of DEC's form are drawn.
+                0x40..=0x7e if self.draws_only && !is_picture(&self.held[self.body..], byte) => {
+                    self.drop_string(false, out);
+                }
                 0x40..=0x7e | CAN | SUB => self.finish(byte, out),
                 DEL.. => {}
                 _ => self.hold(byte, out),
@@ -151,6 +170,7 @@ impl QueryFilter {
                 ESC => return self.give_up(out),
                 // Pictures of kitty's protocol, each of which is answered. This terminal shows none.
                 b'G' => self.drop_string(false, out),
+                _ if self.draws_only && !matches!(byte, CAN | SUB) => self.drop_string(false, out),
                 _ => self.finish(byte, out),
             },
             State::Dropping { escaped: true, .. } if byte == b'\\' => self.state = State::Text,
@@ -169,7 +189,10 @@ impl QueryFilter {
     }
 
     fn take_command(&mut self, byte: u8, escaped: bool, out: &mut Vec<u8>) -> bool {
-        let is_question = || question(&self.held[self.body..]);
+        let is_question = || {
+            let body = &self.held[self.body..];
+            question(body) || (self.draws_only && !command_draws(body))
+        };
         match byte {
             b'\\' if escaped => {
                 if is_question() {
@@ -194,6 +217,7 @@ impl QueryFilter {
             DEL => {}
             BEL | CAN | SUB if is_question() => self.drop_held(&mut Vec::new()),
             BEL | CAN | SUB => self.finish(byte, out),
+            b';' if self.draws_only && !command_draws(&self.held[self.body..]) => self.drop_string(true, out),
             b';' if number(&self.held[self.body..]).is_some_and(is_of_window) => {
                 self.drop_string(true, out);
             }
@@ -298,6 +322,85 @@ fn expects_answer(body: &[u8], last: u8) -> bool {
         ([b'*'], b'y') | ([b'$'], b'w' | b'u') | ([b'&'], b'u') | ([b'\''], b'|') | ([b'#'], b'R' | b'|') => true,
         _ => false,
     }
+}
+
+/// Whether an operating system command is one of colours (4, 10 to 12, and their resets), of links (8) or of marks (133).
+fn command_draws(body: &[u8]) -> bool {
+    let number = body.split(|byte| *byte == b';').next().unwrap_or_default();
+    matches!(number, b"4" | b"8" | b"10" | b"11" | b"12" | b"104" | b"110" | b"111" | b"112" | b"133")
+}
+
+/// Whether a control sequence with these parameters and intermediates, and this final byte, draws, or switches a mode that ends with
+/// the view.
+fn control_draws(body: &[u8], last: u8) -> bool {
+    let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
+    let modes = |known: &[u16]| {
+        let numbers = body.iter().copied().filter(|byte| *byte >= 0x20 && *byte != b'?').collect::<Vec<u8>>();
+        let known_mode = |number: &[u8]| {
+            let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+            number.is_some_and(|number| known.contains(&number))
+        };
+        numbers.split(|byte| *byte == b';').all(known_mode)
+    };
+    match (marks.as_slice(), last) {
+        // Movements, erasing, inserting, scrolling, tabulators, repetition, colours, margins, the saved cursor.
+        (
+            [],
+            b'@'
+            | b'A'..=b'M'
+            | b'P'
+            | b'S'
+            | b'T'
+            | b'X'
+            | b'Z'
+            | b'`'
+            | b'a'
+            | b'b'
+            | b'd'..=b'g'
+            | b'm'
+            | b'r'
+            | b's'
+            | b'u',
+        ) => true,
+        ([], b'h' | b'l') => modes(&ANSI_MODES),
+        ([b'?'], b'h' | b'l') => modes(&PRIVATE_MODES),
+        // DECSED and DECSEL; DECSTR; DECSCUSR, SL and SR; DECSCA.
+        ([b'?'], b'J' | b'K') | ([b'!'], b'p') | ([b' '], b'q' | b'@' | b'A') | ([b'"'], b'q') => true,
+        // The keyboard protocols of xterm and of kitty.
+        ([b'>'], b'm') | ([b'>' | b'<' | b'='], b'u') => true,
+        _ => false,
+    }
+}
+
+/// IRM and LNM.
+const ANSI_MODES: [u16; 2] = [4, 20];
+
+/// Modes of the keypad, the screen, the margins, the cursor, the mouse, the focus and pastes. None makes the terminal report by itself
+/// what no person has typed or clicked.
+const PRIVATE_MODES: [u16; 28] = [
+    1, 5, 6, 7, 9, 12, 25, 45, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 1045, 1047, 1048,
+    1049, 2004, 2026, 80, 8452,
+];
+
+/// Whether an escape sequence with these intermediates and this final byte draws.
+fn escape_draws(intermediates: &[u8], last: u8) -> bool {
+    let marks: Vec<u8> = intermediates.iter().copied().filter(|byte| *byte >= 0x20).collect();
+    match marks.as_slice() {
+        // DECSC, DECRC, the keypad, IND, NEL, HTS, RI, SS2, SS3, RIS, ST and the locking shifts.
+        [] => matches!(
+            last,
+            b'7' | b'8' | b'=' | b'>' | b'D' | b'E' | b'H' | b'M' | b'N' | b'O' | b'c' | b'\\' | b'n' | b'o'
+        ),
+        // Character sets; DECDHL and DECALN.
+        [b'(' | b')' | b'*' | b'+'] => true,
+        [b'#'] => matches!(last, b'3'..=b'6' | b'8'),
+        _ => false,
+    }
+}
+
+/// Whether a device control string with these parameters and this final byte is a picture (sixel).
+fn is_picture(body: &[u8], last: u8) -> bool {
+    last == b'q' && body.iter().all(|byte| byte.is_ascii_digit() || *byte == b';' || *byte < 0x20)
 }
 
 /// Whether an operating system command is about the viewer's window or desktop, and not about what is drawn: titles (0 to 2), the
@@ -435,6 +538,92 @@ mod tests {
         }
         assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "what is performed at once stays");
         assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "ended by another sequence");
+    }
+
+    /// Of another machine nothing is passed on that is not known to draw.
+    #[test]
+    fn of_another_machine_only_what_draws_is_passed_on() {
+        let drawn = |pieces: &[&[u8]]| -> String {
+            let mut viewers = QueryFilter::drawing_only();
+            let passed: Vec<u8> = pieces.iter().flat_map(|piece| viewers.pass(piece)).collect();
+            String::from_utf8_lossy(&passed).into_owned()
+        };
+        let others = [
+            "\x1b]l a title\x1b\\",
+            "\x1b]L an icon\x1b\\",
+            "\x1b]I/etc/passwd\x1b\\",
+            "\x1b];a title\x07",
+            "\x1b]+52;c;aGk=\x07",
+            "\x1b] 52;c;aGk=\x07",
+            "\x1b]30;a title\x07",
+            "\x1b]3;WM_CLASS=x\x07",
+            "\x1b]7;file://h/etc\x07",
+            "\x1b]50;font\x07",
+            "\x1b]51;Ecommand\x1b\\",
+            "\x1b]440;file.wav\x1b\\",
+            "\x1b]5113;ac=send\x1b\\",
+            "\x1b]\x07",
+            "\x1bP@kitty-cmd{\"cmd\":\"ls\"}\x1b\\",
+            "\x1bP@kitty-echo|bHMK\x1b\\",
+            "\x1bPtmux;\x1b\x1b]52;c;aGk=\x07\x1b\\",
+            "\x1b_an application\x1b\\",
+            "\x1b^a message\x1b\\",
+            "\x1bXa string\x1b\\",
+            "\u{98}a string\x1b\\",
+            "\u{9e}a message\x1b\\",
+            "\x1b[5i",
+            "\x1b[?5i",
+            "\x1b[2t",
+            "\x1b[8;5;5t",
+            "\x1b[22;0t",
+            "\x1b[2h",
+            "\x1b[4;2h",
+            "\x1b[?2031h",
+            "\x1b[?2048h",
+            "\x1b[?25;5522h",
+            "\x1b[?1001h",
+            "\x1b[?1000s",
+            "\x1b[h",
+            "\x1b[1;2;3;4$r",
+            "\x1b[61\"p",
+            "\x1b[#{",
+            "\x1b F",
+            "\x1b%@",
+            "\x1bl",
+            "\x1b`",
+        ];
+        for other in others.into_iter().chain(QUESTIONS) {
+            let around = format!("a{other}b");
+            // What another sequence ends may leave its own rest, which is text.
+            let left = drawn(&[around.as_bytes()]);
+            let without_rest = left.replace("\x1b\\", "");
+            assert_eq!(without_rest, "ab", "{other:?}");
+            let at_once: Vec<&[u8]> = around.as_bytes().chunks(1).collect();
+            assert_eq!(drawn(&at_once), left, "{other:?}, byte by byte");
+        }
+        let not_drawn = ["\x1b[22;0t", "\x1b[?0c", "\x1b]7;file://h/?\x1b\\", "\x1b_other\x1b\\"];
+        let modes =
+            ["\x1b[?1;1049;2004h", "\x1b[?1006l", "\x1b[4h", "\x1b[?2026h", "\x1b[=1;2u", "\x1b]133;A\x07", "\x1bc"];
+        for statement in STATEMENTS.into_iter().filter(|statement| !not_drawn.contains(statement)).chain(modes) {
+            let around = format!("a{statement}b");
+            assert_eq!(drawn(&[around.as_bytes()]), around);
+        }
+        let mut viewers = QueryFilter::drawing_only();
+        viewers.reset();
+        assert_eq!(viewers.pass(b"\x1b]30;title\x07x"), b"x");
+    }
+
+    #[test]
+    fn the_snapshot_of_a_screen_draws() {
+        use crate::screen::Screen as _;
+        let mut screen = Emulator::new(Size { cols: 40, rows: 8 });
+        screen.feed(
+            "\x1b[?1049h\x1b[?1000;1006h\x1b[?2004h\x1b[>1u\x1b[3;5r\x1b[1;31mred\x1b]8;;http://x/\x1b\\link"
+                .as_bytes(),
+        );
+        let snapshot = screen.snapshot();
+        let passed = QueryFilter::drawing_only().pass(snapshot.as_bytes());
+        assert_eq!(String::from_utf8_lossy(&passed), snapshot);
     }
 
     /// A query that is taken out must not join what is around it to another one.

@@ -158,6 +158,30 @@ async fn a_trap_that_acts_while_a_person_reads_is_named_before_and_refused_after
 }
 
 #[tokio::test]
+async fn a_trap_that_sets_the_line_while_the_shell_is_compared_adds_nothing_to_what_is_run() {
+    let traps = [
+        "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=${#READLINE_LINE}' USR2",
+        "trap 'READLINE_LINE=\"touch EVIL; \"; READLINE_POINT=12' DEBUG",
+        "readonly READLINE_LINE='touch EVIL; '; true",
+    ];
+    for (number, trap) in traps.into_iter().enumerate() {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        let gate = format!("gate{number}");
+        session.runs("make() { echo made; }; cd \"$(mktemp -d)\"").await;
+        session.runs(trap).await;
+        // One that sets the line at once lets the shell report nothing.
+        let _ = session.0.note_state(gate.clone()).await.unwrap();
+        session.0.signal(Signal::USR2).await.unwrap().unwrap();
+        let ran = session.0.run(approved("make", &gate)).await;
+        // Nothing else was executed, whether this was or not.
+        assert!(ran.as_ref().map_or(true, |ran| ran.output == "made\n"), "{trap}: {ran:?}");
+        let screen = session.view().await.screen;
+        assert!(!screen.contains("EVIL; make"), "{trap}: {screen}");
+    }
+}
+
+#[tokio::test]
 async fn a_line_that_others_have_begun_hides_no_change() {
     let world = World::new();
     let session = world.open(&["bash"]).await;

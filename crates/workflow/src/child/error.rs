@@ -26,9 +26,6 @@ pub(crate) enum InvalidChild {
     /// The variables are not an object.
     #[error("'initial_variables' must be an object")]
     VariablesType,
-    /// A variable is an object or a list.
-    #[error("'{0}' in 'initial_variables' must be a text, a number or a boolean")]
-    VariableType(String),
     /// A limit is wrong.
     #[error(transparent)]
     Limit(#[from] InvalidLimit),
@@ -41,7 +38,7 @@ impl InvalidChild {
             Self::NoWorkflow => "",
             Self::TwoWorkflows | Self::NameType | Self::Name(_) => "workflow_name",
             Self::DefinitionType => DEFINITION,
-            Self::VariablesType | Self::VariableType(_) => "initial_variables",
+            Self::VariablesType => "initial_variables",
             Self::Limit(limit) => limit.param(),
         }
     }

@@ -232,12 +232,18 @@ impl Test {
             Self::FieldEquals { field, value } => {
                 let expected = substitute::value(value, variables, true);
                 let reason = format!("{field} equals {expected}");
+                let without_end = expected.as_str().map(|text| Value::from(text.trim_end_matches('\n')));
+                let is_output = field == tool::OUTPUT && ending.trimmed_output().is_some();
+                let expected = without_end.filter(|_| is_output).unwrap_or(expected);
                 (equal(field_of(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
             }
             Self::FieldContains { field, text } => {
                 let expected = substitute::text(text, variables);
                 let actual = field_of(ending.result, field).filter(|value| !value.is_null()).map(substitute::as_text);
-                (actual.is_some_and(|actual| actual.contains(&expected)), format!("{field} contains '{expected}'"))
+                // The end of the last line is part of the output that was printed.
+                let end = ending.trimmed_output().filter(|_| field == tool::OUTPUT).map(|_| "\n").unwrap_or_default();
+                let contains = actual.is_some_and(|actual| (actual + end).contains(&expected));
+                (contains, format!("{field} contains '{expected}'"))
             }
             Self::TimeoutOccurred(expected) => {
                 let reason = if *expected { "time ran out" } else { "time did not run out" };

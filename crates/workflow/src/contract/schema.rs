@@ -1,7 +1,7 @@
 //! The schema of a variable's value: a JSON Schema of a text.
 //!
 //! A shell's variables are texts, so the keywords of JSON Schema that apply to texts are supported, and `type` reads a
-//! text as a number or boolean. Any other keyword is refused rather than ignored. JSON Schema 2020-12,
+//! text as a number, a boolean, a list or an object (both as JSON). Any other keyword is refused rather than ignored. JSON Schema 2020-12,
 //! <https://json-schema.org/draft/2020-12/json-schema-validation>.
 
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use steplatch_pattern::Pattern;
 
 use crate::substitute;
 
-/// The words that are understood; those of the last row say nothing about the value.
+/// The words that are understood; the last three say nothing about the value.
 pub(crate) const KEYWORDS: &[&str] = &[
     "type",
     "enum",
@@ -19,6 +19,9 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "maxLength",
     "minimum",
     "maximum",
+    "items",
+    "minItems",
+    "maxItems",
     "title",
     "description",
     "examples",
@@ -32,6 +35,8 @@ pub struct ValueSchema {
     pattern: Option<Pattern>,
     length: (Option<u64>, Option<u64>),
     range: (Option<f64>, Option<f64>),
+    items: Option<Box<ValueSchema>>,
+    count: (Option<u64>, Option<u64>),
 }
 
 /// As what a text is read.
@@ -41,6 +46,19 @@ enum Kind {
     Integer,
     Number,
     Boolean,
+    List,
+    Object,
+}
+
+/// Returns the value that a text means under a `type`: a list or an object that is written as JSON. `None` where it is the text
+/// itself.
+pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
+    let value = || serde_json::from_str::<Value>(text).ok();
+    match kind? {
+        "array" => value().filter(Value::is_array),
+        "object" => value().filter(Value::is_object),
+        _ => None,
+    }
 }
 
 /// Why a schema is none, and at which of its words.
@@ -60,8 +78,8 @@ impl InvalidSchema {
 impl PartialEq for ValueSchema {
     fn eq(&self, other: &Self) -> bool {
         let pattern = |schema: &Self| schema.pattern.as_ref().map(|pattern| pattern.as_str().to_owned());
-        (self.kind, &self.allowed, pattern(self), self.length, self.range)
-            == (other.kind, &other.allowed, pattern(other), other.length, other.range)
+        (self.kind, &self.allowed, pattern(self), self.length, self.range, &self.items, self.count)
+            == (other.kind, &other.allowed, pattern(other), other.length, other.range, &other.items, other.count)
     }
 }
 
@@ -73,8 +91,11 @@ impl ValueSchema {
             Some("integer") => Kind::Integer,
             Some("number") => Kind::Number,
             Some("boolean") => Kind::Boolean,
+            Some("array") => Kind::List,
+            Some("object") => Kind::Object,
             Some(_) => {
-                return Err(InvalidSchema::new("type", "'type' must be string, integer, number or boolean"));
+                let message = "'type' must be string, integer, number, boolean, array or object";
+                return Err(InvalidSchema::new("type", message));
             }
         };
         let scalar = |word: &'static str, value: &Value| match value {
@@ -103,12 +124,28 @@ impl ValueSchema {
             Some(None) => Err(InvalidSchema::new(word, format!("'{word}' must be a number"))),
             bound => Ok(bound.flatten()),
         };
+        let items = match fields.get("items") {
+            None => None,
+            Some(Value::Object(items)) => match items.keys().find(|word| !KEYWORDS.contains(&word.as_str())) {
+                Some(word) => {
+                    return Err(InvalidSchema::new("items", format!("'{word}' is not understood in 'items'")));
+                }
+                None => Some(Box::new(Self::read(items)?)),
+            },
+            Some(_) => return Err(InvalidSchema::new("items", "'items' must be a schema")),
+        };
+        let of_lists = ["items", "minItems", "maxItems"].into_iter().find(|word| fields.contains_key(*word));
+        if let Some(word) = of_lists.filter(|_| kind != Kind::List) {
+            return Err(InvalidSchema::new(word, format!("'{word}' goes with \"type\": \"array\"")));
+        }
         Ok(Self {
             kind,
             allowed,
             pattern,
             length: (length("minLength")?, length("maxLength")?),
             range: (bound("minimum")?, bound("maximum")?),
+            items,
+            count: (length("minItems")?, length("maxItems")?),
         })
     }
 
@@ -122,7 +159,14 @@ impl ValueSchema {
             }
             Kind::Number if number.is_none() => return Some("must be a number".to_owned()),
             Kind::Boolean if !matches!(value, "true" | "false") => return Some("must be true or false".to_owned()),
-            Kind::Integer | Kind::Number | Kind::Boolean => {}
+            Kind::List => match typed(Some("array"), value) {
+                Some(Value::Array(items)) => return self.problem_of_items(&items),
+                _ => return Some(r#"must be a list, as JSON: ["a", "b"]"#.to_owned()),
+            },
+            Kind::Object if typed(Some("object"), value).is_none() => {
+                return Some(r#"must be an object, as JSON: {"key": "value"}"#.to_owned());
+            }
+            Kind::Integer | Kind::Number | Kind::Boolean | Kind::Object => {}
         }
         if let Some(allowed) = &self.allowed
             && !allowed.iter().any(|allowed| allowed == value)
@@ -146,6 +190,26 @@ impl ValueSchema {
             Ok(false) => Some(format!("must match the pattern '{}'", pattern.as_str())),
             Err(error) => Some(format!("can not be checked: {error}")),
         }
+    }
+}
+
+impl ValueSchema {
+    fn problem_of_items(&self, items: &[Value]) -> Option<String> {
+        let count = items.len() as u64;
+        match self.count {
+            (Some(least), _) if count < least => return Some(format!("must have at least {least} items")),
+            (_, Some(most)) if count > most => return Some(format!("must have at most {most} items")),
+            _ => {}
+        }
+        let schema = self.items.as_ref()?;
+        let mut problems = items.iter().enumerate().filter_map(|(index, item)| {
+            // An item of a list has a type of its own: only a text is one.
+            let is_text = schema.kind != Kind::Text || item.is_string();
+            let problem =
+                if is_text { schema.problem(&substitute::as_text(item)) } else { Some("must be a text".to_owned()) };
+            Some(format!("has item {index}, which {}", problem?))
+        });
+        problems.next()
     }
 }
 
@@ -177,6 +241,23 @@ mod tests {
             (json!({"minLength": 2}), "é", Some("must have at least 2 characters")),
             (json!({"maxLength": 2}), "éé", None),
             (json!({"maxLength": 1}), "éé", Some("must have at most 1 characters")),
+            (json!({"type": "array"}), r#"["a", 2]"#, None),
+            (json!({"type": "array"}), "a,b", Some(r#"must be a list, as JSON: ["a", "b"]"#)),
+            (json!({"type": "array"}), "{}", Some(r#"must be a list, as JSON: ["a", "b"]"#)),
+            (json!({"type": "array", "minItems": 1}), "[]", Some("must have at least 1 items")),
+            (json!({"type": "array", "items": {"type": "string"}}), r#"["a"]"#, None),
+            (
+                json!({"type": "array", "items": {"type": "string"}}),
+                r#"["a", 2]"#,
+                Some("has item 1, which must be a text"),
+            ),
+            (
+                json!({"type": "array", "items": {"type": "integer", "minimum": 1}}),
+                "[1, 0]",
+                Some("has item 1, which must be at least 1"),
+            ),
+            (json!({"type": "object"}), r#"{"a": [1]}"#, None),
+            (json!({"type": "object"}), "[1]", Some(r#"must be an object, as JSON: {"key": "value"}"#)),
         ] {
             let schema = schema(&words).unwrap();
             assert_eq!(schema.problem(value).as_deref(), expected, "{value} under {words}");
@@ -186,8 +267,12 @@ mod tests {
     #[test]
     fn words_with_values_of_another_kind_are_refused_by_name() {
         for (words, word) in [
-            (json!({"type": "array"}), "type"),
+            (json!({"type": "null"}), "type"),
             (json!({"type": ["string"]}), "type"),
+            (json!({"items": {}}), "items"),
+            (json!({"type": "array", "items": {"contains": 1}}), "items"),
+            (json!({"type": "array", "items": [1]}), "items"),
+            (json!({"type": "string", "maxItems": 1}), "maxItems"),
             (json!({"enum": []}), "enum"),
             (json!({"enum": [[]]}), "enum"),
             (json!({"const": {}}), "const"),

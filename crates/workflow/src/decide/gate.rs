@@ -37,7 +37,8 @@ impl DecisionBuilder<'_> {
             otherwise: otherwise.clone(),
             context: context.clone(),
         });
-        let gate = Gate { step, asks: GateRequest::Judgement { choices, otherwise }, context, opened_at: self.now };
+        let asks = GateRequest::Judgement { choices, otherwise };
+        let gate = Gate { step, asks, context, opened_at: self.now, terminals: None };
         self.decision.effects.push(Effect::DisarmDeadline);
         self.decision.effects.extend(asking(&gate, self.now));
         self.decision
@@ -75,9 +76,11 @@ impl DecisionBuilder<'_> {
             question: question.clone(),
             expires_at,
             context: context.clone(),
+            terminals: None,
         });
         let entered = Box::new(CurrentStep { limit, ..entered });
-        let gate = Gate { step, asks: GateRequest::Answer { question, expires_at, entered }, context, opened_at: at };
+        let asks = GateRequest::Answer { question, expires_at, entered };
+        let gate = Gate { step, asks, context, opened_at: at, terminals: None };
         self.decision.effects.push(Effect::DisarmDeadline);
         self.decision.effects.extend(asking(&gate, self.now));
         self.decision

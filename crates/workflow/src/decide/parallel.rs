@@ -10,7 +10,7 @@ use crate::definition::State;
 use crate::event::{ChildEnd, Event, Outcome};
 use crate::history::{CurrentStep, History, Terminals};
 use crate::items::{ForEach, ForEachParallel, ItemsError};
-use crate::parallel::{Branches, FAIL_FAST, MAX_PARALLEL, Parallel, WORKFLOWS, kept, left_open};
+use crate::parallel::{Branches, FAIL_FAST, ITEMS, MAX_PARALLEL, Parallel, WORKFLOWS, kept, left_open};
 use crate::substitute::Lookup;
 
 /// Why a state is not entered for its items.
@@ -31,8 +31,8 @@ pub(super) fn of_items(
     let items = for_each.resolve(entering).map_err(NotEntered::Items)?;
     let mut branches = Vec::with_capacity(items.len());
     let mut shared = None;
-    for item in items {
-        let item = Some((for_each.name.clone(), item));
+    for item in &items {
+        let item = Some((for_each.name.clone(), item.clone()));
         let variables = Entering { before: entering.before, visits: entering.visits.clone(), item };
         if let Some(unresolved) = state.unresolved(&variables).filter(|_| refuses_unresolved) {
             return Err(NotEntered::Unresolved(unresolved.to_owned()));
@@ -44,8 +44,12 @@ pub(super) fn of_items(
         branches.push(Value::Object(branch));
     }
     let shared = shared.map(|definition| (child::DEFINITION, definition));
-    let fields =
-        [(WORKFLOWS, branches.into()), (MAX_PARALLEL, at_once.at_once.into()), (FAIL_FAST, at_once.fail_fast.into())];
+    let fields = [
+        (WORKFLOWS, branches.into()),
+        (ITEMS, items.into()),
+        (MAX_PARALLEL, at_once.at_once.into()),
+        (FAIL_FAST, at_once.fail_fast.into()),
+    ];
     Ok(fields.into_iter().chain(shared).map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
@@ -55,7 +59,9 @@ pub(super) fn asking(current: &CurrentStep, branches: &Branches, history: &Histo
     let answer = |outcome| vec![Effect::Answer { step: current.step.clone(), outcome }];
     match Parallel::read(&current.params) {
         Err(error) => answer(child::refused(error.to_string())),
-        Ok(parallel) if parallel.is_over(branches) => answer(parallel.outcome(&current.step, branches)),
+        Ok(parallel) if parallel.is_over(branches) => {
+            answer(parallel.outcome(&current.step, branches, history.rules()))
+        }
         Ok(parallel) => {
             let asking = |number| branch(current, &parallel, number, current.limit, history);
             branches.open().filter_map(asking).collect()
@@ -113,7 +119,8 @@ impl DecisionBuilder<'_> {
         if is_over {
             self.abandon_branches(current, &branches);
             // The state ends with an outcome of its own, as any other: its conditions may need the screen.
-            let (step, outcome) = (current.step.clone(), parallel.outcome(&current.step, &branches));
+            let (step, outcome) =
+                (current.step.clone(), parallel.outcome(&current.step, &branches, self.history.rules()));
             self.decision.effects.push(Effect::Answer { step, outcome });
         }
         if self.history.child_waits() && (is_over || !others_wait) {

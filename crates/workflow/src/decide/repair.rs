@@ -43,7 +43,7 @@ impl DecisionBuilder<'_> {
         let Some(over) = self.history.gate() else { return self.decision };
         let (run, place) = (over.step.run.clone(), place(&over.step.place));
         let step = StepId { run, place, visit: self.history.proposals().saturating_add(1) };
-        let proposed = Event::PatchProposed { at: self.now, step, proposal };
+        let proposed = Event::PatchProposed { at: self.now, step, proposal, terminals: None };
         let mut history = self.history.clone();
         history.apply(&proposed);
         self.record(proposed);
@@ -79,7 +79,7 @@ impl DecisionBuilder<'_> {
         if choice == ACCEPT_AND_ASK
             && let (GateRequest::Judgement { otherwise, .. }, Some(entry)) = (&over.asks, self.definition.state(state))
         {
-            let choices = unknown::choices(self.definition, entry);
+            let choices = unknown::choices(self.definition, entry, self.history.gateless());
             return self.open_gate(over.step.clone(), choices, otherwise.clone(), over.context.clone());
         }
         let Some(chosen) = proposal.choices.iter().find(|possible| possible.description == choice) else {

@@ -6,9 +6,10 @@
 use serde_json::{Map, Value};
 
 use super::Branch;
+use super::approval::Approvals;
 use crate::definition::{Definition, State};
 use crate::event::{Choice, FailureReason};
-use crate::repair::paths::is_behind_gate;
+use crate::gateless::GatelessNames;
 use crate::substitute;
 
 /// The fields that an answer at such a gate is based on, besides the result of the action.
@@ -27,11 +28,12 @@ const NEAR: f64 = 0.2;
 
 /// Returns where a run may go on: where the state leads, the state again, or any other state. A state that stands behind a
 /// gate for a person is a person's choice, or an agent would pass the gate.
-pub(crate) fn choices(definition: &Definition, state: &State) -> Vec<Choice> {
+pub(crate) fn choices(definition: &Definition, state: &State, gateless: &GatelessNames) -> Vec<Choice> {
+    let approvals = Approvals::new(definition, state, gateless);
     let choice = |description: String, to: &str| Choice {
         description,
         next_state: to.to_owned(),
-        for_person: to != state.name() && is_behind_gate(definition, state.name(), to),
+        for_person: approvals.passes_gate(to),
     };
     let goes_on = state.transitions().first().map(|transition| {
         let to = transition.next_state();

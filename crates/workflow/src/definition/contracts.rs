@@ -123,6 +123,15 @@ impl Diagnostics {
         });
         let default = object.get("default").and_then(|place| self.default_value(&place));
         let schema = object.get("schema").and_then(|place| self.value_schema(&place));
+        if let Some(place) = object.get("default").filter(|place| place.value.is_array() || place.value.is_object())
+            && object
+                .get("schema")
+                .is_none_or(|schema| !matches!(schema.value["type"].as_str(), Some("array" | "object")))
+        {
+            let message =
+                format!("'default' must be a text, not {}, unless its schema has that type", kind(place.value));
+            self.error(&place.pointer, message);
+        }
         if let (Some(schema), Some(default), Some(place)) = (&schema, &default, object.get("default"))
             && let Some(problem) = schema.problem(default)
         {
@@ -146,11 +155,11 @@ impl Diagnostics {
                 self.error(&place.pointer, "'default' contains a NUL, which no variable can hold");
                 None
             }
-            Value::String(_) | Value::Number(_) | Value::Bool(_) => Some(substitute::as_text(place.value)),
-            other => {
-                self.error(&place.pointer, format!("'default' must be a text, not {}", kind(other)));
+            Value::Null => {
+                self.error(&place.pointer, format!("'default' must be a text, not {}", kind(place.value)));
                 None
             }
+            value => Some(substitute::as_text(value)),
         }
     }
 

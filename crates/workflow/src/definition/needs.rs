@@ -129,13 +129,16 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         tool::RUN_WORKFLOW => return None,
         other => tools.fields(other)?,
     };
+    if action.tool() == tool::RUN_COMMAND {
+        fields.push(tool::RAW_OUTPUT.to_owned());
+    }
     if tool::waits(action.tool(), action.params()) {
         // An input that waits has the fields of a wait.
         fields.extend(texts(&tool::WAIT_FIELDS));
     }
     fields.extend(texts(&OF_EVERY_RESULT));
     if state.for_each().is_some() {
-        fields.push(items::RESULTS.to_owned());
+        fields.extend(texts(&[items::RESULTS, items::FAILED]));
     }
     Some(fields)
 }

@@ -69,6 +69,16 @@ fn length(document: &Value) -> usize {
     counter.0
 }
 
+/// Returns whether a text or a key of a value has this word in it.
+fn mentions(value: &Value, word: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(word),
+        Value::Array(items) => items.iter().any(|item| mentions(item, word)),
+        Value::Object(fields) => fields.iter().any(|(key, field)| key.contains(word) || mentions(field, word)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// Reads a document that is nested in others, so many levels deep.
 fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
     let mut reader = Reader { tools, findings: Diagnostics::default(), level };
@@ -146,9 +156,10 @@ impl Reader<'_> {
         let needs = needs::of(self.tools, &arguments, &return_values, &states);
         self.findings.problems.extend(needs.iter().map(NeededVariable::warning));
         Some(Definition {
-            document,
             name,
             description,
+            reads_raw_output: mentions(&document, tool::RAW_OUTPUT),
+            document,
             secrets: needs::secrets(&arguments, &return_values, &states),
             arguments,
             return_values,

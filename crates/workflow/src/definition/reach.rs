@@ -39,7 +39,8 @@ pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[Sta
 }
 
 impl State {
-    fn targets(&self) -> impl Iterator<Item = &str> {
+    /// Returns the states to which it leads.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &str> {
         self.transitions
             .iter()
             .map(|transition| transition.next_state.as_str())

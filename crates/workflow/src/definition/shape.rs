@@ -67,7 +67,7 @@ pub(super) struct VariableEntry {
     /// Whether it must be set (default true)
     required: Option<bool>,
     /// Its value where the shell has none
-    #[schemars(default, schema_with = "scalar")]
+    #[schemars(default, schema_with = "any_value")]
     default: Option<Value>,
     /// Whether its value must not be shown
     secret: Option<bool>,
@@ -282,7 +282,6 @@ pub(super) struct RunWorkflow {
     /// Terminal to work in (default: that of this run)
     session_id: Option<String>,
     /// Variables that it begins with; it knows no others
-    #[schemars(default, schema_with = "scalars")]
     initial_variables: Option<Map<String, Value>>,
     /// States that it may execute (default 100)
     #[schemars(range(min = 1, max = 1000))]
@@ -347,14 +346,8 @@ fn states(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-fn scalar(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    json_schema!({"type": ["string", "number", "boolean", "null"]})
-}
-
-fn scalars(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    json_schema!({
-        "type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean", "null"]}
-    })
+fn any_value(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["string", "number", "boolean", "array", "object", "null"]})
 }
 
 fn value_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

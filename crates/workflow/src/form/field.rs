@@ -132,7 +132,7 @@ impl Field {
             Value::String(text) => match &self.kind {
                 Kind::Choice(offered) => {
                     let offered = offered.iter().find(|offered| offered.value == *text);
-                    offered.and_then(|offered| offered.title.clone()).unwrap_or_else(|| text.clone())
+                    offered.map_or_else(|| text.clone(), Offered::shown)
                 }
                 _ => text.clone(),
             },
@@ -141,13 +141,11 @@ impl Field {
         })
     }
 
-    /// Returns the choices, each as it is shown; empty where any value is allowed.
+    /// Returns the choices, each as it is shown, with its value; empty where any value is allowed.
     #[must_use]
-    pub fn choices(&self) -> Vec<&str> {
+    pub fn choices(&self) -> Vec<String> {
         match &self.kind {
-            Kind::Choice(offered) => {
-                offered.iter().map(|offered| offered.title.as_deref().unwrap_or(&offered.value)).collect()
-            }
+            Kind::Choice(offered) => offered.iter().map(Offered::shown).collect(),
             _ => Vec::new(),
         }
     }
@@ -235,7 +233,7 @@ impl Field {
             }
             Kind::Choice(offered) => {
                 let text = value.as_str().unwrap_or_default();
-                let titled = |offered: &&Offered| offered.title.as_deref().is_some_and(|title| title == text);
+                let titled = |offered: &&Offered| offered.title.as_deref() == Some(text) || offered.shown() == text;
                 let found = offered.iter().find(|offered| offered.value == text);
                 match found.or_else(|| offered.iter().find(titled)) {
                     Some(found) => Ok(found.value.as_str().into()),
@@ -281,10 +279,8 @@ impl Field {
                 json!({"type": "string", "enum": values})
             }
             Kind::Choice(offered) => {
-                let offered: Vec<Value> = offered
-                    .iter()
-                    .map(|Offered { value, title }| json!({"const": value, "title": title.as_ref().unwrap_or(value)}))
-                    .collect();
+                let offered: Vec<Value> =
+                    offered.iter().map(|offered| json!({"const": offered.value, "title": offered.shown()})).collect();
                 json!({"type": "string", "oneOf": offered})
             }
             Kind::Number { whole, least, most } => {

@@ -23,6 +23,22 @@ pub(super) struct Offered {
     pub(super) title: Option<String>,
 }
 
+impl Offered {
+    fn new(value: &str, title: Option<&str>) -> Self {
+        // A form that is shown has titles with their values.
+        let bare = |title: &str| title.strip_suffix(&format!(" ({value})")).unwrap_or(title).to_owned();
+        Self { value: value.to_owned(), title: title.map(bare) }
+    }
+
+    /// Returns what a person is shown for it: also the value, since that is the answer.
+    pub(super) fn shown(&self) -> String {
+        match &self.title {
+            Some(title) if *title != self.value => format!("{title} ({})", self.value),
+            _ => self.value.clone(),
+        }
+    }
+}
+
 /// Reads what a text must be.
 pub(super) fn read_text(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Kind {
     let mut length = |key: &str| match about.get(key) {
@@ -75,8 +91,7 @@ pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Ve
         for item in list.as_array().into_iter().flatten() {
             match item.get("const").and_then(Value::as_str) {
                 Some(value) => {
-                    let title = item.get("title").and_then(Value::as_str).map(str::to_owned);
-                    offered.push(Offered { value: value.to_owned(), title });
+                    offered.push(Offered::new(value, item.get("title").and_then(Value::as_str)));
                 }
                 None => wrong.push(format!("offers {item}, which has no text for 'const'")),
             }
@@ -86,8 +101,7 @@ pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Ve
         for (index, item) in about.get("enum").and_then(Value::as_array).into_iter().flatten().enumerate() {
             match item.as_str() {
                 Some(value) => {
-                    let title = titles.get(index).and_then(Value::as_str).map(str::to_owned);
-                    offered.push(Offered { value: value.to_owned(), title });
+                    offered.push(Offered::new(value, titles.get(index).and_then(Value::as_str)));
                 }
                 None => wrong.push(format!("offers {item}, which is no text")),
             }
@@ -99,6 +113,12 @@ pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Ve
     let same = (1..offered.len()).find(|at| offered[..*at].iter().any(|before| before.value == offered[*at].value));
     if let Some(at) = same {
         wrong.push(format!("offers '{}' twice", offered[at].value));
+    }
+    for one in &offered {
+        let is_meant = |other: &&Offered| other.value != one.value && one.title.as_ref() == Some(&other.value);
+        if let Some(other) = offered.iter().find(is_meant) {
+            wrong.push(format!("shows '{}' for '{}', and offers that as well", other.value, one.value));
+        }
     }
     offered
 }

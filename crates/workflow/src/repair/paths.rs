@@ -61,10 +61,13 @@ pub(super) fn known_targets<'d>(
 
 /// Returns the states that are gates for a person.
 pub(super) fn human_gates(definition: &Definition) -> impl Iterator<Item = &State> {
-    definition.states().iter().filter(|state| {
-        let who = state.action().params().get("answered_by").and_then(Value::as_str);
-        state.action().tool() == tool::GATE && who.is_none_or(|who| who == AnsweredBy::Human.name())
-    })
+    definition.states().iter().filter(|state| is_human_gate(state))
+}
+
+/// Returns whether a state is a gate for a person.
+pub(super) fn is_human_gate(state: &State) -> bool {
+    let who = state.action().params().get("answered_by").and_then(Value::as_str);
+    state.action().tool() == tool::GATE && who.is_none_or(|who| who == AnsweredBy::Human.name())
 }
 
 /// Returns the states that a run reaches without passing through `avoided`, from its beginning or from the state that is
@@ -74,18 +77,8 @@ pub(super) fn reached_without<'d>(definition: &'d Definition, avoided: &str) -> 
     reached_from(definition, begins, avoided)
 }
 
-/// Returns whether a run that waits in the state `at` would pass a gate for a person by going to the state `to`. Where the
-/// run is past the gate already, only what the gate leads to is asked about again: the states behind that may be repeated.
-pub(crate) fn is_behind_gate<'d>(definition: &'d Definition, at: &'d str, to: &str) -> bool {
-    human_gates(definition).filter(|gate| gate.name() != to).any(|gate| {
-        let without = reached_without(definition, gate.name());
-        let is_behind = !without.contains(to) && !reached_from(definition, [at], gate.name()).contains(to);
-        is_behind && (without.contains(at) || edges(definition, gate).iter().any(|edge| edge.to == Some(to)))
-    })
-}
-
 /// Returns the states that are reached from these without passing through `avoided`.
-fn reached_from<'d>(
+pub(super) fn reached_from<'d>(
     definition: &'d Definition,
     begins: impl IntoIterator<Item = &'d str>,
     avoided: &str,

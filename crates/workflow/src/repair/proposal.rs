@@ -9,6 +9,7 @@ use super::Weakening;
 use crate::decide::goes_on;
 use crate::definition::Definition;
 use crate::event::{Choice, shared};
+use crate::gateless::GatelessNames;
 
 /// The answer that takes the patch and has the run ask again where it goes on.
 pub const ACCEPT_AND_ASK: &str = "accept, then ask where the run goes on";
@@ -54,7 +55,9 @@ impl Proposal {
         difference: String,
         (weakens, checked): (&[Weakening], Vec<String>),
     ) -> Self {
-        let own = patched.state(state).map(|state| goes_on(patched, state)).unwrap_or_default().into_iter().take(2);
+        // A person answers.
+        let all = patched.state(state).map(|state| goes_on(patched, state, &GatelessNames::default()));
+        let own = all.unwrap_or_default().into_iter().take(2);
         let accepting =
             |choice: Choice| Choice { description: format!("accept, and {}", choice.description), ..choice };
         Self {

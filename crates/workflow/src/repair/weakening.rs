@@ -1,17 +1,17 @@
 //! What a patch weakens.
 //!
-//! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, a pattern with
-//! more alternatives that are held by words, shorter time limits that end nothing but the run, arguments with a default that are not
-//! exported, and new states that do nothing and lead to where the run would have gone under the same condition. So a name may be given
-//! to a change that does no harm, and never the other way round.
+//! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, shorter time limits that
+//! end nothing but the run, arguments with a default that are not exported, and new states that do nothing, make no check old, and
+//! lead to where the run would have gone under the same condition. So a name may be given to a change that does no harm, and never
+//! the other way round. What is typed, run or waited for is shown whole.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::alternatives::{NotWider, is_wider};
-use super::paths::{Edge, document, edges, human_gates, known_targets, reached_without};
+use super::alternatives::{NewAlternative, matches_nearly_anything, new_alternatives};
+use super::paths::{Edge, document, edges, human_gates, is_human_gate, known_targets, reached_from, reached_without};
 use super::unchecked::typed_unchecked_behind;
 use crate::definition::{Definition, State};
 use crate::tool;
@@ -31,12 +31,13 @@ impl fmt::Display for Weakening {
     }
 }
 
-/// The longest value that a sentence shows, in characters.
-const LONGEST_SHOWN: usize = 120;
+/// The fewest blanks one after the other that are counted and not shown, and the longest text that is shown with what it has in
+/// common with another one, in characters.
+const MIN_COUNTED_BLANKS: usize = 4;
+const MAX_COMMON_CHARS: usize = 120;
 
-/// The most characters of what a new state does that a sentence shows, and how many of them are its end.
-const LONGEST_ACTION: usize = 1000;
-const SHOWN_END: usize = 200;
+/// The characters that are shown on either side of the part in which two texts differ.
+const CONTEXT_CHARS: usize = 20;
 
 /// Fields of the document and of a state that are words for people.
 const WORDS: [&str; 3] = ["name", "description", "$schema"];
@@ -52,6 +53,12 @@ const PASSIVE: [&str; 8] = [
     "get_screen_content",
     "list_terminal_sessions",
 ];
+
+/// Actions that read a terminal and type nothing.
+const READING: [&str; 2] = [tool::AWAIT_OUTPUT, "get_screen_content"];
+
+/// Variables that a gate for a person shows.
+const SHOWN_AT_GATES: [&str; 2] = ["match_text", "screen_content"];
 
 /// Variables that the result of an action sets, and that states use under these names.
 const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];
@@ -99,11 +106,9 @@ impl<'a> Comparison<'a> {
                         self.name(place, format!("a run no longer begins with '{}'", self.before.initial_state()));
                     }
                 }
-                (_, Some(old), Some(new)) => {
-                    self.name(place, format!("'{key}' was {} and is {}", shown(old), shown(new)));
-                }
                 (_, Some(_), None) => self.name(place, format!("'{key}' is gone")),
-                (_, None, _) => self.name(place, format!("'{key}' is new")),
+                (_, None, Some(new)) => self.name(place, format!("'{key}' is new: {}", whole(new))),
+                (_, old, new) => self.name(place, format!("'{key}' {}", change(old, new))),
             }
         }
     }
@@ -117,7 +122,7 @@ impl<'a> Comparison<'a> {
             match after.get(name) {
                 None => self.name(place, format!("the {what} '{name}' is gone")),
                 Some(new) if without_words(new) != without_words(old) => {
-                    self.name(place, format!("the {what} '{name}' was {} and is {}", shown(old), shown(new)));
+                    self.name(place, format!("the {what} '{name}' {}", change(Some(old), Some(new))));
                 }
                 Some(_) => {}
             }
@@ -146,6 +151,9 @@ impl<'a> Comparison<'a> {
             if variables(before).contains(name) {
                 self.name(&place, format!("the new argument '{name}' has the name of a variable that is used already"));
             }
+            if let Some(gate) = human_gates(after).find(|_| SHOWN_AT_GATES.contains(&name)) {
+                self.name(&place, format!("the new argument '{name}' is shown at the gate '{}'", gate.name()));
+            }
         }
     }
 
@@ -165,14 +173,14 @@ impl<'a> Comparison<'a> {
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
                 ("action", Some(old), Some(new)) => self.action(&place, before, old, new),
                 ("timeout" | "max_visits", old, new) => self.limit(&place, (before, key), old, new),
-                ("on_unknown", _, Some(new)) if *new == "ask" => {}
+                ("on_unknown", _, Some(new)) if *new == "ask" => {
+                    let what = "asks where its failure ended the run so far: an agent may choose where the run goes on";
+                    self.name(place, format!("'{name}' {what}"));
+                }
                 ("on_unknown", Some(old), _) if *old == "ask" => {
                     self.name(place, format!("'{name}' no longer asks when it finds nothing that it expects"));
                 }
-                (_, old, new) => {
-                    let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), shown));
-                    self.name(place, format!("'{key}' of '{name}' was {old} and is {new}"));
-                }
+                (_, old, new) => self.name(place, format!("'{key}' of '{name}' {}", change(old, new))),
             }
         }
         self.ways(&place, before, after);
@@ -188,16 +196,16 @@ impl<'a> Comparison<'a> {
             (None, Some(new)) if old.is_none() => key == "max_visits" || new <= usual,
             _ => false,
         };
+        let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), whole));
         if !is_lower {
-            let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), shown));
             return self.name(place, format!("the limit '{key}' was {old} and is {new}"));
         }
         let goes_on = match key {
             "max_visits" => state.on_exhausted().is_some(),
-            _ => state.action().tool() == tool::GATE || may_go_on_late(state),
+            // Where it asks, an agent may choose where the run goes on.
+            _ => state.action().tool() == tool::GATE || state.asks_when_unknown() || may_go_on_late(state),
         };
         if goes_on {
-            let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), shown));
             self.name(place, format!("'{}' is left sooner: the limit '{key}' was {old} and is {new}", state.name()));
         }
     }
@@ -206,8 +214,8 @@ impl<'a> Comparison<'a> {
         let state = of.name();
         let tool = |action: &Value| action.get("tool").cloned().unwrap_or_default();
         if tool(old) != tool(new) {
-            let (old, new) = (shown(&tool(old)), shown(&tool(new)));
-            return self.name(format!("{place}/tool"), format!("'{state}' did {old} and does {new}"));
+            let does = self.after.state(state).map(|state| self.deed(state)).unwrap_or_default();
+            return self.name(format!("{place}/tool"), format!("'{state}' did {} and now {does}", whole(&tool(old))));
         }
         if tool(old) == tool::GATE {
             return self.name(format!("{place}/params"), format!("the gate '{state}' asks something else"));
@@ -219,26 +227,31 @@ impl<'a> Comparison<'a> {
             match (key, old.get(key), new.get(key)) {
                 (_, old, new) if old == new => {}
                 ("timeout", old, new) => self.limit(&place, (of, key), old, new),
-                ("pattern" | "patterns", Some(old), Some(new)) => {
-                    if let Err(why) = self.is_wider(old, new) {
-                        let why = match why {
-                            NotWider::Other => format!("the pattern was {} and is {}", shown(old), shown(new)),
-                            why => why.reason(cut),
-                        };
-                        self.name(place, format!("'{state}' waits for something else: {why}"));
+                ("pattern" | "patterns", Some(old), Some(new)) => match self.new_alternatives(old, new) {
+                    Some(all) => {
+                        let then = self.typed_next(state);
+                        for one in all {
+                            let (why, sources) = (counted(&one.reason()), self.sources(&one.text));
+                            self.name(&place, format!("'{state}' waits for something else: {why}{sources}{then}"));
+                        }
                     }
-                }
+                    None => {
+                        let change = format!("the pattern {}{}", change(Some(old), Some(new)), self.typed_next(state));
+                        self.name(place, format!("'{state}' waits for something else: {change}"));
+                    }
+                },
                 (_, old, new) => {
-                    let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), shown));
-                    self.name(place, format!("'{state}' does something else: '{key}' was {old} and is {new}"));
+                    let sources = new.map(|new| self.sources(&new.to_string())).unwrap_or_default();
+                    let change = change(old, new);
+                    self.name(place, format!("'{state}' does something else: '{key}' {change}{sources}"));
                 }
             }
         }
     }
 
-    /// Checks that a pattern has only more alternatives, or that a list has more patterns behind those that are there: which
-    /// one was found, conditions say by its text.
-    fn is_wider(&self, old: &Value, new: &Value) -> Result<(), NotWider> {
+    /// Returns the alternatives that a pattern has besides those that are there, or a list in patterns behind those that are
+    /// there: which one was found, conditions say by its text. `None` where it is another pattern.
+    fn new_alternatives(&self, old: &Value, new: &Value) -> Option<Vec<NewAlternative>> {
         fn texts(value: &Value) -> Option<Vec<&str>> {
             match value {
                 Value::String(pattern) => Some(vec![pattern]),
@@ -246,13 +259,84 @@ impl<'a> Comparison<'a> {
                 _ => None,
             }
         }
+        let (known, given) = (texts(old)?, texts(new)?);
         let is_list = old.is_array();
-        match (texts(old), texts(new)) {
-            (Some(old), Some(given)) if new.is_array() == is_list && (!is_list || given.starts_with(&old)) => {
-                is_wider(&old, &given, self.recorded)
+        let is_longer = new.is_array() == is_list && (!is_list || given.starts_with(&known));
+        new_alternatives(&known, &given, self.recorded).filter(|_| is_longer)
+    }
+
+    /// Returns what is typed next behind a state, where nothing but passive states stand in between, as the end of a sentence.
+    fn typed_next(&self, name: &str) -> String {
+        let typed = |name: &&str| {
+            let state = self.after.state(name)?;
+            let param = |key| state.action().params().get(key).map(whole);
+            match state.action().tool() {
+                tool::SEND_INPUT => match (param("input_text"), param("keys")) {
+                    (Some(text), _) => Some(format!("'{name}' types {text}{}", self.sources(&text))),
+                    (None, keys) => Some(format!("'{name}' presses {}", keys.unwrap_or_default())),
+                },
+                tool::DIALOGUE => Some(format!("'{name}' answers by rules")),
+                _ => None,
             }
-            _ => Err(NotWider::Other),
+        };
+        let typed: Vec<String> = self.beyond(name, |name| self.targets(name)).iter().filter_map(typed).collect();
+        if typed.is_empty() { String::new() } else { format!(", and then {}", typed.join(", or ")) }
+    }
+
+    /// Returns where the values of the variables in a text come from, as far as the patch says it, as the end of a sentence.
+    fn sources(&self, text: &str) -> String {
+        let mut sentence = String::new();
+        let mut known = BTreeSet::new();
+        let mut open: Vec<String> = variables_in(text).into_iter().collect();
+        while let Some(name) = open.pop().filter(|_| sentence.len() < MAX_SOURCES_BYTES) {
+            if !known.insert(name.clone()) {
+                continue;
+            }
+            let default = |definition: &'a Definition| {
+                definition.arguments().iter().find(|one| one.name() == name).and_then(|one| one.default())
+            };
+            let given = default(self.after).filter(|given| default(self.before) != Some(*given));
+            let given = given.map(|value| (Value::from(value), "by default".to_owned()));
+            let set =
+                self.after.states().iter().filter(|state| state.action().tool() == tool::SET).filter_map(|state| {
+                    let value = |state: &State| state.action().params().get(&name).cloned();
+                    let value_before = self.before.state(state.name()).and_then(value);
+                    let value = value(state).filter(|value| Some(value) != value_before.as_ref())?;
+                    Some((value, format!("by '{}'", state.name())))
+                });
+            for (value, by) in given.into_iter().chain(set) {
+                sentence.push_str(&format!(", where {{{name}}} is {} {by}", whole(&value)));
+                open.extend(variables_in(&value.to_string()));
+            }
         }
+        sentence
+    }
+
+    /// Returns the states that one leads to in the patched machine.
+    fn targets(&self, name: &str) -> Vec<&'a str> {
+        let state = self.after.state(name);
+        state.into_iter().flat_map(|state| edges(self.after, state)).filter_map(|edge| edge.to).collect()
+    }
+
+    /// Returns the states of the patched machine that lead to one.
+    fn origins(&self, name: &str) -> Vec<&'a str> {
+        let leads = |state: &&State| edges(self.after, state).iter().any(|edge| edge.to == Some(name));
+        self.after.states().iter().filter(leads).map(State::name).collect()
+    }
+
+    /// Returns the states that are reached first from one, past passive states that are no gates for a person.
+    fn beyond(&self, name: &str, next: impl Fn(&str) -> Vec<&'a str>) -> BTreeSet<&'a str> {
+        let passes = |state: &State| PASSIVE.contains(&state.action().tool()) && !is_human_gate(state);
+        let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), next(name));
+        while let Some(name) = open.pop() {
+            let Some(state) = self.after.state(name) else { continue };
+            if !passes(state) {
+                found.insert(name);
+            } else if seen.insert(name) {
+                open.extend(next(name));
+            }
+        }
+        found
     }
 
     /// Returns whether a condition is another one, or has a pattern with more alternatives in its place.
@@ -264,7 +348,9 @@ impl<'a> Comparison<'a> {
                     ("pattern", Some(given)) if new.get("condition").is_some_and(|word| word != "pattern_match") => {
                         value == given
                     }
-                    ("pattern" | "pattern_match", Some(given)) => value == given || self.is_wider(value, given).is_ok(),
+                    ("pattern" | "pattern_match", Some(given)) => {
+                        value == given || self.new_alternatives(value, given).is_some()
+                    }
                     ("condition", Some(given)) => self.is_same_condition(value, given),
                     (_, given) => given == Some(value),
                 };
@@ -342,6 +428,7 @@ impl<'a> Comparison<'a> {
                 format!("the new state '{name}' opens a terminal, in which states that name none work then"),
             );
         }
+        self.passive_state(state, &place);
         if let Some(next) = typed_unchecked_behind(self.after, state) {
             self.name(&place, format!("'{next}' types behind the new state '{name}' whatever that brought about"));
         }
@@ -371,6 +458,54 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    /// Names a new state that types nothing where a person is shown what it reads, where it reads a terminal that no other state
+    /// names, and where it stands between a check and what the check is for.
+    fn passive_state(&mut self, state: &State, place: &str) {
+        let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
+        if READING.contains(&tool) {
+            let session = |state: &State| state.action().params().get("session_id").cloned();
+            let is_other =
+                |given: &Value| self.before.states().iter().all(|known| session(known).as_ref() != Some(given));
+            if let Some(terminal) = session(state).filter(is_other) {
+                self.name(place, format!("the new state '{name}' reads the terminal {}", whole(&terminal)));
+            }
+            let reached = reached_from(self.after, [name], "");
+            if let Some(gate) = human_gates(self.after).find(|gate| reached.contains(gate.name())) {
+                let what = format!("what the new state '{name}' reads is shown at the gate '{}'", gate.name());
+                self.name(place, what);
+            }
+        }
+        let is_judgement = tool == tool::GATE && !is_human_gate(state);
+        if !(READING.contains(&tool) || tool == tool::SLEEP || is_judgement) {
+            return;
+        }
+        let (before, behind) =
+            (self.beyond(name, |name| self.origins(name)), self.beyond(name, |name| self.targets(name)));
+        let state_of = |name: &&str| self.after.state(name);
+        let acts = behind.iter().filter_map(state_of).any(|state| !is_human_gate(state));
+        let gate = before.iter().filter_map(state_of).find(|state| acts && is_human_gate(state)).map(State::name);
+        if let Some(gate) = gate {
+            let what = format!(
+                "the new state '{name}' stands behind the gate '{gate}', before what is approved there is done"
+            );
+            self.name(place, what);
+        }
+        // A wait for another question checks anew, and a look takes no time.
+        let pattern = params.get("pattern").and_then(Value::as_str);
+        let checks = params.contains_key("reads") && pattern.is_some_and(|pattern| !matches_nearly_anything(pattern));
+        let waits = |state: &State| state.action().params().keys().any(|key| key == "pattern" || key == "patterns");
+        let types = |state: &&State| [tool::SEND_INPUT, tool::DIALOGUE].contains(&state.action().tool());
+        let typed = behind.iter().filter_map(state_of).find(types).map(State::name);
+        if let Some(typed) = typed
+            && !checks
+            && tool != "get_screen_content"
+            && before.iter().filter_map(state_of).any(waits)
+        {
+            let what = format!("the new state '{name}' takes time behind a check, and '{typed}' types then");
+            self.name(place, what);
+        }
+    }
+
     /// Names each new state that acts, with what it does, and the gates for a person that it passes by.
     fn new_states(&mut self) {
         let gates: Vec<(&str, _)> =
@@ -379,7 +514,7 @@ impl<'a> Comparison<'a> {
         for state in self.after.states().iter().filter(is_new) {
             if !PASSIVE.contains(&state.action().tool()) {
                 let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
-                self.name(&place, format!("the new state '{name}' acts: {}", deed(state)));
+                self.name(&place, format!("the new state '{name}' acts: {}", self.deed(state)));
                 for (gate, _) in gates.iter().filter(|(_, reached)| reached.contains(name)) {
                     self.name(&place, format!("the new state '{name}' acts without the gate '{gate}'"));
                 }
@@ -387,50 +522,49 @@ impl<'a> Comparison<'a> {
             self.new_state(state);
         }
     }
-}
 
-/// Returns what a state does, in words: its action with all of its parameters.
-fn deed(state: &State) -> String {
-    let (tool, params) = (state.action().tool(), state.action().params());
-    // The parameter that says most, and the verb before it.
-    let (verb, first) = match tool {
-        tool::RUN_COMMAND => ("it runs", "command"),
-        tool::SEND_INPUT if params.contains_key("input_text") => ("it types", "input_text"),
-        tool::SEND_INPUT => ("it presses", "keys"),
-        tool::OPEN_TERMINAL => ("it opens a terminal with", "shell"),
-        tool::EXIT_TERMINAL => ("it closes the terminal", "session_id"),
-        tool::PUT_FILE => ("it writes the file", "path"),
-        tool::GET_FILE => ("it reads the file", "path"),
-        tool::RUN_WORKFLOW => ("it starts the workflow", "workflow_name"),
-        tool::PARALLEL => ("it starts at once", "workflows"),
-        tool::DIALOGUE => ("it answers by rules", "rules"),
-        "run_node" => ("it calls the node", "node_id"),
-        "run_graph" => ("it calls the graph", "graph_id"),
-        _ => ("it does", ""),
-    };
-    let mut text = match params.get(first) {
-        Some(value) => format!("{verb} {value}"),
-        None if first.is_empty() => format!("{verb} {tool}"),
-        None => verb.to_owned(),
-    };
-    let rest: Map<String, Value> =
-        params.iter().filter(|(key, _)| *key != first).map(|(key, value)| (key.clone(), value.clone())).collect();
-    if !rest.is_empty() {
-        text = format!("{text}, with {}", Value::from(rest));
+    /// Returns what a state does, in words: its action with all of its parameters.
+    fn deed(&self, state: &State) -> String {
+        let (tool, params) = (state.action().tool(), state.action().params());
+        // The parameter that says most, and the verb before it.
+        let (verb, first) = match tool {
+            tool::RUN_COMMAND => ("it runs", "command"),
+            tool::SEND_INPUT if params.contains_key("input_text") => ("it types", "input_text"),
+            tool::SEND_INPUT => ("it presses", "keys"),
+            tool::OPEN_TERMINAL => ("it opens a terminal with", "shell"),
+            tool::EXIT_TERMINAL => ("it closes the terminal", "session_id"),
+            tool::PUT_FILE => ("it writes the file", "path"),
+            tool::GET_FILE => ("it reads the file", "path"),
+            tool::RUN_WORKFLOW => ("it starts the workflow", "workflow_name"),
+            tool::PARALLEL => ("it starts at once", "workflows"),
+            tool::DIALOGUE => ("it answers by rules", "rules"),
+            "run_node" => ("it calls the node", "node_id"),
+            "run_graph" => ("it calls the graph", "graph_id"),
+            _ => ("it does", ""),
+        };
+        let mut text = match params.get(first) {
+            Some(value) => format!("{verb} {value}"),
+            None if first.is_empty() => format!("{verb} {tool}"),
+            None => verb.to_owned(),
+        };
+        let rest: Map<String, Value> =
+            params.iter().filter(|(key, _)| *key != first).map(|(key, value)| (key.clone(), value.clone())).collect();
+        if !rest.is_empty() {
+            text = format!("{text}, with {}", Value::from(rest));
+        }
+        if let Some(each) = document(self.after, state.name()).and_then(|state| state.get("for_each")) {
+            text = format!("{text}, for each of {each}");
+        }
+        format!("{}{}", counted(&text), self.sources(&text))
     }
-    let count = text.chars().count();
-    if count <= LONGEST_ACTION {
-        return text;
-    }
-    // The end is shown as well: what matters may stand there.
-    let head: String = text.chars().take(LONGEST_ACTION - SHOWN_END).collect();
-    let tail: String = text.chars().skip(count - SHOWN_END).collect();
-    format!("{head} … {} more characters … {tail}", count - LONGEST_ACTION)
 }
 
 /// Returns the names of the variables that the texts of a machine have.
 fn variables(definition: &Definition) -> BTreeSet<String> {
-    let text = definition.document().to_string();
+    variables_in(&definition.document().to_string())
+}
+
+fn variables_in(text: &str) -> BTreeSet<String> {
     let name = |(at, _): (usize, &str)| {
         let rest = &text[at + 1..];
         let end = rest.find(|sign: char| !sign.is_alphanumeric() && sign != '_')?;
@@ -457,7 +591,7 @@ fn when(condition: &Value) -> String {
         Some("on_timeout") => "when its time is up".to_owned(),
         Some("on_exhausted") => "when it was visited as often as it may be".to_owned(),
         Some("end") => "by itself".to_owned(),
-        _ => format!("on {}", shown(condition)),
+        _ => format!("on {}", whole(condition)),
     }
 }
 
@@ -469,15 +603,46 @@ fn without_words(variable: &Value) -> Value {
     variable
 }
 
-fn shown(value: &Value) -> String {
-    cut(&value.to_string())
+/// The most bytes of a sentence about where values come from, without the last one.
+const MAX_SOURCES_BYTES: usize = 16 << 10;
+
+/// Returns a value as it is written. Long runs of blanks are counted: what stands behind them is not moved out of sight.
+fn whole(value: &Value) -> String {
+    counted(&value.to_string())
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+fn counted(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        let blanks = rest.len() - rest.trim_start().len();
+        let count = rest[..blanks].chars().count();
+        let end = if blanks > 0 { blanks } else { sign.len_utf8() };
+        match count {
+            MIN_COUNTED_BLANKS.. => shown.push_str(&format!("[{count} blanks]")),
+            _ => shown.push_str(&rest[..end]),
+        }
+        rest = &rest[end..];
     }
+    shown
+}
+
+/// Returns what a value was and is, in words. Of long ones, the part in which they differ is shown, and all of that.
+fn change(old: Option<&Value>, new: Option<&Value>) -> String {
+    let signs = |value: Option<&Value>| -> Vec<char> {
+        value.map_or_else(|| "nothing".to_owned(), Value::to_string).chars().collect()
+    };
+    let (old, new) = (signs(old), signs(new));
+    let shorter = old.len().min(new.len());
+    let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let end = old.iter().rev().zip(new.iter().rev()).take(shorter - begin).take_while(|(old, new)| old == new).count();
+    let part = |signs: &[char]| {
+        let (from, to) = (begin.saturating_sub(CONTEXT_CHARS), signs.len() - end.saturating_sub(CONTEXT_CHARS));
+        let [from, to] = if old.len().max(new.len()) > MAX_COMMON_CHARS { [from, to] } else { [0, signs.len()] };
+        let [before, after] = [from > 0, to < signs.len()].map(|is_cut| if is_cut { "…" } else { "" });
+        format!("{before}{}{after}", counted(&signs[from..to].iter().collect::<String>()))
+    };
+    format!("was {} and is {}", part(&old), part(&new))
 }
 
 fn pointer(key: &str) -> String {

@@ -36,7 +36,7 @@ fn the_output_and_the_exit_code_of_a_command_are_variables() {
     let mut run = Machine::start_with(&make(&to_next(json!("success"))), given());
     assert_eq!(run.params(), json!({"command": "make", "session_id": "term_1"}));
     run.result(&json!({"success": true, "session_id": "term_1", "output": "it's\n", "exit_code": 0}));
-    assert_eq!(run.params()["input_text"], "'it'\\''s\n' it's\n 0");
+    assert_eq!(run.params()["input_text"], "'it'\\''s' it's 0");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
         /arguments/A/required: 'required' must be true or false, not the text "yes"
         /arguments/C: a variable of a contract must be an object, not 7
         /arguments/D/secret: 'secret' must be true or false, not 1
-        /arguments/D/default: 'default' must be a text, not a list
+        /arguments/D/default: 'default' must be a text, not a list, unless its schema has that type
         /arguments/E/default: the default must be red or green, as its schema has it
         /arguments/F/schema/minimun: 'minimun' is not understood in the schema of a variable, did you mean 'minimum'?
         /arguments/G/schema/pattern: pattern '(' does not compile: unclosed group at position 0

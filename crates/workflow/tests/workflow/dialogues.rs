@@ -42,7 +42,7 @@ fn turn(machine: &Machine) -> (String, Value) {
             }
             _ => None,
         })
-        .expect("a turn")
+        .unwrap_or_else(|| panic!("a turn, not {:?}", machine.last.effects))
 }
 
 /// Brings the end of the turn that is awaited.

@@ -6,6 +6,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_workflow::{
     AnsweredBy, By, Decision, Effect, FailureReason, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume,
+    terminals_ahead,
 };
 
 use crate::machine::{Machine, fields, problems, start};
@@ -337,4 +338,45 @@ fn who_answered_is_read_from_histories_of_any_age() {
     let text = serde_json::to_string(&whole).unwrap();
     assert_eq!((read(&text), whole.to_string().as_str()), (whole, "ana (cli)"));
     assert_eq!(serde_json::to_string(&By::from("ana")).unwrap(), r#""ana""#);
+}
+
+#[test]
+fn terminals_that_states_name_after_a_question_are_known_when_it_is_asked() {
+    let run = |params: Value| json!({"tool": "run_workflow", "params": params});
+    let in_terminal =
+        |session: &str| json!({"tool": "run_command", "params": {"session_id": session, "command": "make"}});
+    let inner = json!({"initial_state": "x", "states": {
+        "x": {"action": in_terminal("inner"), "transitions": [{"condition": "success", "next_state": "y"}]},
+        "y": {"action": in_terminal("{own}")}}});
+    let to = |next: &str| json!([{"condition": "success", "next_state": next}]);
+    let document = json!({"initial_state": "before", "states": {
+        "before": {"action": in_terminal("before"), "transitions": to("q")},
+        "q": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}, "transitions": to("go"), "timeout": 9, "on_timeout": "late"},
+        "go": {"action": in_terminal("work"), "transitions": to("named")},
+        "named": {"action": in_terminal("{place}"), "transitions": to("later")},
+        "later": {"action": in_terminal("{go_session_id}-{missing}"), "transitions": to("nested")},
+        "nested": {"action": run(json!({"workflow_definition": inner, "session_id": "given"})), "transitions": to("several")},
+        "several": {"action": {"tool": "parallel", "params": {"workflows": [{"workflow_name": "w", "initial_variables": {"session_id": "branch"}}]}}},
+        "late": {"action": in_terminal("late")},
+        "elsewhere": {"action": in_terminal("elsewhere")},
+        "tidy": {"action": {"tool": "exit_terminal", "params": {"session_id": "tidied"}}},
+    }, "finally": "tidy"});
+    let variables = fields(&json!({"place": "there", "missing": "x"}));
+    let mut run = Machine::start_with(&document, Start { session_id: Some("own".into()), variables, ..start() });
+    run.result(&json!({"success": true}));
+    let ahead = terminals_ahead(&run.definition, &run.history);
+    let mut sessions = ahead.sessions;
+    sessions.sort();
+    assert_eq!(sessions, ["branch", "given", "inner", "late", "there", "tidied", "work"]);
+    assert_eq!(ahead.computed, ["{go_session_id}-{missing}"]);
+    // What was recorded as shown is what counts after the answer.
+    run.history.show_terminals(vec!["term_1".to_owned()]);
+    assert_eq!(run.history.approved_terminals(), None, "nobody has answered");
+    let step = run.history.gate().expect("a gate waits").step.clone();
+    run.input(Input::GateAnswered {
+        step,
+        choice: "yes".to_owned(),
+        by: By { who: "ana".to_owned(), ..By::default() },
+    });
+    assert_eq!(run.history.approved_terminals(), Some(&["term_1".to_owned()][..]));
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::StepId;
 use steplatch_workflow::{
-    Decision, Definition, Effect, Event, History, Input, Limits, LogEntry, Outcome, Problem, ShellAnswer, Start,
-    Status, Timestamp, ToolCatalog, decide, execution_log,
+    Decision, Definition, Effect, Event, GatelessNames, History, Input, Limits, LogEntry, Outcome, Problem,
+    ShellAnswer, Start, Status, Timestamp, ToolCatalog, decide, execution_log,
 };
 
 /// The terminal tools and a node, as far as a definition is concerned.
@@ -72,6 +72,7 @@ pub(crate) fn start() -> Start {
         save_on_success: true,
         parent: None,
         depth: 0,
+        gateless: GatelessNames::default(),
     }
 }
 

@@ -129,8 +129,13 @@ fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
     assert_eq!((run.state(), abandoned(&ended.effects)), ("fan", vec![]));
     end(&mut run, 2, &completed("clean"));
     assert_eq!(run.state(), "sorry");
-    let result = returned(&mut run);
-    assert_eq!(result, json!({"failed": ["unit"], "why": "1 of 2 workflows did not complete: unit: no luck"}));
+    let mut result = returned(&mut run);
+    let run_id = result["failed"][0].as_object_mut().unwrap().remove("run_id").unwrap();
+    assert!(run_id.as_str().unwrap().starts_with("run_"), "{run_id}");
+    assert_eq!(
+        result,
+        json!({"failed": [{"name": "unit", "error": "no luck"}], "why": "1 of 2 workflows did not complete: unit: no luck"})
+    );
     assert_eq!(run.history.variables().get("fan_results"), Some(&json!({"unit": null, "lint": "clean"})));
 
     let mut run = begin(&three(&json!({"max_parallel": 2, "fail_fast": true})));

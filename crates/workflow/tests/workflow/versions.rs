@@ -160,3 +160,77 @@ fn events_are_stored_as_in_the_golden_file() {
     let golden = include_str!("../../golden/events.jsonl");
     steplatch_golden::check_enum::<Event>(golden, steplatch_golden::Tag::Field("event"));
 }
+
+#[test]
+fn an_output_keeps_the_newlines_at_its_end_up_to_version_5() {
+    let document = json!({
+        "initial_state": "a",
+        "states": {
+            "a": {"action": {"tool": "run_command", "params": {"command": "x"}},
+                  "transitions": [{"condition": {}, "next_state": "b"}]},
+            "b": {"action": {"tool": "run_command", "params": {"command": "{a_output|json} {output|json}"}}}
+        }
+    });
+    for (version, expected) in [(5, r#""3\n\n" "3\n\n""#), (SEMANTICS_VERSION, r#""3" "3""#)] {
+        let mut run = begun_under(version, &document, given("term_1"));
+        run.result(&json!({"success": true, "exit_code": 0, "output": "3\n\n"}));
+        assert_eq!(run.params()["command"], expected, "version {version}");
+    }
+}
+
+#[test]
+fn the_output_as_it_was_printed_is_kept_where_something_reads_it() {
+    let document = |read: &str| {
+        json!({
+            "initial_state": "a",
+            "states": {
+                "a": {"action": {"tool": "run_command", "params": {"command": "x"}},
+                      "transitions": [{"condition": {}, "next_state": "b"}]},
+                "b": {"action": {"tool": "run_command", "params": {"command": read}}}
+            }
+        })
+    };
+    for (read, output, expected) in [
+        ("{a_raw_output|json}", "3\n\n", r#""3\n\n""#),
+        ("{a_raw_output|json}", "3", r#""3""#),
+        ("{a_output|json}", "\n", r#""""#),
+    ] {
+        let mut run = begun_under(SEMANTICS_VERSION, &document(read), given("term_1"));
+        run.result(&json!({"success": true, "exit_code": 0, "output": output}));
+        assert_eq!(run.params()["command"], expected, "{read} of {output:?}");
+        let is_kept = run.history.variables().to_map().contains_key("a_raw_output");
+        assert_eq!(is_kept, read.contains("raw"), "an output is not stored twice for nothing");
+    }
+}
+
+#[test]
+fn a_comparison_does_not_depend_on_the_newlines_at_the_end_of_an_output() {
+    for (condition, output, version, holds) in [
+        (json!({"field_equals": {"output": "3"}}), "3\n", 5, false),
+        (json!({"field_equals": {"output": "3"}}), "3\n", SEMANTICS_VERSION, true),
+        (json!({"field_equals": {"output": "3\n"}}), "3\n", 5, true),
+        (json!({"field_equals": {"output": "3\n"}}), "3\n", SEMANTICS_VERSION, true),
+        (json!({"field_equals": {"output": 3}}), "3\n", SEMANTICS_VERSION, true),
+        (json!({"field_equals": {"output": ""}}), "\n", SEMANTICS_VERSION, true),
+        (json!({"field_equals": {"output": "3"}}), " 3\n", SEMANTICS_VERSION, false),
+        (json!({"field_contains": {"output": "ok\n"}}), "all\nok\n", SEMANTICS_VERSION, true),
+        (json!({"field_contains": {"output": "all\n"}}), "all ok\n", SEMANTICS_VERSION, false),
+        (json!({"pattern_match": "ok\\n"}), "ok\n", SEMANTICS_VERSION, true),
+        (json!({"pattern_match": "ok\\Z"}), "ok\n", SEMANTICS_VERSION, true),
+        (json!({"pattern_match": "ok\\Z"}), "ok\n", 5, false),
+        (json!({"pattern_match": "."}), "\n", SEMANTICS_VERSION, false),
+    ] {
+        let document = json!({
+            "initial_state": "a",
+            "states": {
+                "a": {"action": {"tool": "run_command", "params": {"command": "x"}}, "transitions": [
+                    {"condition": condition, "next_state": "yes"}, {"condition": {}, "next_state": "no"}]},
+                "yes": {"action": {"tool": "sleep", "params": {"seconds": 1}}},
+                "no": {"action": {"tool": "sleep", "params": {"seconds": 1}}}
+            }
+        });
+        let mut run = begun_under(version, &document, given("term_1"));
+        run.result(&json!({"success": true, "exit_code": 0, "output": output}));
+        assert_eq!(run.state(), if holds { "yes" } else { "no" }, "{condition} of {output:?}, version {version}");
+    }
+}

@@ -1,19 +1,39 @@
-//! The captured output of one stream of a program: its beginning and its end, of whatever length.
+//! The captured output of one stream of a program: all of it up to [`MAX_STREAM_BYTES`], else its beginning and its end.
 
 use std::collections::VecDeque;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
+/// Maximum bytes of one stream. The output of a longer one is no value, so its command fails.
+pub(super) const MAX_STREAM_BYTES: usize = HEAD + TAIL;
+
 /// Bytes that are kept from the beginning, and from the end.
-pub(super) const HEAD: usize = 256 << 10;
-pub(super) const TAIL: usize = 256 << 10;
+const HEAD: usize = 256 << 10;
+const TAIL: usize = 256 << 10;
 
 /// One stream of a program, as far as it was read.
 #[derive(Debug)]
 pub(super) struct Capture {
     stream: Option<Receiver>,
     kept: CapturedOutput,
+}
+
+/// The text of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CapturedText {
+    /// All of it.
+    Whole(String),
+    /// Its beginning and its end, and how many bytes lie between them.
+    Ends { head: String, tail: String, left_out: u64 },
+}
+
+impl CapturedText {
+    /// Returns the last line that is not empty, for an error.
+    pub(super) fn last_line(&self) -> Option<String> {
+        let (Self::Whole(text) | Self::Ends { tail: text, .. }) = self;
+        super::last_line(text).map(|line| line.chars().take(500).collect())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -39,19 +59,9 @@ impl Capture {
         }
     }
 
-    /// Returns the text, with a line that reports what was left out between its beginning and its end.
-    pub(super) fn text(&self) -> String {
+    /// Returns what was captured.
+    pub(super) fn text(&self) -> CapturedText {
         self.kept.text()
-    }
-
-    /// Returns how many bytes were left out.
-    pub(super) fn left_out(&self) -> u64 {
-        self.kept.left_out
-    }
-
-    pub(super) fn last_line(&self) -> Option<String> {
-        let text = self.text();
-        super::last_line(&text).map(|line| line.chars().take(500).collect())
     }
 }
 
@@ -66,17 +76,17 @@ impl CapturedOutput {
         self.left_out += excess as u64;
     }
 
-    fn text(&self) -> String {
+    fn text(&self) -> CapturedText {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         if self.left_out == 0 {
-            return String::from_utf8_lossy(&[&self.head[..], &tail[..]].concat()).into_owned();
+            return CapturedText::Whole(String::from_utf8_lossy(&[&self.head[..], &tail[..]].concat()).into_owned());
         }
         // Characters that were cut in two are part of what is left out.
         let head = String::from_utf8_lossy(&self.head);
         let tail = String::from_utf8_lossy(&tail);
         let cut = |character| character == char::REPLACEMENT_CHARACTER;
         let (head, tail) = (head.trim_end_matches(cut), tail.trim_start_matches(cut));
-        format!("{head}\n… {} bytes left out …\n{tail}", self.left_out)
+        CapturedText::Ends { head: head.to_owned(), tail: tail.to_owned(), left_out: self.left_out }
     }
 }
 
@@ -94,7 +104,7 @@ mod tests {
         assert_eq!(kept.left_out, 3000);
         assert_eq!(kept.head, all[..HEAD]);
         assert_eq!(kept.tail, &all[HEAD + 3000..]);
-        assert!(kept.text().contains("\n… 3000 bytes left out …\n"));
+        assert!(matches!(kept.text(), CapturedText::Ends { left_out: 3000, .. }));
     }
 
     #[test]
@@ -102,6 +112,6 @@ mod tests {
         let mut kept = CapturedOutput::default();
         kept.push(&vec![b'x'; HEAD - 1]);
         kept.push("é!".as_bytes());
-        assert!(kept.text().ends_with("xé!"));
+        assert!(matches!(kept.text(), CapturedText::Whole(text) if text.ends_with("xé!")));
     }
 }

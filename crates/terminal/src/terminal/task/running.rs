@@ -215,6 +215,12 @@ impl Task {
         }
         let Entering { request, reply, until, deadline } = entering;
         let prepared = fit.and_then(|kind| {
+            // What a person has approved begins on an empty line. Others may read text there that comes from no client.
+            if request.approved_at.is_some()
+                && let Some(text) = self.shell.draft.untyped(|| self.intake.behind_prompt())
+            {
+                return Err(RunError::HalfTyped { text });
+            }
             let command = command::entered(&request.command)?;
             self.check_lines(command.as_bytes())?;
             let folder = request.working_directory.as_deref();

@@ -1,0 +1,76 @@
+//! The record of the server that has the page of a state directory, as the server writes it and others read it.
+//!
+//! The server holds the lock of the file (flock(2)) as long as it runs, so that an address of a server that has ended is never
+//! named: another user's program may listen there.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Notes of a server about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageServerRecord {
+    /// The process.
+    pub pid: i32,
+    /// The port at `localhost`.
+    pub port: u16,
+    /// The version of the program.
+    pub version: String,
+}
+
+impl PageServerRecord {
+    /// Returns the file of the record in a runtime directory.
+    #[must_use]
+    pub fn file(runtime: &Path) -> PathBuf {
+        runtime.join("serve.lock")
+    }
+
+    /// Returns the last record, of a server that may have ended.
+    #[must_use]
+    pub fn last(runtime: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(Self::file(runtime)).ok()?).ok()
+    }
+
+    /// Returns the record of the server that runs, if one does and has written it.
+    #[must_use]
+    pub fn running(runtime: &Path) -> Option<Self> {
+        let file = File::open(Self::file(runtime)).ok()?;
+        match file.try_lock_shared() {
+            // One that has just started has not written its own yet.
+            Err(TryLockError::WouldBlock) => {
+                Self::last(runtime).filter(|record| Path::new("/proc").join(record.pid.to_string()).exists())
+            }
+            Ok(()) => {
+                let _ = file.unlock();
+                None
+            }
+            Err(TryLockError::Error(_)) => None,
+        }
+    }
+
+    /// Returns the address of the page.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://localhost:{}/", self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_of_a_server_that_has_ended_names_no_address() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(PageServerRecord::running(folder.path()), None);
+        let record = PageServerRecord { pid: 1, port: 7878, version: "1".to_owned() };
+        std::fs::write(PageServerRecord::file(folder.path()), serde_json::to_string(&record).unwrap()).unwrap();
+        assert_eq!(PageServerRecord::running(folder.path()), None);
+        let server = File::open(PageServerRecord::file(folder.path())).unwrap();
+        server.try_lock().unwrap();
+        assert_eq!(PageServerRecord::running(folder.path()).unwrap().url(), "http://localhost:7878/");
+        server.unlock().unwrap();
+        assert_eq!(PageServerRecord::running(folder.path()), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! Gates for a person that a run would pass by going on in another state.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::definition::{Definition, State};
+use crate::gateless::{GatelessNames, may_ask_person};
+
+/// What people have decided, or have yet to decide, about a run that waits in a state.
+pub(super) struct Approvals<'d> {
+    entrances: Vec<Entrance<'d>>,
+    /// The states to which the machine leads from that state, past no gate.
+    onward: BTreeSet<&'d str>,
+    /// The state in which the run waits.
+    at: &'d str,
+}
+
+/// A way into the states of a machine, up to the next gates.
+struct Entrance<'d> {
+    /// The state that follows a gate; `None` for the beginnings of a run.
+    approved: Option<&'d str>,
+    /// The states that are reached from there past no gate, and the gates that are reached.
+    reached: BTreeSet<&'d str>,
+}
+
+/// The states of a machine, and those that ask a person, or may.
+struct GatedMachine<'d> {
+    states: BTreeMap<&'d str, &'d State>,
+    gates: BTreeSet<&'d str>,
+}
+
+impl<'d> Approvals<'d> {
+    pub(super) fn new(definition: &'d Definition, at: &'d State, gateless: &GatelessNames) -> Self {
+        let machine = GatedMachine::new(definition, gateless);
+        let begins = [definition.initial_state()].into_iter().chain(definition.finally_state());
+        let begin = Entrance { approved: None, reached: machine.reached(begins) };
+        let gates = machine.gates.iter().filter_map(|name| machine.states.get(name));
+        let first: BTreeSet<&str> = gates.flat_map(|gate| gate.targets()).collect();
+        let led = first.into_iter().map(|first| Entrance { approved: Some(first), reached: machine.reached([first]) });
+        let entrances = [begin].into_iter().chain(led).collect();
+        // From a gate, the run goes on when it is answered.
+        let is_gate = machine.gates.contains(at.name());
+        let onward = if is_gate { BTreeSet::new() } else { machine.reached(at.targets()) };
+        Self { entrances, onward, at: at.name() }
+    }
+
+    /// Returns whether the run passes a gate for a person by going to the state `to`.
+    ///
+    /// It does not where the machine leads there past no gate, from its beginning or from where the run waits, nor where each answer
+    /// that may have led the run here leads there as well: that is a repetition. What an answer leads to at once is what was
+    /// approved, and is asked again.
+    pub(super) fn passes_gate(&self, to: &str) -> bool {
+        let begins = |entrance: &Entrance<'_>| entrance.approved.is_none() && entrance.reached.contains(to);
+        if self.onward.contains(to) || self.entrances.iter().any(begins) {
+            return false;
+        }
+        let is_approved = self.entrances.iter().any(|entrance| entrance.approved == Some(to));
+        let mut taken = self.entrances.iter().filter(|entrance| entrance.reached.contains(self.at)).peekable();
+        is_approved || taken.peek().is_none() || taken.any(|entrance| !entrance.reached.contains(to))
+    }
+}
+
+impl<'d> GatedMachine<'d> {
+    fn new(definition: &'d Definition, gateless: &GatelessNames) -> Self {
+        let asks = |state: &&State| {
+            let action = state.action();
+            let written: Value = json!({"tool": action.tool(), "params": action.params()});
+            may_ask_person(&written, &|name| gateless.contains(name))
+        };
+        Self {
+            states: definition.states().iter().map(|state| (state.name(), state)).collect(),
+            gates: definition.states().iter().filter(asks).map(State::name).collect(),
+        }
+    }
+
+    /// Returns the states that are reached from these, themselves included, past no gate, and the gates that are reached.
+    fn reached(&self, from: impl IntoIterator<Item = &'d str>) -> BTreeSet<&'d str> {
+        let (mut seen, mut open): (BTreeSet<&'d str>, Vec<&'d str>) = (BTreeSet::new(), from.into_iter().collect());
+        while let Some(name) = open.pop() {
+            if let (Some(state), true) = (self.states.get(name), seen.insert(name))
+                && !self.gates.contains(name)
+            {
+                open.extend(state.targets());
+            }
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::definition::{Problem, ToolCatalog};
+
+    struct NoTools;
+
+    impl ToolCatalog for NoTools {
+        fn tools(&self) -> Vec<String> {
+            ["run_command", "run_graph", "run_node"].map(str::to_owned).to_vec()
+        }
+
+        fn check(&self, _: &str, _: &Map<String, Value>) -> Vec<Problem> {
+            Vec::new()
+        }
+
+        fn takes_session(&self, _: &str) -> bool {
+            false
+        }
+    }
+
+    /// Returns an action by a short name.
+    fn action(kind: &str) -> Value {
+        let asks = |who: &str| json!({"tool": "gate", "params": {"prompt": "Go?", "answered_by": who}});
+        let inline = |who: &str| json!({"initial_state": "q", "states": {"q": {"action": asks(who)}}});
+        let run = |params: Value| json!({"tool": "run_workflow", "params": params});
+        match kind {
+            "human" | "agent" => asks(kind),
+            "inline" => run(json!({"workflow_definition": inline("human")})),
+            "inline agent" => run(json!({"workflow_definition": inline("agent")})),
+            "computed" => run(json!({"workflow_name": "appr{suffix}"})),
+            "parallel" => json!({"tool": "parallel", "params": {"workflows": [{"workflow_name": "approval"}]}}),
+            "graph" => json!({"tool": "run_graph", "params": {"graph_id": "approval"}}),
+            "node" => json!({"tool": "run_node", "params": {"node_id": "build"}}),
+            "work" => json!({"tool": "run_command", "params": {"command": "make"}}),
+            name => run(json!({"workflow_name": name})),
+        }
+    }
+
+    /// Returns the states of a machine (`name kind: next next`) that a run in `at` reaches past a gate only.
+    fn behind(states: &[&str], at: &str) -> Vec<String> {
+        let state = |written: &&str| {
+            let (head, next) = written.split_once(':').unwrap_or((written, ""));
+            let (name, kind) = head.split_once(' ').unwrap_or((head, "work"));
+            let transitions: Vec<Value> = next
+                .split_whitespace()
+                .map(|to| json!({"condition": {"field_equals": {"answer": to}}, "next_state": to}))
+                .collect();
+            (name.to_owned(), json!({"action": action(kind), "transitions": transitions}))
+        };
+        let all: Map<String, Value> = states.iter().map(state).collect();
+        let first = states[0].split([' ', ':']).next().expect("a name");
+        let document = json!({"initial_state": first, "states": all});
+        let definition = Definition::parse(&document, &NoTools).unwrap_or_else(|problems| panic!("{problems}"));
+        let gateless = GatelessNames { workflows: ["quiet".to_owned()].into(), nodes: ["build".to_owned()].into() };
+        let approvals = Approvals::new(&definition, definition.state(at).expect("a state"), &gateless);
+        let names = definition.states().iter().map(State::name);
+        names.filter(|name| approvals.passes_gate(name)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn whatever_may_ask_a_person_is_a_gate() {
+        for kind in ["human", "inline", "approval", "computed", "parallel", "graph"] {
+            let ask = format!("ask {kind}: deploy");
+            let machine = ["a: ask", &ask, "deploy: done", "done"];
+            assert_eq!(behind(&machine, "a"), ["deploy", "done"], "{kind}");
+            assert_eq!(behind(&machine, "ask"), ["deploy", "done"], "{kind}: the answer itself is not there");
+        }
+        for kind in ["agent", "inline agent", "quiet", "node", "work"] {
+            let ask = format!("ask {kind}: deploy");
+            assert_eq!(behind(&["a: ask", &ask, "deploy: done", "done"], "a"), [""; 0], "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_state_is_behind_several_gates_where_no_way_passes_none() {
+        let machine = ["a: q hotfix", "q human: dep", "hotfix human: dep", "dep: done", "done"];
+        assert_eq!(behind(&machine, "a"), ["dep", "done"]);
+        let free = ["a: q dep", "q human: dep", "dep: done", "done"];
+        assert_eq!(behind(&free, "a"), [""; 0], "one way asks nobody");
+        let second = ["a: q", "q human: b", "b: r", "r human: c", "c: d", "d"];
+        assert_eq!(behind(&second, "b"), ["b", "c", "d"], "the second gate is not passed with the first");
+        let round = ["a: q", "q human: b", "b: r", "r human: c", "c: b2", "b2: d b", "d"];
+        assert_eq!(behind(&round, "b"), ["b", "c", "b2", "d"], "the run may have come from either gate");
+    }
+
+    #[test]
+    fn the_approved_state_is_repeated_by_a_person_and_those_behind_it_by_anyone() {
+        let machine = ["q human: go stop", "go: check", "check: done", "done", "stop: tidy", "tidy"];
+        assert_eq!(behind(&machine, "go"), ["go", "stop", "tidy"]);
+        assert_eq!(behind(&machine, "check"), ["go", "stop", "tidy"]);
+        assert_eq!(behind(&machine, "stop"), ["go", "check", "done", "stop"], "they have refused");
+        assert_eq!(behind(&machine, "tidy"), ["go", "check", "done", "stop"], "they have refused");
+        let again = ["q human: go", "go: check", "check: go done", "done"];
+        assert_eq!(behind(&again, "check"), [""; 0], "the machine leads there itself");
+        let twice = ["q human: go", "go: go done", "done"];
+        assert_eq!(behind(&twice, "go"), [""; 0], "the machine repeats it");
+    }
+}

@@ -2,12 +2,13 @@
 //!
 //! A typed secret can reappear anywhere: on a screen, in a match, in the parameters of an event. So all text that
 //! leaves the daemon passes through here. A secret of fewer than [`SHORTEST`] characters is not removed, because that
-//! would mask half of every text.
+//! would mask half of every text; one that is a short word is removed where it stands as a word.
 
 mod encodings;
 mod known;
 mod own_words;
 mod stream;
+mod words;
 
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use tokio::sync::watch;
 
 use known::{KnownSecrets, Scope};
 pub use stream::RedactedStream;
+pub use words::is_short_word;
+use words::{ends_with_beginning, has, places, replaced, starts_with_end};
 
 /// The fewest characters that a secret has.
 const SHORTEST: usize = 4;
@@ -181,9 +184,9 @@ impl Redactor {
         // A divided one keeps its place, so that the rows stay as wide as they are.
         for secret in values.iter().filter(|secret| !secret.is_empty()) {
             let mut hidden = Vec::new();
-            for (at, found) in joined.match_indices(secret) {
-                let first = joined[..at].chars().count();
-                hidden.extend(first..first + found.chars().count());
+            for found in places(&joined, secret) {
+                let first = joined[..found.start].chars().count();
+                hidden.extend(first..first + joined[found].chars().count());
             }
             if hidden.is_empty() {
                 continue;
@@ -221,8 +224,8 @@ impl Redactor {
             let text: String = places.iter().map(|(character, _)| character).collect();
             for secret in values.iter() {
                 let length = secret.chars().count();
-                for (at, _) in text.match_indices(secret.as_str()) {
-                    let first = text[..at].chars().count();
+                for found in words::places(&text, secret) {
+                    let first = text[..found.start].chars().count();
                     hidden.extend(places[first..first + length].iter().filter_map(|(_, place)| *place));
                 }
             }
@@ -234,7 +237,7 @@ impl Redactor {
                 let characters = run.text.chars().enumerate();
                 run.text = characters.map(|(at, shown)| if masked(at) { '•' } else { shown }).collect();
                 // Half of an address leads elsewhere.
-                run.link = run.link.take().filter(|link| !values.iter().any(|secret| link.contains(secret)));
+                run.link = run.link.take().filter(|link| !values.iter().any(|secret| has(link, secret)));
             }
         }
         picture
@@ -261,8 +264,8 @@ impl Redactor {
         }
         let mut hidden: Vec<(usize, usize)> = Vec::new();
         for secret in self.values().iter() {
-            for (at, found) in text.match_indices(secret.as_str()) {
-                let (begin, end) = (at.max(portion.start), (at + found.len()).min(portion.end));
+            for found in places(text, secret) {
+                let (begin, end) = (found.start.max(portion.start), found.end.min(portion.end));
                 if begin < end {
                     hidden.push((begin, end));
                 }
@@ -288,18 +291,34 @@ impl Redactor {
         masked
     }
 
+    /// Whether a text has a secret that begins before a place in it and ends behind that.
+    pub fn spans(&self, text: &str, place: usize) -> bool {
+        let values = self.values();
+        let mut whole = values.iter().flat_map(|secret| places(text, secret));
+        if self.hides_all() || whole.any(|found| found.start < place && place < found.end) {
+            return true;
+        }
+        // Also where lines divide it.
+        let kept: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).map(|(at, _)| at).collect();
+        let joined = text.replace(['\n', '\r'], "");
+        let mut divided = values
+            .iter()
+            .filter(|secret| secret.len() >= SHORTEST_WRAPPED)
+            .flat_map(|secret| joined.match_indices(secret.as_str()).map(|(at, found)| (at, at + found.len() - 1)));
+        divided.any(|(first, last)| kept[first] < place && place <= kept[last])
+    }
+
     /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
     pub fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
         let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
         for secret in self.values().iter() {
             let cuts = secret.char_indices().map(|(at, _)| at).skip(SHORTEST - 1);
             for at in cuts.collect::<Vec<_>>().into_iter().rev() {
-                if let Some(kept) = head.strip_suffix(&secret[..at]) {
+                if let Some(kept) = ends_with_beginning(&head, secret, at) {
                     head = format!("{kept}{MASK}");
                 }
-                let rest = &secret[at..];
-                if let Some(kept) = tail.as_deref().and_then(|tail| tail.strip_prefix(rest))
-                    && rest.chars().count() >= SHORTEST
+                if let Some(kept) = tail.as_deref().and_then(|tail| starts_with_end(tail, secret, at))
+                    && secret[at..].chars().count() >= SHORTEST
                 {
                     tail = Some(format!("{MASK}{kept}"));
                 }
@@ -445,8 +464,8 @@ const NOT_TEXT: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"]
 /// Hides these secrets in a text, where they stand in one piece.
 fn mask_whole(text: &mut String, secrets: &[String]) {
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        if text.contains(secret.as_str()) {
-            *text = text.replace(secret.as_str(), MASK);
+        if let Some(masked) = replaced(text, secret) {
+            *text = masked;
         }
     }
 }
@@ -460,10 +479,13 @@ fn mask_text(text: &mut String, secrets: &[String]) {
     }
 }
 
+fn is_line_end(byte: &u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
 /// Returns the parts of a text that make one of these secrets together, divided by ends of lines: in order, and apart from each other.
 fn wrapped(text: &str, secrets: &[String]) -> Vec<std::ops::Range<usize>> {
-    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    if !text.trim_end_matches(['\n', '\r']).bytes().any(|byte| is_end(&byte)) {
+    if !text.trim_end_matches(['\n', '\r']).bytes().any(|byte| is_line_end(&byte)) {
         return Vec::new();
     }
     let joined = text.replace(['\n', '\r'], "");
@@ -474,7 +496,7 @@ fn wrapped(text: &str, secrets: &[String]) -> Vec<std::ops::Range<usize>> {
     }
     // The place in the text of each byte between the ends of lines.
     let places: Vec<usize> =
-        text.bytes().enumerate().filter(|(_, byte)| !is_end(byte)).map(|(place, _)| place).collect();
+        text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).map(|(place, _)| place).collect();
     let mut hidden = vec![false; text.len()];
     for (secret, at) in
         found.iter().flat_map(|secret| joined.match_indices(secret.as_str()).map(move |(at, _)| (secret, at)))
@@ -502,8 +524,8 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
             texts.for_each(|(_, field)| mask_in(field, secrets));
             rename(fields, |name| {
                 let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
-                let holds_one = hidden().any(|secret| name.contains(secret.as_str()));
-                holds_one.then(|| hidden().fold(name.to_owned(), |name, secret| name.replace(secret.as_str(), MASK)))
+                let holds_one = hidden().any(|secret| has(name, secret));
+                holds_one.then(|| hidden().fold(name.to_owned(), |name, secret| replaced(&name, secret).unwrap_or(name)))
             });
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -554,6 +576,16 @@ mod tests {
         assert_eq!(secrets.masked_portion(text, 2..text.len()), format!("e {MASK} of {MASK}."));
         assert_eq!(secrets.reach(), 27);
         assert_eq!(Redactor::default().masked_portion("abc", 1..2), "b");
+    }
+
+    #[test]
+    fn a_place_within_a_secret_is_known_also_where_lines_divide_it() {
+        let secrets = Redactor::default();
+        secrets.add("FLOWTOKEN-99");
+        let spans = |text: &str| -> Vec<usize> { (0..=text.len()).filter(|place| secrets.spans(text, *place)).collect() };
+        assert_eq!(spans("a FLOWTOKEN-99 b"), (3..14).collect::<Vec<_>>());
+        assert_eq!(spans("a FLOW\nTOKEN-99 b"), (3..15).collect::<Vec<_>>());
+        assert_eq!(spans("FLOWTOKEN-9"), [0; 0]);
     }
 
     #[test]

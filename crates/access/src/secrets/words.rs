@@ -1,0 +1,108 @@
+//! Where a secret stands in a text.
+//!
+//! A secret that is a short word, such as `pass`, is a part of many other words. It is found where it stands as a word of
+//! its own; any other secret is found everywhere.
+
+use std::ops::Range;
+
+use super::MASK;
+
+/// The most characters of a short word.
+const MAX_WORD_CHARS: usize = 7;
+
+/// Whether a secret is hidden only where it stands as a whole word: it has at most 7 characters, which are letters of an
+/// alphabet, and behind the first one capitals or small ones only. Encodings have both.
+pub fn is_short_word(secret: &str) -> bool {
+    let is_letter = |sign: char| sign.is_lowercase() || sign.is_uppercase();
+    let behind_first = || secret.chars().skip(1);
+    !secret.is_empty()
+        && secret.chars().count() <= MAX_WORD_CHARS
+        && secret.chars().all(is_letter)
+        && !(behind_first().any(char::is_lowercase) && behind_first().any(char::is_uppercase))
+}
+
+/// Whether a word goes on over the border between two parts of a text.
+fn goes_on(before: &str, behind: &str) -> bool {
+    let is_part = |sign: Option<char>| sign.is_some_and(char::is_alphanumeric);
+    is_part(before.chars().next_back()) && is_part(behind.chars().next())
+}
+
+/// Whether a part of a text is no word of its own.
+fn is_within_word(text: &str, part: &Range<usize>) -> bool {
+    goes_on(&text[..part.start], &text[part.start..]) || goes_on(&text[..part.end], &text[part.end..])
+}
+
+/// Returns the places of a secret in a text, in order and apart from each other.
+pub(super) fn places<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item = Range<usize>> + use<'a> {
+    let found = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
+    let found = found.map(|(at, found)| at..at + found.len());
+    // Most texts have none, and then the secret is not looked at.
+    let mut is_word = None;
+    found.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
+}
+
+/// Whether a text has a secret.
+pub(super) fn has(text: &str, secret: &str) -> bool {
+    places(text, secret).next().is_some()
+}
+
+/// Returns a text with the mask in every place of a secret; none if it has none.
+pub(super) fn replaced(text: &str, secret: &str) -> Option<String> {
+    let mut masked = String::new();
+    let mut at = 0;
+    for part in places(text, secret) {
+        masked.push_str(&text[at..part.start]);
+        masked.push_str(MASK);
+        at = part.end;
+    }
+    (at > 0).then(|| masked + &text[at..])
+}
+
+/// Returns what is before the first `length` bytes of a secret that a text ends with, if it does.
+pub(super) fn ends_with_beginning<'a>(text: &'a str, secret: &str, length: usize) -> Option<&'a str> {
+    let before = text.strip_suffix(&secret[..length])?;
+    (!is_short_word(secret) || !goes_on(before, secret)).then_some(before)
+}
+
+/// Returns what is behind the rest of a secret, from byte `from` on, that a text begins with, if it does.
+pub(super) fn starts_with_end<'a>(text: &'a str, secret: &str, from: usize) -> Option<&'a str> {
+    let behind = text.strip_prefix(&secret[from..])?;
+    (!is_short_word(secret) || !goes_on(secret, behind)).then_some(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_word_is_short_and_has_letters_of_one_case_only() {
+        for word in ["pass", "Pass", "PASS", "secret", "geheim", "größer"] {
+            assert!(is_short_word(word), "{word}");
+        }
+        for other in ["", "pass1", "pa-ss", "password", "cGFzcw", "hunter2", "pass word", "漢字パス"] {
+            assert!(!is_short_word(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_short_word_is_hidden_as_a_word_and_nothing_else_of_the_text() {
+        let masked = |text: &str| replaced(text, "pass").unwrap_or_else(|| text.to_owned());
+        assert_eq!(masked("Bypass password check? pass, pass"), format!("Bypass password check? {MASK}, {MASK}"));
+        assert_eq!(masked("my_pass=pass;compass pass1"), format!("my_{MASK}={MASK};compass pass1"));
+        assert_eq!(replaced("xhunter2x", "hunter2"), Some(format!("x{MASK}x")));
+    }
+
+    proptest! {
+        /// Whatever a text is, no place of a strong secret and no whole word is left, and the rest is left as it is.
+        #[test]
+        fn what_is_replaced_has_no_secret_left(text in "[pas1 ._]{0,30}", secret in "pass|pas1|sas|s1 p") {
+            let masked = replaced(&text, &secret).unwrap_or_else(|| text.clone());
+            prop_assert!(!has(&masked, &secret), "{masked}");
+            let kept: String = masked.split(MASK).collect();
+            let count = places(&text, &secret).count();
+            prop_assert_eq!(kept.len() + count * secret.len(), text.len());
+        }
+    }
+}

@@ -139,9 +139,10 @@ impl Leftovers {
                 sequences.push_str(sequence);
             }
         }
-        // These move the cursor to the first row.
+        // These move the cursor to the first row. The program had put it among rows of its own, which would stand behind
+        // the prompt.
         if self.margins || self.is_left(ORIGIN) || self.is_left(SIDE_MARGINS) {
-            sequences.push_str(&format!("\x1b[{};{}H", cursor.row + 1, cursor.col + 1));
+            sequences.push_str(&format!("\x1b[{};{}H\x1b[J", cursor.row + 1, cursor.col + 1));
         }
         sequences
     }

@@ -31,7 +31,8 @@ pub(crate) enum Mark {
     PromptClaimed,
     /// A command line was taken and begins to run (OSC 133 ; C).
     CommandStarted,
-    /// A line was not understood before the one that begins now, according to the exit code that the shell has then.
+    /// A line before the one that begins now may not have been understood, according to the exit code of the shell. fish
+    /// says so of the line itself (OSC 133 ; R, which is ours alone).
     LineRefused,
     /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
     CommandEnded(Option<i32>),
@@ -183,13 +184,11 @@ struct MarkSource {
     running: bool,
     /// The number of the last mark that had one.
     counted: u64,
-    /// The last exit code that was reported.
-    exit_code: Option<i32>,
 }
 
 impl MarkSource {
     fn new(nonce: String, is_posix: bool) -> Self {
-        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, counted: 0, exit_code: None }
+        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, counted: 0 }
     }
 
     /// Whether a mark has a higher number than all before it. What a command prints of a prompt's variable has none:
@@ -388,7 +387,7 @@ impl Writer {
             b"D" => source.counts(params),
             // Of a shell whose commands begin at the end of a line, the line may have begun none.
             b"P" if source.is_posix => source.counts(params),
-            b"A" | b"B" | b"C" | b"P" => !source.running,
+            b"A" | b"B" | b"C" | b"P" | b"R" => !source.running,
             _ => true,
         };
         if !is_believed {
@@ -421,21 +420,15 @@ impl Writer {
             }
             b"B" => self.show_prompt(),
             b"C" => {
-                let is_refused = source.exit_code.is_some_and(|code| code != BAD_SYNTAX)
-                    && value_of::<i32>(params, b"s=") == Some(BAD_SYNTAX);
                 source.running = true;
                 (self.output_end, self.hooks_begin) = (None, None);
                 self.pending_return = false;
                 self.enter(Zone::Output);
-                if is_refused {
-                    self.mark(Mark::LineRefused);
-                }
                 self.mark(Mark::CommandStarted);
             }
             b"D" => {
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
                 let was_running = std::mem::take(&mut source.running);
-                source.exit_code = code;
                 self.enter(Zone::Output);
                 let offset = self.output_end.take().unwrap_or(self.history.end());
                 self.marks.push(Marked { mark: Mark::CommandEnded(code), offset });
@@ -458,6 +451,9 @@ impl Writer {
                     self.enter(Zone::Input);
                 }
                 self.mark(Mark::MoreWanted);
+            }
+            b"R" if value_of::<i32>(params, b"s=").is_none_or(|code| code == BAD_SYNTAX) => {
+                self.mark(Mark::LineRefused);
             }
             b"V" => self.mark(Mark::Answered),
             _ => {}
@@ -791,9 +787,9 @@ mod tests {
 
     #[test]
     fn a_line_that_was_not_understood_is_noticed_where_the_next_begins() {
-        let mut transcript = taken(b"\x1b]133;D;0;k=n1;n=1\x07\x1b]133;C;k=n1;s=2\x07");
+        let mut transcript = taken(b"\x1b]133;R;k=n1;s=2\x07\x1b]133;C;k=n1\x07\x1b]133;R;k=n1;s=2\x07");
         let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
-        assert_eq!(marks, [Mark::CommandEnded(Some(0)), Mark::LineRefused, Mark::CommandStarted]);
+        assert_eq!(marks, [Mark::LineRefused, Mark::CommandStarted]);
     }
 
     #[test]

@@ -49,16 +49,16 @@ if [ -n "$__steplatch_key" ]; then
     esac
     case ${PS0-} in
       *"133;C;k=$__steplatch_key"*) ;;
-      *) if __steplatch_is_fixed PS0; then __steplatch_without+=C; else PS0="${PS0-}$__steplatch_started"; fi ;;
+      *) if __steplatch_is_fixed PS0; then __steplatch_without+=C; else PS0="$__steplatch_taken${PS0-}$__steplatch_started"; fi ;;
     esac
     case ${PS2-} in
       *"133;P;k=s;k=$__steplatch_key"*) ;;
       *) __steplatch_is_fixed PS2 || PS2="${PS2-}\\[\\e]133;P;k=s;k=$__steplatch_key\\a\\]" ;;
     esac
   }
-  # The exit code that is reported where a command begins is another than at the prompt if bash has not understood a
-  # line before it.
-  __steplatch_started="\\e]133;C;k=$__steplatch_key;s=\$?\\a"
+  # If bash has not understood a line before the command that begins, the exit code says so there.
+  __steplatch_taken="\\e]133;R;k=$__steplatch_key;s=\$?\\a"
+  __steplatch_started="\\e]133;C;k=$__steplatch_key\\a"
   if ((BASH_VERSINFO[0] >= 5)); then
     # Without a fork, which takes longer than all the rest.
     eval '__steplatch_is_fixed() { local - && set +u; local -n named=$1; case ${named@a} in *r*) ;; *) return 1 ;; esac; }'

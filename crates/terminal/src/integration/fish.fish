@@ -72,6 +72,7 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
             commandline -f cancel-commandline
         else
             builtin printf '\n'
+            __steplatch_mark R
             __steplatch_mark C
             # It does not parse, so nothing of it runs: this prints the complaint.
             eval $line

@@ -19,6 +19,8 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   __steplatch_precmd() {
     local code=$?
     __steplatch_expand_again
+    # Without a mark in front of it, what zsh prints to keep a line would be output.
+    [[ ${(t)PROMPT_EOL_MARK-} == *readonly* ]] && unsetopt prompt_sp
     __steplatch_tell $code
     return $code
   }

@@ -119,8 +119,8 @@ pub(super) struct Running {
     asks: usize,
     /// The shell wants more than it was given.
     incomplete: bool,
-    /// The shell did not understand a line, and ran others.
-    is_partly_refused: bool,
+    /// Where the shell had taken a line that it may not have understood.
+    refused: Option<u64>,
     /// Where something was printed last that may be a prompt.
     claimed: Option<u64>,
     /// When the end of input is sent once more: a shell that is just about to read loses what is typed.
@@ -175,7 +175,7 @@ impl Running {
                 self.ended = Some(marked.offset);
                 self.exit_code = code;
             }
-            Mark::LineRefused => self.is_partly_refused = true,
+            Mark::LineRefused => self.refused = self.refused.or(Some(marked.offset)),
             Mark::PromptClaimed => self.claimed = Some(marked.offset),
             Mark::MoreWanted if self.asks > 0 => self.asks -= 1,
             Mark::MoreWanted => self.incomplete = true,
@@ -325,7 +325,7 @@ impl Task {
             exit_code: None,
             asks: 0,
             incomplete: false,
-            is_partly_refused: false,
+            refused: None,
             claimed: None,
             take_back: None,
         };
@@ -384,7 +384,7 @@ impl Task {
             ended: None,
             exit_code: None,
             asks,
-            is_partly_refused: false,
+            refused: None,
             claimed: None,
             ..running
         });
@@ -441,10 +441,9 @@ impl Task {
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             return self.report_result(running.logged, running.reply, Err(RunError::Incomplete));
         }
-        if matches!(over, CommandAbort::AtPrompt) && (running.began.is_none() || running.is_partly_refused) {
-            let said = self.complaint(&running);
-            let error =
-                if running.began.is_none() { RunError::NothingRan { said } } else { RunError::PartlyRan { said } };
+        if matches!(over, CommandAbort::AtPrompt)
+            && let Some(error) = self.refusal(&running)
+        {
             return self.report_result(running.logged, running.reply, Err(error));
         }
         if matches!(over, CommandAbort::AtPrompt)
@@ -502,16 +501,28 @@ impl Task {
         let _ = reply.send(ran);
     }
 
-    /// Returns what the shell said of a line before any command began: why it ran none.
-    fn complaint(&self, running: &Running) -> String {
+    /// Returns why the shell ran nothing, or not all, of a command at whose end it is.
+    fn refusal(&self, running: &Running) -> Option<RunError> {
         let history = self.intake.transcript.history();
-        let Some(taken) = running.taken else { return String::new() };
-        let (_, said) = history.read(taken..running.began.or(running.ended).unwrap_or(history.end()));
-        let said = settled(&said);
-        match running.began.or(running.ended) {
-            Some(_) => said.trim().to_owned(),
-            // The prompt stands behind it, without a mark in front: bash calls no hook after an event that it has not found.
-            None => said.trim_start().lines().next().unwrap_or_default().to_owned(),
+        let said = |from: Option<u64>, upto: Option<u64>| {
+            let Some(from) = from else { return String::new() };
+            let said = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
+            match upto {
+                Some(_) => said.trim().to_owned(),
+                // The prompt stands behind it, without a mark: bash calls no hook after an event that it has not found.
+                None => said.trim_start().lines().next().unwrap_or_default().to_owned(),
+            }
+        };
+        match (running.began, running.refused) {
+            (None, _) => Some(RunError::NothingRan { said: said(running.taken, running.ended) }),
+            (Some(_), None) => None,
+            (Some(began), Some(_)) if running.kind == Kind::Fish => {
+                Some(RunError::NothingRan { said: said(Some(began), running.ended) })
+            }
+            // Without a message, the exit code is that of the command before.
+            (Some(_), refused) => Some(said(running.taken, refused))
+                .filter(|said| !said.is_empty())
+                .map(|said| RunError::PartlyRan { said }),
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! A shell that is started through here reads the user's own files and also ours, which makes it
 //! print marks (OSC 133) around its prompt and around what a command prints. The marks carry a
-//! nonce, so that a program that prints similar marks is not believed. That protects against
-//! accidents only: a program of the same user could read the nonce from the shell. A shell that
+//! nonce, so that a program that prints similar marks is not believed, and the end of a command a
+//! number that no earlier one had, because a command can print its shell's prompt, and a record of
+//! what was printed. That protects against accidents only: a program of the same user could read
+//! the nonce from the shell. A shell that
 //! prints marks of its own (fish 4) does so without the nonce, and they are ignored.
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).

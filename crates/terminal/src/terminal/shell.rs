@@ -66,6 +66,7 @@ pub(super) struct Doubt {
     pub(super) prompt: DoubtfulPrompt,
     pub(super) look_at: Instant,
     pause: Duration,
+    is_new: bool,
 }
 
 /// Why a prompt may not be the one that is waited for.
@@ -86,12 +87,17 @@ impl Doubt {
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
     fn new(prompt: DoubtfulPrompt, pause: Duration) -> Self {
-        Self { prompt, look_at: Instant::now() + pause, pause }
+        Self { prompt, look_at: Instant::now() + pause, pause, is_new: true }
     }
 
     /// Looks again after a longer pause.
     pub(super) fn again(self) -> Self {
-        Self::new(self.prompt, (2 * self.pause).min(Self::LONGEST_PAUSE))
+        Self { is_new: false, ..Self::new(self.prompt, (2 * self.pause).min(Self::LONGEST_PAUSE)) }
+    }
+
+    /// Whether it was not looked at yet: what reads then may be the shell, at its prompt.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
     }
 }
 
@@ -224,11 +230,12 @@ impl Shell {
         }
     }
 
-    /// Looks for a program in the place of the shell, and plans the next look while the shell's process keeps the foreground.
-    pub(super) fn look_for_replacement(&mut self, in_foreground: bool) {
+    /// Looks for a program in the place of the shell, and plans the next look. Another program may have the foreground
+    /// before: nothing reports that it has ended and the next one takes the place of the shell.
+    pub(super) fn look_for_replacement(&mut self) {
         self.look_at = None;
         self.notice_replacement();
-        if self.running && in_foreground && !self.is_replaced() && self.look_again <= LAST_LOOK {
+        if self.running && self.look_again <= LAST_LOOK {
             self.look_at = Some(Instant::now() + self.look_again);
             self.look_again *= 2;
         }

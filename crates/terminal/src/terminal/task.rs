@@ -44,9 +44,7 @@ use crate::integration::IntegrationSession;
 use crate::keys;
 use crate::line_limit::{self, LineTooLong, MAX_LINE_BYTES};
 use crate::mouse;
-use crate::process::{
-    Child, Discipline, Exit, InputState, Pty, Read, SessionLeader, end_all, is_relay, signal_group,
-};
+use crate::process::{Child, Discipline, Exit, InputState, Pty, Read, SessionLeader, end_all, is_relay, signal_group};
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size};
 use crate::transcript::{Mark, Transcript};
@@ -691,7 +689,7 @@ impl Task {
         }
         self.look_at_prompt();
         if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
-            self.shell.look_for_replacement(self.pty.foreground() == Some(self.shell_process()));
+            self.shell.look_for_replacement();
         }
         self.look_at_exchange();
         self.look_at_hidden_line();
@@ -1007,7 +1005,10 @@ impl Task {
         if !is_due {
             return false;
         }
-        if self.is_stirring() {
+        // What reads behind a prompt in doubt is the shell, unless the look at that prompt shows another program.
+        let is_prompt_in_doubt =
+            self.waits[index].is_for_prompt() && self.shell.doubt.is_some_and(|doubt| doubt.is_new());
+        if self.is_stirring() || is_prompt_in_doubt {
             if let Some(watch) = &mut self.waits[index].input {
                 watch.stirred(now);
             }

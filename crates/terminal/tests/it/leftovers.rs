@@ -40,7 +40,7 @@ async fn a_shell_gets_its_terminal_back_as_it_was() {
             assert_eq!(view.modes, before.modes, "{shell}: {left_on}");
             // An interrupt is one.
             session.types("sleep 60\n").await;
-            session.comes_to("it sleeps", |view| view.busy == Some(true) && view.awaiting_input == Some(false)).await;
+            session.leaves_the_foreground(shell).await;
             session.0.send(Input { keys: vec!["ctrl-c".into()], ..Input::default() }).await.unwrap();
             session.prompt().await;
             // All rows scroll.
@@ -77,9 +77,11 @@ async fn a_full_screen_program_that_is_killed_leaves_no_screen() {
         let session = world.open(&[shell]).await;
         session.types("vim -u NONE -N text\n").await;
         session
-            .comes_to("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))
+            .comes_to("vim has the screen, and has read the answers to its queries", |view| {
+                view.modes.alternate_screen && view.screen.contains("some") && view.awaiting_input == Some(true)
+            })
             .await;
-        session.0.signal(steplatch_terminal::Signal::KILL).await.unwrap();
+        session.0.signal(steplatch_terminal::Signal::KILL).await.unwrap().unwrap();
         session.prompt().await;
         assert_eq!(session.gives("echo back").await, ("back\n".into(), Some(0)), "{shell}");
         assert!(!session.view().await.modes.alternate_screen, "{shell}");

@@ -11,5 +11,5 @@ mod programs;
 mod shells;
 mod ssh;
 mod ssh_server;
-mod typing;
 mod starting;
+mod typing;

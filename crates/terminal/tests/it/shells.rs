@@ -144,7 +144,7 @@ impl Session {
 
     /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may
     /// hand it over a little after the program has begun.
-    async fn leaves_the_foreground(&self, shell: &str) {
+    pub(crate) async fn leaves_the_foreground(&self, shell: &str) {
         eventually(&format!("{shell} hands the foreground over"), async || match self.tries("refused").await {
             Err(RunError::Busy { program: Some(program) }) => program != shell,
             Err(RunError::Busy { program: None }) => false,

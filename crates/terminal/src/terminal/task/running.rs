@@ -292,7 +292,13 @@ impl Task {
             Ok(prepared) => prepared,
             Err(error @ (RunError::Busy { .. } | RunError::NotIntegrated { .. })) => {
                 let now = Instant::now();
-                let (until_when, error) = match self.expected_prompt() {
+                let expected = self.expected_prompt();
+                // A program that is starting shows its prompt soon after it was last seen to work.
+                let until = match expected {
+                    ExpectedPrompt::AfterStart => (now + COMES_TO_PROMPT).min(deadline),
+                    ExpectedPrompt::Soon | ExpectedPrompt::No => until,
+                };
+                let (until_when, error) = match expected {
                     ExpectedPrompt::Soon => (until, error),
                     ExpectedPrompt::AfterStart => (deadline, RunError::NoPrompt { program: self.foreground_name() }),
                     ExpectedPrompt::No => (now, error),

@@ -1,6 +1,28 @@
 # Shell integration of steplatch for bash: marks (OSC 133) around the prompt, the command line and its output, and a way
-# to ask for variables that leaves no trace. bash reads this in place of ~/.bashrc, so that file comes first; a login
-# shell has read its own files by now and comes here from PROMPT_COMMAND, with its first prompt.
+# to ask for variables that leaves no trace. bash reads this in place of ~/.bashrc, so that file comes first. A login
+# shell is started in POSIX mode, in which it reads only the file that $ENV names: this one, which reads the login files.
+# One that a login file starts in its place comes here from PROMPT_COMMAND, with its first prompt.
+
+if [ -n "${STEPLATCH_SHELL_LOGIN-}" ]; then
+  unset STEPLATCH_SHELL_LOGIN ENV
+  set +o posix
+  shopt -u inherit_errexit 2>/dev/null
+  [ -z "${STEPLATCH_SHELL_ENV+x}" ] || export ENV="$STEPLATCH_SHELL_ENV"
+  unset STEPLATCH_SHELL_ENV
+  # bash names another file for its history in POSIX mode.
+  case $(declare -p HISTFILE 2>/dev/null) in
+    "declare -- HISTFILE=\"$HOME/.sh_history\"") HISTFILE=$HOME/.bash_history ;;
+  esac
+  if [ -r /etc/profile ]; then . /etc/profile; fi
+  if [ -r ~/.bash_profile ]; then
+    . ~/.bash_profile
+  elif [ -r ~/.bash_login ]; then
+    . ~/.bash_login
+  elif [ -r ~/.profile ]; then
+    . ~/.profile
+  fi
+  __steplatch_before_hooks=1
+fi
 
 if [ -n "${STEPLATCH_SHELL_WAY_IN-}" ]; then
   case $(declare -p PROMPT_COMMAND 2>/dev/null) in
@@ -136,9 +158,9 @@ $__steplatch_first
 ${PROMPT_COMMAND-}
 $__steplatch_hook"
   fi
-  # This prompt's hooks are running already.
-  [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && __steplatch_prompt
-  unset STEPLATCH_SHELL_WAY_IN
+  # Unless the hooks of the first prompt are still to come, they are running already.
+  [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && [ -z "${__steplatch_before_hooks-}" ] && __steplatch_prompt
+  unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
 
   # What bash says when it ends is no output of the command that has it end.
   if [[ $(type -t exit) == builtin && $(type -t logout) == builtin ]]; then

@@ -35,6 +35,10 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("openssl", &["openssl"]),
     program("dash", &["dash"]),
     program("busybox", &["busybox"]),
+    program("ksh", &["ksh"]),
+    program("tcsh", &["tcsh"]),
+    program("screen", &["screen"]),
+    program("tmux", &["tmux"]),
     program("sqlite3", &["sqlite3"]),
     program("bc", &["bc"]),
     program("gdb", &["gdb"]),
@@ -97,7 +101,6 @@ pub(crate) const FOR_JOBS: &[Program] = &[
     program("openssl", &["openssl"]),
     program("bc", &["bc"]),
     program("/usr/games/worm", &["bsdgames"]),
-    program("tmux", &["tmux"]),
 ];
 
 /// The program in which the benchmark's peer keeps its terminals.

@@ -348,7 +348,9 @@ fn has_run_nothing(error: &RunError) -> bool {
         error,
         RunError::NotIntegrated { .. }
             | RunError::Busy { .. }
+            | RunError::NoPrompt { .. }
             | RunError::HalfTyped { .. }
+            | RunError::Expanded
             | RunError::Control(_)
             | RunError::Full { .. }
             | RunError::LineTooLong(_)

@@ -174,12 +174,14 @@ impl Sessions {
         };
         let session_id = Some(terminal.id().to_string());
         let step = request.step.clone();
+        let began = Instant::now();
         let mut ran = terminal.run(request.clone()).await;
         if let Err(TerminalError::Refused(RunError::Busy { .. })) = ran
             && caller.run.is_some()
-            && comes_to_prompt(terminal, request.timeout.min(COMES_TO_PROMPT)).await
+            && comes_to_prompt(terminal, request.timeout.saturating_sub(began.elapsed())).await
         {
-            ran = terminal.run(request).await;
+            let timeout = request.timeout.saturating_sub(began.elapsed());
+            ran = terminal.run(CommandRequest { timeout, ..request }).await;
         }
         match ran {
             Ok(ran) => {
@@ -404,11 +406,8 @@ fn not_entered(lines: &str, reason: Option<String>) -> String {
     )
 }
 
-/// How long a command of a run waits for a shell whose last command is about to end: a state may have found what it waited
-/// for before the command that printed it was over.
-const COMES_TO_PROMPT: Duration = Duration::from_secs(5);
-
-/// Waits until the shell of a terminal is at its prompt. Returns whether it is: not if its command asks for input.
+/// Waits until the shell of a terminal is at its prompt, for a command of a run: its last state may have found what it
+/// waited for before the command that printed it was over. Returns whether it is: not if its command asks for input.
 async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
     let wait = WaitRequest {
         patterns: Vec::new(),

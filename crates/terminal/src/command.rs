@@ -13,8 +13,9 @@ use crate::terminal::{Limit, LockHolder, TerminalClosed, changed};
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandRequest {
-    /// The command, in the shell's own language: one line or many. It is entered as a person would enter it, so
-    /// aliases hold, bash and zsh expand `!` outside of single quotes, and it is in the shell's history.
+    /// The command, in the shell's own language: one line or many. It runs as it is written: no word of it is looked up
+    /// in the history or among abbreviations and global aliases, and none is corrected. Other aliases hold, and it is in
+    /// the shell's history.
     pub command: String,
     /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
     pub working_directory: Option<String>,
@@ -60,8 +61,8 @@ pub struct CommandResult {
     pub next: u64,
     /// Offset of the oldest output that is still held, where the command printed more than that.
     pub dropped_before: Option<u64>,
-    /// The exit code; of several commands the last one's. None if the shell reported none: there was nothing to run,
-    /// the command still runs, or another program replaced the shell.
+    /// The exit code; of several commands the last one's. None if the shell reported none: the command still runs, or
+    /// another program replaced the shell.
     pub exit_code: Option<i32>,
     /// The time was up and the command still runs.
     pub timed_out: bool,
@@ -144,10 +145,10 @@ pub enum RunError {
         /// The row of the cursor.
         row: String,
     },
-    /// The shell waits for more, and the command has a `!"`, which zsh takes out where it expands its history.
+    /// The command has a `!`, and the shell is one that may expand its history there. Nothing was typed.
     #[error(
-        "the shell took '!\"' for a word to its history and waits for more of the command; put the '!' in single \
-         quotes, or a backslash before it outside of quotes"
+        "the shell may replace the '!' in the command by a word of its history, so nothing was typed; use integrate: \
+         true, which turns that off, or put the '!' in single quotes, or a backslash before it"
     )]
     Expanded,
     /// A line of it would not arrive whole.
@@ -163,6 +164,27 @@ pub enum RunError {
         program: String,
         /// The meaning of an empty line.
         meaning: String,
+    },
+    /// The shell took the command and began nothing: it did not understand it, or there is no command in it.
+    #[error("the shell ran nothing: {}", if .said.is_empty() { "there is no command in it, such as a comment alone" } else { .said })]
+    NothingRan {
+        /// The shell's message; empty if there was none.
+        said: String,
+    },
+    /// The shell did not understand a line of the command, and ran lines behind it.
+    #[error("the shell did not understand a line of the command, and ran those behind it. It said: {said}")]
+    PartlyRan {
+        /// The shell's message.
+        said: String,
+    },
+    /// The shell or program that was started has not come to a prompt within the time.
+    #[error(
+        "no prompt has come within the time{}; nothing was typed: wait for it with await_output, or look at the screen",
+        runs(.program.as_deref())
+    )]
+    NoPrompt {
+        /// What runs in the foreground.
+        program: Option<String>,
     },
     /// So much input waits for the program to read it that no more is taken.
     #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
@@ -225,15 +247,58 @@ pub(crate) enum Editor {
     None,
 }
 
-/// Returns the keys that enter `text`, which has been through [`entered`].
-pub(crate) fn keys(text: &str, kind: Kind, editor: Editor) -> Vec<u8> {
+/// Returns whether a shell of that name may replace a part of `text` by words of its history: at a `!`, or at a `^` in
+/// front. Where the shell is not known, it may be any.
+pub(crate) fn may_expand(text: &str, shell: Option<&str>) -> bool {
+    let quotes_protect = match shell.map(|name| name.trim_start_matches('-')) {
+        Some("dash" | "ash" | "busybox" | "ksh" | "ksh93" | "mksh" | "oksh" | "yash" | "fish" | "nu" | "pwsh") => {
+            return false;
+        }
+        Some("csh" | "tcsh") => false,
+        _ => true,
+    };
+    if text.starts_with('^') {
+        return true;
+    }
+    let mut characters = text.chars().peekable();
+    let (mut in_single, mut in_double) = (false, false);
+    while let Some(character) = characters.next() {
+        match character {
+            '\'' if !in_double => in_single = !in_single,
+            _ if in_single && quotes_protect => {}
+            '\\' => drop(characters.next()),
+            '"' if !in_single => in_double = !in_double,
+            '!' if characters.peek().is_some_and(|next| !matches!(next, ' ' | '\t' | '\n' | '=' | '(')) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The key that makes bash take the line for what it is, see `integration/bash.sh`.
+const BASH_PLAIN_LINE: &[u8] = b"\x1b\x1fh";
+
+/// The key that makes zsh do the same, and enters the line, see `integration/zshenv.zsh`.
+const ZSH_ENTER: &[u8] = b"\x1b\x1fe";
+
+/// Returns the keys that enter `text`, which has been through [`entered`]. Our own keys are bound in shells that were
+/// started here, and not in an inner one.
+pub(crate) fn keys(text: &str, kind: Kind, editor: Editor, is_inner: bool) -> Vec<u8> {
     let mut keys = Vec::with_capacity(text.len() + 16);
+    let takes_our_keys = !is_inner && editor != Editor::None;
+    if kind == Kind::Bash && takes_our_keys && text.contains(['!', '^']) {
+        keys.extend_from_slice(BASH_PLAIN_LINE);
+    }
     if editor == Editor::None {
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
     } else if editor == Editor::TakesPastes {
         // As one edit, however many lines it has.
         keys.extend_from_slice(b"\x1b[200~");
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
+        if kind == Kind::Fish && is_inner && !text.ends_with('\\') {
+            // fish replaces an abbreviation that the cursor stands behind.
+            keys.push(b' ');
+        }
         keys.extend_from_slice(b"\x1b[201~");
     } else {
         for byte in text.bytes() {
@@ -245,9 +310,10 @@ pub(crate) fn keys(text: &str, kind: Kind, editor: Editor) -> Vec<u8> {
         }
     }
     match kind {
-        Kind::Bash | Kind::Zsh | Kind::Posix => keys.push(b'\r'),
+        Kind::Zsh if takes_our_keys => keys.extend_from_slice(ZSH_ENTER),
         // Our key for Enter; the integration reports when a command is incomplete, see `integration/fish.fish`.
-        Kind::Fish => keys.extend_from_slice(b"\x1b\x18e"),
+        Kind::Fish if takes_our_keys => keys.extend_from_slice(b"\x1b\x18e"),
+        _ => keys.push(b'\r'),
     }
     keys
 }
@@ -272,8 +338,34 @@ mod tests {
 
     #[test]
     fn many_lines_are_one_edit() {
-        assert_eq!(keys("a\nb", Kind::Zsh, Editor::TakesPastes), b"\x1b[200~a\rb\x1b[201~\r");
-        assert_eq!(keys("a\n\tb", Kind::Bash, Editor::None), b"a\r\tb\r");
-        assert_eq!(keys("a\n\tb", Kind::Bash, Editor::TakesKeys), b"a\x16\n\x16\tb\r");
+        let typed = |kind, editor| keys("a\n\tb", kind, editor, false);
+        assert_eq!(typed(Kind::Zsh, Editor::TakesPastes), b"\x1b[200~a\r\tb\x1b[201~\x1b\x1fe");
+        assert_eq!(typed(Kind::Bash, Editor::None), b"a\r\tb\r");
+        assert_eq!(typed(Kind::Zsh, Editor::None), b"a\r\tb\r");
+        assert_eq!(typed(Kind::Bash, Editor::TakesKeys), b"a\x16\n\x16\tb\r");
+        assert_eq!(keys("a!b", Kind::Bash, Editor::TakesPastes, false), b"\x1b\x1fh\x1b[200~a!b\x1b[201~\r");
+        assert_eq!(keys("a!b", Kind::Bash, Editor::TakesPastes, true), b"\x1b[200~a!b\x1b[201~\r");
+        assert_eq!(keys("gco", Kind::Fish, Editor::TakesPastes, true), b"\x1b[200~gco \x1b[201~\r");
+    }
+
+    #[test]
+    fn a_word_that_a_shell_may_look_up_in_its_history_is_found() {
+        for (text, shell, expands) in [
+            ("echo a!b", Some("bash"), true),
+            ("echo \"a!b\"", Some("zsh"), true),
+            ("echo 'a!b'", Some("zsh"), false),
+            ("echo \"it's !b\"", Some("bash"), true),
+            ("echo 'a!b'", Some("tcsh"), true),
+            ("echo a\\!b", Some("tcsh"), false),
+            ("echo hi !", Some("bash"), false),
+            ("[ a != b ] && ! false", Some("bash"), false),
+            ("echo !!", Some("dash"), false),
+            ("echo !!", Some("ssh"), true),
+            ("echo !!", None, true),
+            ("^a^b", Some("-bash"), true),
+            ("grep ^a f", Some("bash"), false),
+        ] {
+            assert_eq!(may_expand(text, shell), expands, "{text:?} in {shell:?}");
+        }
     }
 }

@@ -21,6 +21,68 @@ pub(crate) struct OutputPipeline {
     pub(crate) screen: Box<dyn Screen>,
     /// The position of the cursor behind the last prompt, and the size of the screen then.
     prompted: Option<(Cursor, Size)>,
+    /// Sequences that turned off what programs had left on.
+    turned_off: Vec<u8>,
+}
+
+/// Both parsers while one read is taken in.
+struct Parsers<'a> {
+    transcript: &'a mut Transcript,
+    screen: &'a mut dyn Screen,
+    prompted: &'a mut Option<(Cursor, Size)>,
+    turned_off: &'a mut Vec<u8>,
+    /// A rectangle that is to be filled, unless the very next sequence covers it.
+    fill: Option<Fill>,
+}
+
+impl Parsers<'_> {
+    fn take_in(&mut self, piece: &[u8], replies: &mut impl Extend<u8>) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let (taken, pause) = self.transcript.advance(rest);
+            let bytes = &rest[..taken];
+            if let Some(Fill { control, mut behind }) = self.fill.take() {
+                behind.extend_from_slice(bytes);
+                let covered = matches!(&pause, Some(Pause::Control(next)) if next.covers(&control));
+                match sequence(&behind) {
+                    Sequence::Open if pause.is_none() => self.fill = Some(Fill { control, behind }),
+                    Sequence::Whole if covered => {}
+                    _ => self.screen.perform(&control),
+                }
+            }
+            match pause {
+                Some(Pause::Repeat(asked)) => feed_repeats(self.screen, bytes, asked),
+                _ => self.screen.feed(bytes),
+            }
+            replies.extend(self.screen.take_replies());
+            match pause {
+                None | Some(Pause::Repeat(_)) => {}
+                Some(Pause::LineBegins) => *self.prompted = Some((self.screen.cursor(), self.screen.size())),
+                Some(Pause::CommandEnded) => self.turn_off(replies),
+                Some(Pause::SoftReset) => self.screen.soft_reset(),
+                Some(Pause::Overloaded) => self.screen.relieve(),
+                Some(Pause::Control(control)) if control.fills().is_some() => {
+                    self.fill = Some(Fill { control, behind: Vec::new() });
+                }
+                Some(Pause::Control(control)) => {
+                    self.screen.perform(&control);
+                    replies.extend(self.screen.take_replies());
+                }
+                Some(Pause::KeyboardQuery(flags)) => replies.extend(format!("\x1b[?{flags}u").bytes()),
+            }
+            rest = &rest[taken..];
+        }
+    }
+
+    /// Turns off what the program left on that has ended, as if it had done so.
+    fn turn_off(&mut self, replies: &mut impl Extend<u8>) {
+        let (screen, leftovers) = self.transcript.leftovers();
+        self.take_in(screen.as_bytes(), replies);
+        let modes = leftovers.turn_off(self.screen.cursor());
+        self.take_in(modes.as_bytes(), replies);
+        self.turned_off.extend_from_slice(screen.as_bytes());
+        self.turned_off.extend_from_slice(modes.as_bytes());
+    }
 }
 
 impl OutputPipeline {
@@ -31,6 +93,7 @@ impl OutputPipeline {
             transcript,
             screen,
             prompted: None,
+            turned_off: Vec::new(),
         }
     }
 
@@ -57,52 +120,30 @@ impl OutputPipeline {
 
     /// Takes in the bytes of one read. Answers to the program's queries go to `replies`.
     pub(crate) fn take_in(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
-        let (screen, transcript, characters) = (&mut self.screen, &mut self.transcript, &mut self.characters);
-        let prompted = &mut self.prompted;
-        screen.begin_portion();
-        // A rectangle that is to be filled, unless the very next sequence covers it.
-        let mut fill: Option<Fill> = None;
-        self.guard.pass(bytes, |passed| {
-            characters.pass(passed, PIECE, |piece| {
-                let mut rest = piece;
-                while !rest.is_empty() {
-                    let (taken, pause) = transcript.advance(rest);
-                    let bytes = &rest[..taken];
-                    if let Some(Fill { control, mut behind }) = fill.take() {
-                        behind.extend_from_slice(bytes);
-                        let covered = matches!(&pause, Some(Pause::Control(next)) if next.covers(&control));
-                        match sequence(&behind) {
-                            Sequence::Open if pause.is_none() => fill = Some(Fill { control, behind }),
-                            Sequence::Whole if covered => {}
-                            _ => screen.perform(&control),
-                        }
-                    }
-                    match pause {
-                        Some(Pause::Repeat(asked)) => feed_repeats(screen.as_mut(), bytes, asked),
-                        _ => screen.feed(bytes),
-                    }
-                    replies.extend(screen.take_replies());
-                    match pause {
-                        None | Some(Pause::Repeat(_)) => {}
-                        Some(Pause::LineBegins) => *prompted = Some((screen.cursor(), screen.size())),
-                        Some(Pause::SoftReset) => screen.soft_reset(),
-                        Some(Pause::Overloaded) => screen.relieve(),
-                        Some(Pause::Control(control)) if control.fills().is_some() => {
-                            fill = Some(Fill { control, behind: Vec::new() });
-                        }
-                        Some(Pause::Control(control)) => {
-                            screen.perform(&control);
-                            replies.extend(screen.take_replies());
-                        }
-                        Some(Pause::KeyboardQuery(flags)) => replies.extend(format!("\x1b[?{flags}u").bytes()),
-                    }
-                    rest = &rest[taken..];
-                }
-            });
-        });
-        if let Some(Fill { control, .. }) = fill {
-            screen.perform(&control);
+        let (guard, characters) = (&mut self.guard, &mut self.characters);
+        let mut parsers = Parsers {
+            transcript: &mut self.transcript,
+            screen: self.screen.as_mut(),
+            prompted: &mut self.prompted,
+            turned_off: &mut self.turned_off,
+            fill: None,
+        };
+        parsers.screen.begin_portion();
+        guard.pass(bytes, |passed| characters.pass(passed, PIECE, |piece| parsers.take_in(piece, replies)));
+        if let Some(Fill { control, .. }) = parsers.fill {
+            parsers.screen.perform(&control);
         }
+    }
+
+    /// Takes the sequences that turned off what ended programs had left on, since the last call.
+    pub(crate) fn take_turned_off(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.turned_off)
+    }
+
+    /// Believes a prompt that was claimed: the cursor stands behind it.
+    pub(crate) fn confirm_prompt(&mut self) {
+        self.transcript.confirm_prompt();
+        self.prompted = Some((self.screen.cursor(), self.screen.size()));
     }
 
     /// Whether what was taken in ends outside of a control string.
@@ -170,7 +211,7 @@ mod tests {
     use crate::screen::Emulator;
 
     /// What terminals are sent, in pieces that a generator can shuffle.
-    const PIECES: [&[u8]; 36] = [
+    const PIECES: [&[u8]; 37] = [
         b"word",
         b" ",
         b"\r\n",
@@ -189,7 +230,8 @@ mod tests {
         b"\x1b]133;A;k=n1\x07",
         b"\x1b]133;B;k=n1\x07",
         b"\x1b]133;C;k=n1\x07",
-        b"\x1b]133;D;0;k=n1\x07",
+        b"\x1b]133;D;0;k=n1;n=1\x07",
+        b"\x1b]133;D;0;k=n1;n=2\x07",
         b"\xe6\xbc\xa2",
         b"\xff",
         b"\x1b",

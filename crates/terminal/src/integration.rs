@@ -2,8 +2,10 @@
 //!
 //! A shell that is started through here reads the user's own files and also ours, which makes it
 //! print marks (OSC 133) around its prompt and around what a command prints. The marks carry a
-//! nonce, so that a program that prints similar marks is not believed. That protects against
-//! accidents only: a program of the same user could read the nonce from the shell. A shell that
+//! nonce, so that a program that prints similar marks is not believed, and the end of a command a
+//! number that no earlier one had, because a command can print its shell's prompt, and a record of
+//! what was printed. That protects against accidents only: a program of the same user could read
+//! the nonce from the shell. A shell that
 //! prints marks of its own (fish 4) does so without the nonce, and they are ignored.
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
@@ -33,6 +35,10 @@ const EXCHANGE_VARIABLE: &str = "STEPLATCH_SHELL_EXCHANGE";
 
 /// The variable that hands over where the user's zsh files are, if not at home.
 const ZDOTDIR_VARIABLE: &str = "STEPLATCH_SHELL_ZDOTDIR";
+
+/// The variable that hands over the integration of a login bash, to which `ENV` refers, and the one for the user's `ENV`.
+const LOGIN_VARIABLE: &str = "STEPLATCH_SHELL_LOGIN";
+const ENV_VARIABLE: &str = "STEPLATCH_SHELL_ENV";
 
 /// The variable that names what a login bash takes out of `PROMPT_COMMAND` again.
 const WAY_IN_VARIABLE: &str = "STEPLATCH_SHELL_WAY_IN";
@@ -100,7 +106,13 @@ impl Integration {
         let files = self.exchange.join(random());
         match kind {
             Kind::Bash if login => {
-                // A login shell reads no file that can be named, but it takes its hooks from the environment.
+                // A login shell reads no file that can be named, unless it is in POSIX mode.
+                let own = environment.iter().rev().find(|(name, _)| name == "ENV").map(|(_, file)| file.clone());
+                environment.extend(own.map(|own| (ENV_VARIABLE.into(), own)));
+                arguments.insert(1, "--posix".into());
+                environment.push((LOGIN_VARIABLE.into(), self.bash.clone().into()));
+                environment.push(("ENV".into(), format!("${LOGIN_VARIABLE}").into()));
+                // A bash that a login file starts in its place takes its hooks from the environment.
                 let mut way_in = OsString::from(". ");
                 way_in.push(quoted(self.bash.as_os_str(), Kind::Bash));
                 environment.push(("PROMPT_COMMAND".into(), way_in.clone()));
@@ -255,6 +267,15 @@ mod tests {
         assert!(environment.contains(&(ZDOTDIR_VARIABLE.into(), "/home/ana/zsh".into())));
         let (_, environment, _) = prepared(&["zsh"], Vec::new());
         assert!(!environment.iter().any(|(name, _)| name == ZDOTDIR_VARIABLE));
+    }
+
+    #[test]
+    fn a_login_bash_gets_the_users_own_env_back() {
+        let (arguments, environment, _) = prepared(&["bash", "-l"], vec![("ENV".into(), "/home/ana/.shrc".into())]);
+        assert_eq!(arguments, ["bash", "--posix", "-l"]);
+        assert!(environment.contains(&(ENV_VARIABLE.into(), "/home/ana/.shrc".into())));
+        let (_, environment, _) = prepared(&["bash", "-l"], Vec::new());
+        assert!(!environment.iter().any(|(name, _)| name == ENV_VARIABLE));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod input_log;
 mod intake;
 mod integration;
 mod keys;
+mod leftovers;
 mod line_limit;
 mod lines;
 #[doc(hidden)]

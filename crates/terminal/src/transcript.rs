@@ -10,6 +10,7 @@ use unicode_width::UnicodeWidthChar;
 use vte::{Params, Parser, Perform};
 
 use crate::history::{History, Zone};
+use crate::leftovers::Leftovers;
 use crate::lines::overlaid;
 use crate::screen::control::{Control, Question};
 
@@ -25,8 +26,14 @@ pub(crate) struct Marked {
 pub(crate) enum Mark {
     /// The shell shows its prompt and is ready to read (OSC 133 ; B).
     PromptReady,
+    /// Something that may be a prompt, and is none if the shell does not read then: the end of a prompt came while a
+    /// command runs, or the prompt can carry no mark.
+    PromptClaimed,
     /// A command line was taken and begins to run (OSC 133 ; C).
     CommandStarted,
+    /// A line before the one that begins now may not have been understood, according to the exit code of the shell. fish
+    /// says so of the line itself (OSC 133 ; R, which is ours alone).
+    LineRefused,
     /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
     CommandEnded(Option<i32>),
     /// The line that was being edited is taken, whatever its outcome: the shell has no more use for pastes.
@@ -54,6 +61,8 @@ pub(crate) enum Pause {
     Overloaded,
     /// The prompt ends here, and what is typed begins.
     LineBegins,
+    /// A command has ended, and what it left on is to be turned off.
+    CommandEnded,
     /// REP: the last character is to be drawn so often again. The final byte is the last that was taken.
     Repeat(u16),
     /// The program queries the keyboard modes (kitty protocol); this is the answer.
@@ -69,7 +78,7 @@ pub(crate) struct Transcript {
 impl Transcript {
     /// `nonce` is what marks must carry to be believed; without one, no mark is.
     pub(crate) fn new(history: History, nonce: Option<String>) -> Self {
-        let sources = nonce.map(|nonce| MarkSource { nonce, begins_at_line_end: false }).into_iter().collect();
+        let sources = nonce.map(|nonce| MarkSource::new(nonce, false)).into_iter().collect();
         let writer = Writer {
             history,
             sources,
@@ -81,6 +90,10 @@ impl Transcript {
             rewound: false,
             combining: 0,
             keyboard: Keyboard::default(),
+            leftovers: Leftovers::default(),
+            takes_pastes: false,
+            output_end: None,
+            hooks_begin: None,
             question: Question::default(),
             pause: None,
         };
@@ -103,13 +116,43 @@ impl Transcript {
     /// Believes the marks of a shell within the last one, too. `begins_at_line_end` is whether the end of an entered
     /// line begins a command there, because the shell does not mark where commands begin.
     pub(crate) fn enter_shell(&mut self, nonce: String, begins_at_line_end: bool) {
-        self.writer.sources.push(MarkSource { nonce, begins_at_line_end });
+        self.writer.sources.push(MarkSource::new(nonce, begins_at_line_end));
     }
 
     /// Forgets the innermost shell, which has ended.
     pub(crate) fn leave_shell(&mut self) {
         self.writer.sources.pop();
         self.writer.enter(Zone::Output);
+    }
+
+    /// Believes a prompt that was claimed: the cursor stands behind it.
+    pub(crate) fn confirm_prompt(&mut self) {
+        if let Some(source) = self.writer.sources.last_mut() {
+            source.running = false;
+            self.writer.show_prompt();
+        }
+    }
+
+    /// Returns the sequences that take a screen from the program that has ended, and those that turn off what else it
+    /// left on. The cursor is known once the first are performed.
+    pub(crate) fn leftovers(&mut self) -> (String, Leftovers) {
+        let writer = &mut self.writer;
+        let mut screen = String::new();
+        for alternate in [true, false] {
+            if writer.keyboard.flags(alternate) != 0 && (!alternate || writer.alternate) {
+                screen.push_str(Keyboard::OFF);
+            }
+            if alternate {
+                writer.keyboard.alternate.clear();
+                screen.push_str(&writer.leftovers.leave_screen());
+            }
+        }
+        (screen, std::mem::take(&mut writer.leftovers))
+    }
+
+    /// Returns where the output of the command ended that ends the shell itself, where the shell marks that.
+    pub(crate) fn output_end(&self) -> Option<u64> {
+        self.writer.output_end
     }
 
     pub(crate) fn history(&self) -> &History {
@@ -127,11 +170,45 @@ impl Transcript {
     }
 }
 
-/// A shell whose marks are believed.
+/// A shell whose marks are believed, where they can be its own.
+///
+/// The marks of its prompts stand in variables, which a command can print. So nothing but the end of a command counts
+/// while one runs, and that carries a number which no earlier one had.
 struct MarkSource {
     nonce: String,
+    /// The shell has no hook that marks where commands begin.
+    is_posix: bool,
+    /// The end of an entered line begins a command.
     begins_at_line_end: bool,
+    /// A command has begun and not ended.
+    running: bool,
+    /// The number of the last mark that had one.
+    counted: u64,
 }
+
+impl MarkSource {
+    fn new(nonce: String, is_posix: bool) -> Self {
+        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, counted: 0 }
+    }
+
+    /// Whether a mark has a higher number than all before it. What a command prints of a prompt's variable has none:
+    /// the shell computes it where it shows the prompt.
+    fn counts(&mut self, params: &[&[u8]]) -> bool {
+        let Some(number) = value_of::<u64>(params, b"n=") else { return false };
+        let is_fresh = number > self.counted;
+        self.counted = number.max(self.counted);
+        is_fresh
+    }
+}
+
+/// Returns the number behind `name` in a mark.
+fn value_of<T: std::str::FromStr>(params: &[&[u8]], name: &[u8]) -> Option<T> {
+    let value = params.iter().find_map(|param| param.strip_prefix(name))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// The exit code of bash for a line that it does not understand (`EX_BADUSAGE`).
+const BAD_SYNTAX: i32 = 2;
 
 struct Writer {
     history: History,
@@ -149,6 +226,14 @@ struct Writer {
     rewound: bool,
     combining: usize,
     keyboard: Keyboard,
+    leftovers: Leftovers,
+    /// A line editor takes pastes, so that it reports which line was taken.
+    takes_pastes: bool,
+    /// Where the output of the command ended and hooks of the shell begin to print, if its end comes next (OSC 133 ; E,
+    /// which is ours alone).
+    output_end: Option<u64>,
+    /// The same, until the next command begins.
+    hooks_begin: Option<u64>,
     question: Question,
     pause: Option<Pause>,
 }
@@ -165,6 +250,9 @@ struct Keyboard {
 impl Keyboard {
     /// Deeper stacks lose their oldest entry, as the protocol allows.
     const DEEPEST: usize = 16;
+
+    /// Takes away all entries of the stack of a screen, and sets its flags to none.
+    const OFF: &str = "\x1b[<16u\x1b[=0;1u";
 
     fn flags(&self, alternate: bool) -> u8 {
         let stack = if alternate { &self.alternate } else { &self.main };
@@ -230,10 +318,18 @@ impl Writer {
         self.rewound = false;
         self.line_behind_prompt = false;
         self.history.push('\n');
+        if !self.takes_pastes {
+            self.begin_unmarked();
+        }
+    }
+
+    /// Begins a command with the end of its line, where the shell does not mark that.
+    fn begin_unmarked(&mut self) {
         if self.command_zone == Zone::Input
             && !self.alternate
-            && self.sources.last().is_some_and(|source| source.begins_at_line_end)
+            && let Some(source) = self.sources.last_mut().filter(|source| source.begins_at_line_end)
         {
+            source.running = true;
             self.enter(Zone::Output);
             self.mark(Mark::CommandStarted);
         }
@@ -284,48 +380,99 @@ impl Writer {
         let carries =
             |source: &MarkSource| params.iter().any(|param| param.strip_prefix(b"k=") == Some(source.nonce.as_bytes()));
         let Some(printed_by) = self.sources.iter().rposition(carries) else { return };
+        let is_innermost = printed_by + 1 == self.sources.len();
+        let source = &mut self.sources[printed_by];
+        let kind = params.first().copied().unwrap_or_default();
+        let is_believed = match kind {
+            b"D" => source.counts(params),
+            // Of a shell whose commands begin at the end of a line, the line may have begun none.
+            b"P" if source.is_posix => source.counts(params),
+            b"A" | b"B" | b"C" | b"P" | b"R" => !source.running,
+            _ => true,
+        };
+        if !is_believed {
+            if kind == b"B" && is_innermost {
+                self.mark(Mark::PromptClaimed);
+            }
+            return;
+        }
         // A shell prints only while no shell within it is left.
         for _ in printed_by + 1..self.sources.len() {
             self.sources.pop();
             self.mark(Mark::InnerShellEnded);
         }
-        match params.first().copied() {
-            Some(b"A") => {
+        let source = &mut self.sources[printed_by];
+        match kind {
+            b"A" => {
+                let without = params.iter().find_map(|param| param.strip_prefix(b"w=")).unwrap_or_default();
+                source.begins_at_line_end = source.is_posix || without.contains(&b'C');
                 match self.command_zone {
-                    Zone::Output => self.line_behind_prompt = !self.history.at_line_start(),
+                    Zone::Output => self.line_behind_prompt = self.is_behind_output(),
                     // The prompt is drawn again and no line was taken: the text between was not entered. It may come
                     // from a background job.
                     Zone::Input if !self.alternate => self.history.turn_zone(Zone::Output),
                     _ => {}
                 }
                 self.enter(Zone::Prompt);
+                if without.contains(&b'B') {
+                    self.mark(Mark::PromptClaimed);
+                }
             }
-            Some(b"B") => {
-                self.enter(Zone::Input);
-                self.line_behind_prompt = false;
-                self.mark(Mark::PromptReady);
-                self.pause = Some(Pause::LineBegins);
-            }
-            Some(b"C") => {
+            b"B" => self.show_prompt(),
+            b"C" => {
+                source.running = true;
+                (self.output_end, self.hooks_begin) = (None, None);
                 self.pending_return = false;
                 self.enter(Zone::Output);
                 self.mark(Mark::CommandStarted);
             }
-            Some(b"D") => {
-                self.enter(Zone::Output);
+            b"D" => {
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-                self.mark(Mark::CommandEnded(code));
+                let was_running = std::mem::take(&mut source.running);
+                self.enter(Zone::Output);
+                let offset = self.output_end.take().unwrap_or(self.history.end());
+                self.marks.push(Marked { mark: Mark::CommandEnded(code), offset });
+                if was_running {
+                    self.pause = Some(Pause::CommandEnded);
+                }
             }
-            Some(b"P") if params.contains(&b"k=s".as_slice()) => {
-                if self.sources[printed_by].begins_at_line_end {
+            b"E" => {
+                if self.command_zone == Zone::Output {
+                    self.line_behind_prompt = !self.history.at_line_start();
+                }
+                // Where a command prints the variable with this mark, another comes behind it.
+                self.output_end = Some(self.history.end());
+                self.hooks_begin = self.output_end;
+            }
+            b"P" if params.contains(&b"k=s".as_slice()) => {
+                if source.is_posix {
                     // The line that ended has begun no command.
+                    source.running = false;
                     self.enter(Zone::Input);
                 }
                 self.mark(Mark::MoreWanted);
             }
-            Some(b"V") => self.mark(Mark::Answered),
+            b"R" if value_of::<i32>(params, b"s=").is_none_or(|code| code == BAD_SYNTAX) => {
+                self.mark(Mark::LineRefused);
+            }
+            b"V" => self.mark(Mark::Answered),
             _ => {}
         }
+    }
+
+    /// Whether a prompt that begins here stands behind output on its line. What a shell prints to keep a line without an
+    /// end is no output, and the prompt is written over it.
+    fn is_behind_output(&self) -> bool {
+        let keeps_line = self.hooks_begin.is_some_and(|begin| begin < self.history.end()) && self.pending_return;
+        !keeps_line && !self.history.at_line_start()
+    }
+
+    /// Notes that the prompt ends here, and that the shell reads.
+    fn show_prompt(&mut self) {
+        self.enter(Zone::Input);
+        self.line_behind_prompt = false;
+        self.mark(Mark::PromptReady);
+        self.pause = Some(Pause::LineBegins);
     }
 
     fn mark(&mut self, mark: Mark) {
@@ -336,18 +483,26 @@ impl Writer {
     fn reset(&mut self) {
         self.leave_row();
         self.alternate = false;
+        self.leftovers = Leftovers::default();
         self.apply_zone();
     }
 
     fn set_modes(&mut self, params: &Params, on: bool) {
+        params.iter().flatten().for_each(|&mode| self.leftovers.set(mode, on));
         let switches_screen = params.iter().flatten().any(|&mode| matches!(mode, 47 | 1047 | 1049));
         if switches_screen && self.alternate != on {
             self.leave_row();
             self.alternate = on;
             self.apply_zone();
         }
-        if self.command_zone == Zone::Input && params.iter().flatten().any(|&mode| mode == 2004) {
-            self.mark(if on { Mark::EditorReady } else { Mark::LineTaken });
+        if params.iter().flatten().any(|&mode| mode == 2004) {
+            self.takes_pastes = on;
+            if self.command_zone == Zone::Input {
+                self.mark(if on { Mark::EditorReady } else { Mark::LineTaken });
+            }
+            if !on {
+                self.begin_unmarked();
+            }
         }
     }
 }
@@ -400,6 +555,8 @@ impl Perform for Writer {
             b'\n' | 0x0b | 0x0c => self.end_line(),
             b'\r' => self.pending_return = true,
             b'\t' => self.write('\t'),
+            // SO and SI choose a character set.
+            0x0e | 0x0f => self.leftovers.shift(byte == 0x0e),
             0x08 if !self.history.at_line_start() && !self.pending_return => {
                 self.write('\x08');
                 self.rewound = true;
@@ -481,6 +638,13 @@ impl Perform for Writer {
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
             ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),
+            ([], 'h' | 'l') if first == Leftovers::INSERT => self.leftovers.insert(action == 'h'),
+            // DECSTBM.
+            ([], 'r') => self.leftovers.margins(params.iter().flatten().any(|&row| row > 0)),
+            // modifyOtherKeys.
+            ([b'>'], 'm') if first == 4 => {
+                self.leftovers.other_keys(params.iter().nth(1).is_some_and(|level| level != [0]));
+            }
             // DECSCL is a hard reset, like RIS.
             ([b'"'], 'p') if (61..=65).contains(&first) => self.reset(),
             _ => {}
@@ -496,7 +660,14 @@ impl Perform for Writer {
             ([], b'D' | b'E' | b'M') => self.leave_row(),
             // RIS.
             ([], b'c') => self.reset(),
-            _ => self.pause = Control::escape(intermediates, byte).map(Pause::Control),
+            // DECKPAM and DECKPNM.
+            ([], b'=' | b'>') => self.leftovers.keypad(byte == b'='),
+            _ => {
+                if intermediates == b"(" {
+                    self.leftovers.characters(byte != b'B');
+                }
+                self.pause = Control::escape(intermediates, byte).map(Pause::Control);
+            }
         }
     }
 
@@ -559,7 +730,7 @@ mod tests {
     #[test]
     fn marks_divide_the_text_into_prompt_input_and_output() {
         let transcript =
-            taken(b"\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07ls\r\n\x1b]133;C;k=n1\x07a b\r\n\x1b]133;D;2;k=n1\x07");
+            taken(b"\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07ls\r\n\x1b]133;C;k=n1\x07a b\r\n\x1b]133;D;2;k=n1;n=1\x07");
         let history = transcript.history();
         let zones: Vec<_> =
             history.zones(0..history.end()).map(|(range, zone)| (history.read(range).1, zone)).collect();
@@ -568,8 +739,57 @@ mod tests {
 
     #[test]
     fn marks_report_the_exit_code_and_a_forged_one_is_not_believed() {
-        let mut transcript = taken(b"\x1b]133;D;0;k=wrong\x07\x1b]133;D;0\x07\x1b]133;D;127;k=n1\x07");
+        let mut transcript =
+            taken(b"\x1b]133;D;0;k=wrong;n=1\x07\x1b]133;D;0;n=1\x07\x1b]133;D;0;k=n1\x07\x1b]133;D;127;k=n1;n=1\x07");
         assert_eq!(transcript.take_marks(), [Marked { mark: Mark::CommandEnded(Some(127)), offset: 0 }]);
+    }
+
+    #[test]
+    fn a_command_can_not_print_the_marks_of_its_shell() {
+        let prompt = "\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07";
+        let begin = format!("\x1b]133;D;0;k=n1;n=7\x07{prompt}echo $PS1\r\n\x1b]133;C;k=n1\x07");
+        let forged = [
+            prompt,
+            "\x1b]133;C;k=n1\x07",
+            "\x1b]133;P;k=s;k=n1\x07",
+            "\x1b]133;D;0;k=n1;n=7\x07",
+            "\x1b]133;D;0;k=n1;n=6\x07",
+            "\x1b]133;D;$?;k=n1;n=$((n=n+1))\x07",
+        ];
+        for forged in forged {
+            let mut transcript = taken(format!("{begin}{forged}late\r\n\x1b]133;D;1;k=n1;n=8\x07").as_bytes());
+            let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
+            let claim = (forged == prompt).then_some(Mark::PromptClaimed);
+            let expected = [Mark::CommandEnded(Some(0)), Mark::PromptReady, Mark::CommandStarted].into_iter();
+            let expected: Vec<Mark> = expected.chain(claim).chain([Mark::CommandEnded(Some(1))]).collect();
+            assert_eq!(marks, expected, "{forged:?}");
+            let history = transcript.history();
+            let output: String = history
+                .zones(0..history.end())
+                .filter(|(_, zone)| *zone == Zone::Output)
+                .map(|(range, _)| history.read(range).1)
+                .collect();
+            assert!(output.ends_with("late\n"), "{forged:?}: {output:?}");
+        }
+    }
+
+    #[test]
+    fn what_hooks_print_is_behind_the_output() {
+        let output = b"\x1b]133;B;k=n1\x07x\r\n\x1b]133;C;k=n1\x07said\x1b]133;E;k=n1\x07 \x1b]133;E;k=n1\x07hook\r\n";
+        let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1\x07"].concat());
+        let end = transcript.take_marks().pop();
+        assert_eq!(
+            end,
+            Some(Marked { mark: Mark::CommandEnded(Some(0)), offset: 7 }),
+            "the last mark of an end counts"
+        );
+    }
+
+    #[test]
+    fn a_line_that_was_not_understood_is_noticed_where_the_next_begins() {
+        let mut transcript = taken(b"\x1b]133;R;k=n1;s=2\x07\x1b]133;C;k=n1\x07\x1b]133;R;k=n1;s=2\x07");
+        let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
+        assert_eq!(marks, [Mark::LineRefused, Mark::CommandStarted]);
     }
 
     #[test]
@@ -603,7 +823,7 @@ mod tests {
     #[test]
     fn a_line_that_a_shell_fills_up_before_its_prompt_stays_as_it_was() {
         let filled =
-            format!("abc\x1b]133;D;0;k=n1\x07\x1b]133;A;k=n1\x07%{}\r \r\r$ \x1b]133;B;k=n1\x07", " ".repeat(79));
+            format!("abc\x1b]133;D;0;k=n1;n=1\x07\x1b]133;A;k=n1\x07%{}\r \r\r$ \x1b]133;B;k=n1\x07", " ".repeat(79));
         assert_eq!(settled(&text(filled.as_bytes())), "abc%\n$");
         let whole_line = filled.replacen("abc", "abc\r\n", 1);
         assert_eq!(settled(&text(whole_line.as_bytes())), "abc\n$");

@@ -1,6 +1,28 @@
 # Shell integration of steplatch for bash: marks (OSC 133) around the prompt, the command line and its output, and a way
-# to ask for variables that leaves no trace. bash reads this in place of ~/.bashrc, so that file comes first; a login
-# shell has read its own files by now and comes here from PROMPT_COMMAND, with its first prompt.
+# to ask for variables that leaves no trace. bash reads this in place of ~/.bashrc, so that file comes first. A login
+# shell is started in POSIX mode, in which it reads only the file that $ENV names: this one, which reads the login files.
+# One that a login file starts in its place comes here from PROMPT_COMMAND, with its first prompt.
+
+if [ -n "${STEPLATCH_SHELL_LOGIN-}" ]; then
+  unset STEPLATCH_SHELL_LOGIN ENV
+  set +o posix
+  shopt -u inherit_errexit 2>/dev/null
+  [ -z "${STEPLATCH_SHELL_ENV+x}" ] || export ENV="$STEPLATCH_SHELL_ENV"
+  unset STEPLATCH_SHELL_ENV
+  # bash names another file for its history in POSIX mode.
+  case $(declare -p HISTFILE 2>/dev/null) in
+    "declare -- HISTFILE=\"$HOME/.sh_history\"") HISTFILE=$HOME/.bash_history ;;
+  esac
+  if [ -r /etc/profile ]; then . /etc/profile; fi
+  if [ -r ~/.bash_profile ]; then
+    . ~/.bash_profile
+  elif [ -r ~/.bash_login ]; then
+    . ~/.bash_login
+  elif [ -r ~/.profile ]; then
+    . ~/.profile
+  fi
+  __steplatch_before_hooks=1
+fi
 
 if [ -n "${STEPLATCH_SHELL_WAY_IN-}" ]; then
   case $(declare -p PROMPT_COMMAND 2>/dev/null) in
@@ -32,61 +54,119 @@ if [ -n "$__steplatch_key" ]; then
   # exit code of the command, whatever the hooks before it did.
   __steplatch_prompt() {
     local status=$?
+    __steplatch_without=
     [ -n "${__steplatch_status-}" ] && status=$__steplatch_status
-    printf '\e]133;D;%s;k=%s\a\e]133;A;k=%s\a' "$status" "$__steplatch_key" "$__steplatch_key" >/dev/tty
+    __steplatch_keep_first
+    __steplatch_expand_again
     __steplatch_marks ''
+    printf '\e]133;D;%s;k=%s;n=%s\a\e]133;A;k=%s;w=%s\a' "$status" "$__steplatch_key" "$((__steplatch_count += 1))" \
+      "$__steplatch_key" "$__steplatch_without" >/dev/tty
   }
-  # Puts the marks at the end of the prompts, where they are not; $1 goes to the front of PS1.
+  # Puts the marks at the end of the prompts, where they are not; $1 goes to the front of PS1. __steplatch_without gets the
+  # marks that have no place.
   __steplatch_marks() {
     case ${PS1-} in
       *"133;B;k=$__steplatch_key"*) ;;
-      *) PS1="$1${PS1-}\\[\\e]133;B;k=$__steplatch_key\\a\\]" ;;
+      *) if __steplatch_is_fixed PS1; then __steplatch_without+=B; else PS1="$1${PS1-}\\[\\e]133;B;k=$__steplatch_key\\a\\]"; fi ;;
     esac
     case ${PS0-} in
       *"133;C;k=$__steplatch_key"*) ;;
-      *) PS0="${PS0-}${__steplatch_again-}\\e]133;C;k=$__steplatch_key\\a" ;;
+      *) if __steplatch_is_fixed PS0; then __steplatch_without+=C; else PS0="$__steplatch_taken${PS0-}$__steplatch_started"; fi ;;
     esac
     case ${PS2-} in
       *"133;P;k=s;k=$__steplatch_key"*) ;;
-      *) PS2="${PS2-}\\[\\e]133;P;k=s;k=$__steplatch_key\\a\\]" ;;
+      *) __steplatch_is_fixed PS2 || PS2="${PS2-}\\[\\e]133;P;k=s;k=$__steplatch_key\\a\\]" ;;
     esac
   }
-  # What set -x and a DEBUG trap print for the hook goes nowhere: the hook is nobody's command.
-  __steplatch_hook='{ __steplatch_prompt; } >/dev/null 2>&1'
-  __steplatch_attributes=
+  # If bash has not understood a line before the command that begins, the exit code says so there.
+  __steplatch_taken="\\e]133;R;k=$__steplatch_key;s=\$?\\a"
+  __steplatch_started="\\e]133;C;k=$__steplatch_key\\a"
   if ((BASH_VERSINFO[0] >= 5)); then
-    # Without a fork, which takes longer than all the rest. Under set -u a name that nobody declared is an error.
-    case $- in
-      *u*) set +u && __steplatch_attributes=${PROMPT_COMMAND@a} && set -u ;;
-      *) __steplatch_attributes=${PROMPT_COMMAND@a} ;;
-    esac
+    # Without a fork, which takes longer than all the rest.
+    eval '__steplatch_is_fixed() { local - && set +u; local -n named=$1; case ${named@a} in *r*) ;; *) return 1 ;; esac; }'
   else
-    __steplatch_attributes=$(declare -p PROMPT_COMMAND 2>/dev/null)
-    __steplatch_attributes=${__steplatch_attributes#declare -}
-    __steplatch_attributes=${__steplatch_attributes%% *}
+    __steplatch_is_fixed() { case $(declare -p "$1" 2>/dev/null) in 'declare -'*r*" $1"*) ;; *) return 1 ;; esac; }
   fi
-  case $__steplatch_attributes in
-    *r*)
-      # It can not be changed, so the prompt itself says what the hook would.
-      __steplatch_marks "\\[\\e]133;D;\$?;k=$__steplatch_key\\a\\e]133;A;k=$__steplatch_key\\a\\]"
-      ;;
-    *)
-      if ((BASH_VERSINFO[0] > 5 || (BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 1))); then
-        # At the far end of the list: who sets PROMPT_COMMAND as if it were one command replaces its first entry.
-        PROMPT_COMMAND[999]=$__steplatch_hook
-        # Where a command has taken the hook away, the next command puts it back: this expands to nothing, and sets it.
-        __steplatch_again='${__steplatch_hook#"${PROMPT_COMMAND[999]:=$__steplatch_hook}"}'
+  ((BASH_VERSINFO[0] > 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4))) || readonly PS0=
+
+  # A command that a program enters is taken for what it is: the program presses a key first, which takes `!` out of
+  # use until the command begins, or until the next prompt.
+  __steplatch_take_plainly() {
+    [ -z "${__steplatch_bang-}" ] || return 0
+    __steplatch_bang=${histchars-} __steplatch_had_bang=${histchars+x}
+    __steplatch_bang=${__steplatch_bang:-'!^#'}
+    histchars=
+  }
+  __steplatch_expand_again() {
+    # Without a line editor there is no such key.
+    [[ -o emacs || -o vi ]] || set +H
+    [ -n "${__steplatch_bang-}" ] || return 0
+    if [ -n "$__steplatch_had_bang" ]; then histchars=$__steplatch_bang; else unset histchars; fi
+    __steplatch_bang=
+  }
+  __steplatch_started="\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}$__steplatch_started"
+
+  # Marks where the output of a command ends, before all other hooks.
+  __steplatch_end() {
+    local status=$?
+    printf '\e]133;E;k=%s\a' "$__steplatch_key" >/dev/tty
+    return "$status"
+  }
+  # What set -x and a DEBUG trap print for the hooks goes nowhere: they are nobody's command.
+  __steplatch_first='{ __steplatch_end; } >/dev/null 2>&1'
+  __steplatch_hook='{ __steplatch_prompt; } >/dev/null 2>&1'
+  # Puts the first hook in front of the list. Entries change where they are, because bash goes through the list meanwhile.
+  __steplatch_keep_first() {
+    [ -n "${PROMPT_COMMAND[999]-}" ] || return 0
+    if [ "${PROMPT_COMMAND[0]-}" != "$__steplatch_first" ]; then
+      if [ "${PROMPT_COMMAND[1]-}" = "$__steplatch_second" ]; then
+        # Who sets PROMPT_COMMAND as if it were one command replaces its first entry, and means the one behind ours.
+        PROMPT_COMMAND[1]=${PROMPT_COMMAND[0]//"$__steplatch_first"/"${PROMPT_COMMAND[1]:-:}"}
       else
-        PROMPT_COMMAND="__steplatch_status=\$?
+        local entries entry place
+        entries=("${!PROMPT_COMMAND[@]}")
+        for ((entry = ${#entries[@]} - 1; entry >= 0; entry--)); do
+          place=${entries[entry]}
+          ((place < 998)) || continue
+          case ${PROMPT_COMMAND[place]} in
+            "$__steplatch_first" | "$__steplatch_hook") PROMPT_COMMAND[place]=: ;;
+          esac
+          PROMPT_COMMAND[place + 1]=${PROMPT_COMMAND[place]}
+          PROMPT_COMMAND[place]=:
+        done
+      fi
+      PROMPT_COMMAND[0]=$__steplatch_first
+    fi
+    __steplatch_second=${PROMPT_COMMAND[1]-}
+  }
+  __steplatch_count=0
+  if __steplatch_is_fixed PROMPT_COMMAND; then
+    # It can not be changed, so the prompt itself says what the hook would.
+    __steplatch_without=
+    __steplatch_marks "\\[\\e]133;D;\$?;k=$__steplatch_key;n=\$((__steplatch_count += 1))\\a\\e]133;A;k=$__steplatch_key;w=\$__steplatch_without\\a\\]"
+  elif ((BASH_VERSINFO[0] > 5 || (BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 1))); then
+    # At both ends of the list.
+    PROMPT_COMMAND[999]=$__steplatch_hook
+    __steplatch_second=nobody
+    __steplatch_keep_first
+    # Where a command has taken the hook away, the next command puts it back: this expands to nothing, and sets it.
+    __steplatch_started="\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}$__steplatch_started"
+  else
+    __steplatch_keep_first() { :; }
+    PROMPT_COMMAND="__steplatch_status=\$?
+$__steplatch_first
 ${PROMPT_COMMAND-}
 $__steplatch_hook"
-      fi
-      # This prompt's hooks are running already.
-      [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && __steplatch_prompt
-      ;;
-  esac
-  unset __steplatch_attributes
-  unset STEPLATCH_SHELL_WAY_IN
+  fi
+  # Unless the hooks of the first prompt are still to come, they are running already.
+  [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && [ -z "${__steplatch_before_hooks-}" ] && __steplatch_prompt
+  unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
+
+  # What bash says when it ends is no output of the command that has it end.
+  if [[ $(type -t exit) == builtin && $(type -t logout) == builtin ]]; then
+    exit() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin exit "${@:-$__steplatch_bye}"; }
+    logout() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin logout "${@:-$__steplatch_bye}"; }
+  fi
 
   # Does what the request file says, into the answer file, and says that it is done. The last argument of the caller's
   # last command comes and goes as $1, so that $_ stays what it was.
@@ -103,8 +183,13 @@ $__steplatch_hook"
       # A function does not see all traps, so they are listed before it, if they are asked for. A trap that runs meanwhile may
       # set the line that is edited: it becomes what it was, and the last command says nothing that counts where it did not.
       bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; [[ ! -r $__steplatch_files.traps ]] || \builtin trap -p >|"$__steplatch_files.traps"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; } >/dev/null 2>&1' 2>/dev/null
+      bind -m "$__steplatch_keymap" -x '"\e\C-_h": { __steplatch_take_plainly "$_"; } >/dev/null 2>&1' 2>/dev/null
     done
     unset __steplatch_keymap
+  else
+    # That key does nothing here, and neither does `!`.
+    set +H
+    bind '"\e\C-_h": ""' 2>/dev/null
   fi
 fi
 

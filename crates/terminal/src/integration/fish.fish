@@ -9,28 +9,32 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
         builtin printf '\e]133;%s;k=%s\a' $argv[1] $__steplatch_key
     end
 
+    # The end of a command has a number that no earlier one had.
+    set -g __steplatch_count 0
+    function __steplatch_end
+        set -g __steplatch_count (math $__steplatch_count + 1)
+        __steplatch_mark "D;$argv[1];n=$__steplatch_count"
+        __steplatch_mark A
+    end
+
+    # Of a comment alone nothing runs.
     function __steplatch_started --on-event fish_preexec
-        __steplatch_mark C
+        string match -qvr '^\s*(#|$)' -- (string split \n -- $argv[1]); and __steplatch_mark C
     end
 
     # What fish prints to keep a line without an end comes between this and the prompt, and belongs to the prompt.
     function __steplatch_ended --on-event fish_postexec
-        set -l code $status
-        __steplatch_mark "D;$code"
-        __steplatch_mark A
+        __steplatch_end $status
     end
 
     function __steplatch_prompt --on-event fish_prompt
-        set -l code $status
-        __steplatch_mark "D;$code"
-        __steplatch_mark A
+        __steplatch_end $status
         __steplatch_wrap
     end
 
     # A line that is given up is followed by a prompt and by no other event.
     function __steplatch_cancelled --on-event fish_cancel
-        __steplatch_mark D
-        __steplatch_mark A
+        __steplatch_end ""
     end
 
     # Puts the marks around the prompt, whoever has defined it anew. Its own first command must find $status and
@@ -60,17 +64,19 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
         commandline --is-valid
         set -l verdict $status
         if test $verdict = 0; or not string match -qr '\S' -- $line
-            commandline -f execute
+            # An abbreviation is replaced only where the cursor is at its end.
+            commandline -a ' '
+            commandline -f end-of-buffer execute
         else if test $verdict = 2
             __steplatch_mark 'P;k=s'
             commandline -f cancel-commandline
         else
             builtin printf '\n'
+            __steplatch_mark R
             __steplatch_mark C
             # It does not parse, so nothing of it runs: this prints the complaint.
             eval $line
-            __steplatch_mark "D;$status"
-            __steplatch_mark A
+            __steplatch_end $status
             commandline -f cancel-commandline
         end
     end

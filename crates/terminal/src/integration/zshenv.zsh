@@ -11,55 +11,88 @@ fi
 
 if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   typeset -g __steplatch_key=$STEPLATCH_SHELL_NONCE __steplatch_files=${STEPLATCH_SHELL_EXCHANGE-}
-  typeset -g __steplatch_fills_line=
+  typeset -gi __steplatch_count=0
+  typeset -ga __steplatch_set __steplatch_globals
+  typeset -g __steplatch_without= __steplatch_bang=
 
   # Runs before every prompt. The other hooks come first: they may set the prompts anew each time.
   __steplatch_precmd() {
     local code=$?
-    # zsh would fill up a line without an end before we can say that the command is over; we do it after that.
-    if [[ -o prompt_sp ]]; then
-      unsetopt prompt_sp
-      __steplatch_fills_line=1
-    fi
+    __steplatch_expand_again
+    # Without a mark in front of it, what zsh prints to keep a line would be output.
+    [[ ${(t)PROMPT_EOL_MARK-} == *readonly* ]] && unsetopt prompt_sp
     __steplatch_tell $code
     return $code
   }
 
   __steplatch_tell() {
     emulate -L zsh
-    local code=$1
-    builtin printf '\e]133;D;%s;k=%s\a\e]133;A;k=%s\a' $code $__steplatch_key $__steplatch_key >$TTY
-    __steplatch_keep_line
+    local code=$1 keymap
+    __steplatch_without=
     __steplatch_marks
+    builtin printf '\e]133;D;%s;k=%s;n=%d\a\e]133;A;k=%s;w=%s\a' \
+      $code $__steplatch_key $(( ++__steplatch_count )) $__steplatch_key "$__steplatch_without" >$TTY
     if [[ ${precmd_functions[-1]-} != __steplatch_precmd ]]; then
       precmd_functions=(${precmd_functions:#__steplatch_precmd} __steplatch_precmd)
       # Whoever stands behind us at this prompt may set it yet; this runs when they have.
       (( ${+builtins[sched]} )) && sched +0 __steplatch_marks
     fi
+    for keymap in main emacs viins vicmd; do
+      bindkey -M $keymap '\e^_e' __steplatch_enter 2>/dev/null
+    done
   }
 
-  # Does what zsh does for PROMPT_SP.
-  __steplatch_keep_line() {
-    [[ -n $__steplatch_fills_line ]] || return
-    local mark=${PROMPT_EOL_MARK-%B%S%#%s%b} bare
-    mark=${(%)mark}
-    setopt local_options extended_glob
-    bare=${mark//$'\e['[0-9;]#m/}
-    builtin printf '%s%*s\r%*s\r' "$mark" $(( COLUMNS - ${#bare} )) '' ${#bare} '' >$TTY
-  }
-
-  # Puts the marks into the prompts, where they are not.
+  # Puts the marks into the prompts, where they are not, and into what zsh prints before all hooks: the sign behind a line
+  # without an end. __steplatch_without gets the mark that has no place.
   __steplatch_marks() {
     local key="k=$__steplatch_key"
-    [[ $PS1 == *"133;B;$key"* ]] || PS1="%{"$'\e]133;A;'"$key"$'\a'"%}$PS1%{"$'\e]133;B;'"$key"$'\a'"%}"
-    [[ $PS2 == *"133;P;k=s;$key"* ]] || PS2="$PS2%{"$'\e]133;P;k=s;'"$key"$'\a'"%}"
+    if [[ $PS1 != *"133;B;$key"* ]]; then
+      if [[ ${(t)PS1} == *readonly* ]]; then
+        __steplatch_without=B
+      else
+        PS1="%{"$'\e]133;A;'"$key"$'\a'"%}$PS1%{"$'\e]133;B;'"$key"$'\a'"%}"
+      fi
+    fi
+    [[ $PS2 == *"133;P;k=s;$key"* || ${(t)PS2} == *readonly* ]] || PS2="$PS2%{"$'\e]133;P;k=s;'"$key"$'\a'"%}"
+    [[ $PROMPT_EOL_MARK == *"133;E;$key"* || ${(t)PROMPT_EOL_MARK} == *readonly* ]] ||
+      PROMPT_EOL_MARK="%{"$'\e]133;E;'"$key"$'\a'"%}${PROMPT_EOL_MARK-%B%S%#%s%b}"
   }
 
   __steplatch_preexec() {
+    # Not where options are local.
+    __steplatch_expand_again
+    __steplatch_start
+  }
+  __steplatch_start() {
     emulate -L zsh
     builtin printf '\e]133;C;k=%s\a' $__steplatch_key >$TTY
     # A command before this one may have emptied the list.
     (( ${precmd_functions[(I)__steplatch_precmd]} )) || precmd_functions+=(__steplatch_precmd)
+  }
+
+  # Enters a line of a program, which is read as in a script: nothing of it is replaced or corrected. The options that
+  # zsh has looked at by now stay as they are; its characters of the history become ones that no line contains.
+  __steplatch_enter() {
+    local __steplatch_option
+    __steplatch_bang=x$histchars
+    histchars=$'\x01\x02#'
+    for __steplatch_option in nocorrect nocorrectall interactivecomments; do
+      [[ -o $__steplatch_option ]] && continue
+      setopt $__steplatch_option
+      __steplatch_set+=($__steplatch_option)
+    done
+    __steplatch_globals=("${(@k)galiases[@]}")
+    (( ${#galiases[@]} )) && builtin disable -a "${__steplatch_globals[@]}"
+    POSTDISPLAY=
+    zle .accept-line
+  }
+  # Ends that, once the line is read.
+  __steplatch_expand_again() {
+    [[ -n $__steplatch_bang ]] || return 0
+    histchars=${__steplatch_bang#x}
+    (( ${#__steplatch_set[@]} )) && unsetopt "${__steplatch_set[@]}"
+    (( ${#__steplatch_globals[@]} )) && builtin enable -a "${__steplatch_globals[@]}"
+    __steplatch_set=() __steplatch_globals=() __steplatch_bang=
   }
 
   # Answers a request for variables. A handler that somebody else has for the signal is asked where there is none.
@@ -96,6 +129,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     emulate -L zsh
     unset -f __steplatch_install __steplatch_take_places
     typeset -ga precmd_functions preexec_functions
+    zle -N __steplatch_enter
     preexec_functions=(${preexec_functions:#__steplatch_preexec} __steplatch_preexec)
     precmd_functions=(${precmd_functions:#__steplatch_(install|precmd)} __steplatch_precmd)
   }

@@ -93,20 +93,26 @@ impl InputState {
 
 /// Programs that pass typed input on to a program that this machine or this terminal does not show.
 const RELAYS: &[&str] = &[
+    "abduco",
     "apt",
     "apt-get",
     "aptitude",
     "autossh",
+    "cu",
     "docker",
+    "dtach",
     "kubectl",
     "lxc",
     "lxc-attach",
     "machinectl",
+    "minicom",
     "mosh-client",
     "nerdctl",
     "picocom",
     "plink",
     "podman",
+    "runuser",
+    "screen",
     "script",
     "ssh",
     "sshpass",
@@ -115,13 +121,51 @@ const RELAYS: &[&str] = &[
     "sudo",
     "systemd-run",
     "telnet",
+    "tio",
     "tmux: client",
     "unbuffer",
+    "zellij",
 ];
 
 /// Returns whether a program relays typed input to another machine or another terminal.
 pub(crate) fn is_relay(name: &str) -> bool {
     RELAYS.contains(&name)
+}
+
+/// Programs that take entries at a prompt, unless they are given a file or a command to execute.
+const ENTRY_PROGRAMS: &[&str] = &[
+    "ash", "bash", "csh", "dash", "fish", "ghci", "ipython", "irb", "julia", "ksh", "lua", "mksh", "node", "php",
+    "pry", "python", "sh", "tcsh", "zsh",
+];
+
+/// Programs that take entries at a prompt, whatever they are given.
+const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
+    &["R", "bc", "dc", "ftp", "gdb", "lldb", "mariadb", "mysql", "psql", "redis-cli", "sftp", "sqlite3"];
+
+/// Whether a process, or one above it up to `shell`, is a program that takes entries at a prompt, or passes them on: what a
+/// program runs while it starts may have the foreground.
+pub(crate) fn takes_entries(pid: i32, shell: i32) -> bool {
+    let above = std::iter::successors(Some(pid), |pid| fields_of(*pid).map(|(parent, _)| parent));
+    above.take_while(|pid| *pid != shell && *pid > 1).take(MOST_LOOKED_AT).any(is_entry_program)
+}
+
+fn is_entry_program(pid: i32) -> bool {
+    let Some(name) = name_of(pid) else { return false };
+    if RELAYS.contains(&name.as_str()) || ENTRY_PROGRAMS_WITH_FILES.contains(&name.as_str()) {
+        return true;
+    }
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).collect();
+    // "-bash", "python3.11", and a program that was started by way of another, such as `busybox sh`.
+    let Some(first) = words.first() else { return false };
+    let program = String::from_utf8_lossy(first.rsplit(|byte| *byte == b'/').next().unwrap_or_default()).into_owned();
+    let program = program.trim_start_matches('-').trim_end_matches(|end: char| end.is_ascii_digit() || end == '.');
+    let arguments = match program {
+        "busybox" => words.get(2..),
+        _ if ENTRY_PROGRAMS.contains(&program) => words.get(1..),
+        _ => None,
+    };
+    arguments.is_some_and(|arguments| arguments.iter().all(|word| word.starts_with(b"-") && !word.starts_with(b"-c")))
 }
 
 /// Returns what the processes of the group `group` do about input that is typed into the terminal `device`.
@@ -130,6 +174,9 @@ pub(crate) fn is_relay(name: &str) -> bool {
 /// whole lines.
 pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool) -> InputState {
     let members = members_of(session, group);
+    if line_editing && members.iter().any(|pid| has_reader_elsewhere(*pid, group, device)) {
+        return InputState::Relays;
+    }
     let mut state = if members.is_empty() { InputState::Unknown } else { InputState::Works };
     for pid in members {
         // A relay that asks for a password itself reads the terminal as whole lines.
@@ -145,6 +192,14 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
         }
     }
     state
+}
+
+/// Whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one in a
+/// session of its own.
+fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
+    let is_elsewhere = |child: &i32| fields_of(*child).is_some_and(|(_, its_group)| its_group != group);
+    let mut children = children_of(pid).into_iter().filter(is_elsewhere);
+    children.any(|child| stillness(child, device) == WaitChannel::ReadsTerminal)
 }
 
 /// How many processes of a group, and threads of a process, are looked at.

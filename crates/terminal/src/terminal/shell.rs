@@ -44,23 +44,62 @@ pub(super) struct Shell {
     fresh: bool,
     /// The prompt is shown and the line editor is about to begin: zsh reports that a moment later.
     begins: bool,
-    /// A prompt was shown while lines were still untaken; it counts unless the shell takes one by then.
-    pub(super) doubtful: Option<Instant>,
+    /// A line was taken since the last prompt, whatever came of it.
+    line_taken: bool,
+    /// A prompt of which it is not known yet whether the shell reads at it.
+    pub(super) doubt: Option<Doubt>,
     pub(super) running: bool,
+    /// When the last command began.
+    pub(super) began: Option<Instant>,
     pub(super) last_exit: Option<i32>,
     /// It runs within the terminal's own program, such as `ssh` or another shell.
     pub(super) is_inner: bool,
-    /// `last_exit` is that of the last line that was entered.
+    /// `last_exit` is that of the last line that was entered: not if the shell ran nothing of it.
     pub(super) knows_exit: bool,
     /// The directory that was reported (OSC 7), by the running command or by a program that reports nothing else.
     pub(super) folder: Option<String>,
 }
 
-/// How soon a shell takes the next line that was typed ahead.
-const TAKES_NEXT_LINE: Duration = Duration::from_millis(30);
+/// A prompt that counts once the shell is seen to read at it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubt {
+    pub(super) prompt: DoubtfulPrompt,
+    pub(super) look_at: Instant,
+    pause: Duration,
+    is_new: bool,
+}
 
-/// How soon after its prompt zsh reads keys, where it does not report that because the user has turned pastes off.
-const EDITOR_BEGINS: Duration = Duration::from_millis(30);
+/// Why a prompt may not be the one that is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DoubtfulPrompt {
+    /// It was shown while lines were untaken: typed ahead, or read by a program. Or zsh is about to begin its editor,
+    /// which it does not report where the user has turned pastes off.
+    Shown,
+    /// Its mark may have been printed by a command, or its end has no mark.
+    Claimed,
+}
+
+impl Doubt {
+    /// How soon a shell takes the next line that was typed ahead, and begins to read behind its prompt.
+    const FIRST_PAUSE: Duration = Duration::from_millis(30);
+    /// The same where another machine or terminal is between, so that nothing but time shows it.
+    const RELAYED: Duration = Duration::from_millis(300);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+    fn new(prompt: DoubtfulPrompt, pause: Duration) -> Self {
+        Self { prompt, look_at: Instant::now() + pause, pause, is_new: true }
+    }
+
+    /// Looks again after a longer pause.
+    pub(super) fn again(self) -> Self {
+        Self { is_new: false, ..Self::new(self.prompt, (2 * self.pause).min(Self::LONGEST_PAUSE)) }
+    }
+
+    /// Whether it was not looked at yet: what reads then may be the shell, at its prompt.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+}
 
 /// How soon after its beginning a command that replaces the shell has usually done so. Each further look takes twice as
 /// long, because a busy machine may start the program late.
@@ -118,6 +157,9 @@ impl Shell {
             Mark::CommandStarted => self.shows_prompt = false,
             _ => {}
         }
+        if matches!(mark, Mark::LineTaken | Mark::CommandStarted | Mark::CommandEnded(_)) {
+            self.doubt = None;
+        }
         match mark {
             // Line editors draw their prompt again when the screen changes; nothing has happened then.
             Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
@@ -132,29 +174,33 @@ impl Shell {
                 if !self.is_inner {
                     self.folder = None;
                 }
-                // An empty line is taken without a command.
-                if !std::mem::take(&mut self.took) {
+                // An empty line is taken without a command. A line that nobody has read is not taken.
+                let is_taken = std::mem::take(&mut self.line_taken);
+                if !std::mem::take(&mut self.took) && is_taken {
                     self.untaken = self.untaken.saturating_sub(1);
                 }
-                if self.untaken == 0 {
-                    if self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Zsh) {
-                        self.begins = true;
-                        self.doubtful = Some(Instant::now() + EDITOR_BEGINS);
-                    } else {
-                        self.come_to_prompt();
-                    }
-                } else {
+                if self.untaken > 0 {
                     // Lines typed ahead, or lines that a program has read: which, the next moment shows.
-                    self.doubtful = Some(Instant::now() + TAKES_NEXT_LINE);
+                    let pause = if self.is_inner { Doubt::RELAYED } else { Doubt::FIRST_PAUSE };
+                    self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, pause));
+                } else if self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Zsh) {
+                    self.begins = true;
+                    self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::FIRST_PAUSE));
+                } else {
+                    self.come_to_prompt();
                 }
+            }
+            Mark::PromptClaimed => {
+                self.fresh = true;
+                self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::FIRST_PAUSE));
             }
             Mark::CommandStarted => {
                 self.running = true;
+                self.began = Some(Instant::now());
                 self.knows_exit = false;
                 self.at_prompt = false;
                 self.took = true;
                 self.begins = false;
-                self.doubtful = None;
                 if !self.is_inner {
                     self.folder = None;
                 }
@@ -170,22 +216,26 @@ impl Shell {
                     self.last_exit = *code;
                 }
             }
-            Mark::LineTaken => self.fresh = true,
+            Mark::LineTaken => {
+                self.fresh = true;
+                self.line_taken = true;
+            }
             Mark::EditorReady => {
                 if self.begins {
                     self.come_to_prompt();
                 }
             }
             Mark::Folder(folder) => self.folder = Some(folder.clone()),
-            Mark::MoreWanted | Mark::Answered | Mark::InnerShellEnded => {}
+            Mark::MoreWanted | Mark::Answered | Mark::InnerShellEnded | Mark::LineRefused => {}
         }
     }
 
-    /// Looks for a program in the place of the shell, and plans the next look while the shell's process keeps the foreground.
-    pub(super) fn look_for_replacement(&mut self, in_foreground: bool) {
+    /// Looks for a program in the place of the shell, and plans the next look. Another program may have the foreground
+    /// before: nothing reports that it has ended and the next one takes the place of the shell.
+    pub(super) fn look_for_replacement(&mut self) {
         self.look_at = None;
         self.notice_replacement();
-        if self.running && in_foreground && !self.is_replaced() && self.look_again <= LAST_LOOK {
+        if self.running && self.look_again <= LAST_LOOK {
             self.look_at = Some(Instant::now() + self.look_again);
             self.look_again *= 2;
         }
@@ -197,12 +247,11 @@ impl Shell {
             self.image = ProcessImage::of(self.pid);
         }
         self.prompts += 1;
-        self.knows_exit = true;
         self.at_prompt = true;
         self.sent = false;
         self.untaken = 0;
         self.begins = false;
-        self.doubtful = None;
+        self.doubt = None;
         self.draft.comes_to_prompt();
     }
 
@@ -219,7 +268,7 @@ impl Shell {
             self.running = false;
             self.sent = false;
             self.last_exit = None;
-            self.doubtful = None;
+            self.doubt = None;
             self.look_at = None;
         }
     }

@@ -27,7 +27,7 @@ use super::floods::{OutputScheduler, Place};
 use super::input_watch::{Awaited, InputWatch};
 use super::outgoing::{EscapeReader, Keystrokes, Outgoing};
 use super::seat::WriteLock;
-use super::shell::Shell;
+use super::shell::{DoubtfulPrompt, Shell};
 use super::viewers::QueryFilter;
 use super::watchers::ScreenWatchers;
 use super::{
@@ -44,7 +44,7 @@ use crate::integration::IntegrationSession;
 use crate::keys;
 use crate::line_limit::{self, LineTooLong, MAX_LINE_BYTES};
 use crate::mouse;
-use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all, is_relay, signal_group};
+use crate::process::{Child, Discipline, Exit, InputState, Pty, Read, SessionLeader, end_all, is_relay, signal_group};
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size};
 use crate::transcript::{Mark, Transcript};
@@ -334,7 +334,7 @@ impl Task {
         let own = [
             self.ending.map(|(_, until)| until),
             self.ended.map(|(_, until)| until),
-            self.shell.doubtful,
+            self.shell.doubt.as_ref().map(|doubt| doubt.look_at),
             self.shell.look_at,
             self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
@@ -345,7 +345,7 @@ impl Task {
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
-        let entering = self.entering.iter().map(|entering| entering.until);
+        let entering = self.entering.iter().map(|entering| entering.look_at);
         let prompt = self.prompt_look_at().filter(|_| !self.entering.is_empty());
         waits.chain(own.into_iter().flatten()).chain(entering).chain(prompt).min()
     }
@@ -555,9 +555,13 @@ impl Task {
     }
 
     fn take_in_all(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
+        for part in command_ends(bytes, !self.intake.is_outside_of_strings()) {
+            self.take_in_part(part);
         }
+    }
+
+    /// Takes in output in which no command ends before its last byte.
+    fn take_in_part(&mut self, bytes: &[u8]) {
         let before = self.intake.transcript.history().end();
         let mut replies = Vec::new();
         self.intake.take_in(bytes, &mut replies);
@@ -573,6 +577,23 @@ impl Task {
             wait.heard = true;
         }
         self.stir_watches();
+        self.follow_marks();
+        self.watch_shell();
+        self.follow_echo(before);
+        let turned_off = self.intake.take_turned_off();
+        if self.viewers.receiver_count() > 0 {
+            // A missing viewer is no error, and a slow viewer learns that it missed something.
+            let shown = self.without_questions.pass(bytes);
+            let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
+            if !turned_off.is_empty() {
+                let _ = self.viewers.send(Output::Bytes(Arc::from(turned_off)));
+            }
+        } else {
+            self.without_questions.reset();
+        }
+    }
+
+    fn follow_marks(&mut self) {
         for marked in self.intake.transcript.take_marks() {
             if marked.mark == Mark::InnerShellEnded {
                 self.leave_inner_shell();
@@ -582,14 +603,40 @@ impl Task {
             self.follow_command(&marked);
             self.follow_exchange(&marked.mark);
         }
-        self.watch_shell();
-        self.follow_echo(before);
-        if self.viewers.receiver_count() > 0 {
-            // A missing viewer is no error, and a slow viewer learns that it missed something.
-            let shown = self.without_questions.pass(bytes);
-            let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
-        } else {
-            self.without_questions.reset();
+    }
+
+    /// Looks whether the shell reads at a prompt that it may have shown, or that it showed while lines were untaken.
+    fn look_at_prompt(&mut self) {
+        let Some(doubt) = self.shell.doubt.take_if(|doubt| Instant::now() >= doubt.look_at) else { return };
+        match (doubt.prompt, self.shell_reads()) {
+            (DoubtfulPrompt::Shown, ShellReads::Keys | ShellReads::Lines) => self.shell.come_to_prompt(),
+            // A command has printed it, as `echo $PS1`.
+            (DoubtfulPrompt::Claimed, ShellReads::Other) => {}
+            (DoubtfulPrompt::Claimed, ShellReads::Lines) if self.shell.running => {}
+            (DoubtfulPrompt::Claimed, ShellReads::Keys | ShellReads::Lines) => {
+                self.intake.confirm_prompt();
+                self.follow_marks();
+            }
+            (_, ShellReads::NotYet) | (DoubtfulPrompt::Shown, ShellReads::Other) => {
+                self.shell.doubt = Some(doubt.again());
+            }
+        }
+    }
+
+    /// How the shell reads at this moment, if it does, and has read all that was typed.
+    fn shell_reads(&self) -> ShellReads {
+        if self.is_stirring() || self.pty.has_unread_input() || self.is_input_in_transit() {
+            return ShellReads::NotYet;
+        }
+        if !self.shell.is_inner && self.pty.foreground() != Some(self.shell_process()) {
+            return ShellReads::Other;
+        }
+        if self.program_state() == InputState::Works {
+            return ShellReads::NotYet;
+        }
+        match self.pty.line_discipline() {
+            Some(discipline) if !discipline.whole_lines => ShellReads::Keys,
+            _ => ShellReads::Lines,
         }
     }
 
@@ -640,11 +687,9 @@ impl Task {
             self.drawn += 1;
             let _ = self.viewers.send(Output::Ended(exit));
         }
-        if self.shell.doubtful.is_some_and(|until| Instant::now() >= until) {
-            self.shell.come_to_prompt();
-        }
+        self.look_at_prompt();
         if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
-            self.shell.look_for_replacement(self.pty.foreground() == Some(self.shell_process()));
+            self.shell.look_for_replacement();
         }
         self.look_at_exchange();
         self.look_at_hidden_line();
@@ -711,7 +756,7 @@ impl Task {
         let upto = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
         let prompts = self.shell.prompts;
         self.shell.draft.type_in(bytes, input.run.as_deref());
-        let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
+        let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();
         if lines > 0 {
             self.shell.send_off(lines);
         }
@@ -797,10 +842,13 @@ impl Task {
 
     fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {
         let modes = self.intake.screen.modes();
+        // Where the terminal itself collects lines, no program decodes keys: an interrupt is the byte that the terminal knows.
+        let disambiguates = self.intake.transcript.disambiguates_keys()
+            && self.pty.line_discipline().is_none_or(|discipline| !discipline.whole_lines);
         let mut typed = Keystrokes::default();
         typed.text(&keys::text(&input.text, modes));
         for name in &input.keys {
-            typed.key(&keys::key(name, modes, self.intake.transcript.disambiguates_keys())?);
+            typed.key(&keys::key(name, modes, disambiguates)?);
         }
         for input in &input.mouse {
             typed.text(&mouse::mouse(*input, modes));
@@ -957,7 +1005,10 @@ impl Task {
         if !is_due {
             return false;
         }
-        if self.is_stirring() {
+        // What reads behind a prompt in doubt is the shell, unless the look at that prompt shows another program.
+        let is_prompt_in_doubt =
+            self.waits[index].is_for_prompt() && self.shell.doubt.is_some_and(|doubt| doubt.is_new());
+        if self.is_stirring() || is_prompt_in_doubt {
             if let Some(watch) = &mut self.waits[index].input {
                 watch.stirred(now);
             }
@@ -1186,6 +1237,38 @@ impl Task {
         self.check_waits();
         Closed { exit, survivors }
     }
+}
+
+/// How a shell reads, that may have shown its prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ShellReads {
+    /// Key by key, as its line editor does.
+    Keys,
+    /// Whole lines.
+    Lines,
+    /// It works, or has not read all that was typed.
+    NotYet,
+    /// Another program has the foreground.
+    Other,
+}
+
+/// Splits output behind each mark of a shell that a command has ended, so that viewers are shown what is done there.
+/// `is_in_string` says that the output begins within such a mark, or another control string.
+fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
+    const END: &[u8] = b"\x1b]133;D";
+    let mut rest = bytes;
+    let mut is_open = is_in_string;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let begin = if is_open { Some(0) } else { memchr::memmem::find(rest, END) };
+        let behind = begin.and_then(|begin| Some(begin + memchr::memchr(b'\x07', &rest[begin..])? + 1));
+        is_open = false;
+        let (part, behind) = rest.split_at(behind.unwrap_or(rest.len()));
+        rest = behind;
+        Some(part)
+    })
 }
 
 enum Look {

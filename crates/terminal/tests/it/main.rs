@@ -4,9 +4,12 @@
 mod approved;
 mod asking;
 mod inner_shells;
+mod leftovers;
 mod piped;
+mod plain_commands;
 mod programs;
 mod shells;
 mod ssh;
 mod ssh_server;
+mod starting;
 mod typing;

@@ -58,6 +58,9 @@ const AT_CONTINUATION: Duration = Duration::from_millis(120);
 const AT_UNKNOWN_CONTINUATION: Duration = Duration::from_millis(400);
 const AT_QUESTION: Duration = Duration::from_millis(150);
 
+/// How long an integrated shell is silent at its first prompt until that counts as one without marks.
+const SHOWS_NO_MARK: Duration = Duration::from_secs(1);
+
 /// The pause after a look that has shown nothing, which grows.
 const FIRST_PAUSE: Duration = Duration::from_millis(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -110,6 +113,8 @@ impl Task {
         let is_own_shell = self.shell.agreed.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
+            // One that can carry no mark, because all that would carry them is read-only, is a program like others.
+            && (self.shell.is_reporting() || Instant::now() < self.last_output + SHOWS_NO_MARK)
             && self.pty.foreground() == Some(self.shell_process());
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         if self.is_over() || is_own_shell || is_taken || !self.outgoing.is_empty() || self.pty.has_unread() {
@@ -163,6 +168,9 @@ impl Task {
         };
         if entering.request.working_directory.is_some() {
             return entering.refuse(&RunError::NoDirectory);
+        }
+        if prompt.may_be_shell() && command::may_expand(&text, self.foreground_name().as_deref()) {
+            return entering.refuse(&RunError::Expanded);
         }
         if text.contains('\t') && !self.takes_tabs() {
             return entering.refuse(&RunError::Control(u32::from('\t')));

@@ -50,7 +50,13 @@ impl Task {
         }
         self.seat.admits(None).map_err(VariablesError::Held)?;
         let Some(agreed) = self.shell.agreed.clone().filter(|_| self.shell.is_reporting()) else {
-            return Err(VariablesError::NotIntegrated { program: self.foreground_name() });
+            let program = self.foreground_name();
+            // Its first prompt is still to come.
+            let is_starting = self.shell.agreed.is_some() && !self.shell.is_replaced();
+            return Err(match is_starting {
+                true => VariablesError::Busy { program },
+                false => VariablesError::NotIntegrated { program },
+            });
         };
         if !self.shell.is_idle() || self.is_typing_itself() || !self.outgoing.is_empty() {
             return Err(if self.shell.is_replaced() {

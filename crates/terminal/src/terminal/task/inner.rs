@@ -80,7 +80,7 @@ impl Task {
 
     fn type_hidden(&mut self, line: &str, typing: HiddenTyping, purpose: Purpose, patience: Duration) {
         let editor = if self.intake.screen.modes().bracketed_paste { Editor::TakesPastes } else { Editor::None };
-        self.outgoing.extend(command::keys(line, Kind::Posix, editor));
+        self.outgoing.extend(command::keys(line, Kind::Posix, editor, true));
         let began = Instant::now();
         self.typed_line = Some(HiddenLineTask { typing, purpose, began, deadline: began + patience });
         self.write_waiting();

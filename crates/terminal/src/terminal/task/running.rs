@@ -12,7 +12,8 @@ use super::Task;
 use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
-use crate::process::Exit;
+use crate::lines::settled;
+use crate::process::{Exit, InputState, takes_entries};
 use crate::terminal::input_watch::{Awaited, InputWatch, ScreenState};
 use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
@@ -28,10 +29,24 @@ pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 pub(super) struct Entering {
     pub(super) request: CommandRequest,
     pub(super) reply: Reply,
-    /// When the caller is refused.
-    pub(super) until: Instant,
-    /// When the command's time is up.
+    /// When the caller is refused, where a shell is to come back to its prompt and does not.
+    until: Instant,
+    /// When the command's time is up; a shell or program that is starting is waited for until then.
     pub(super) deadline: Instant,
+    /// When to look for the prompt again; each pause is longer.
+    pub(super) look_at: Instant,
+    pause: Duration,
+}
+
+/// Whether a prompt is to be expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExpectedPrompt {
+    /// The shell comes back to it at any moment.
+    Soon,
+    /// A shell or another program that takes entries is starting.
+    AfterStart,
+    /// Something else runs, or asks.
+    No,
 }
 
 impl Entering {
@@ -74,6 +89,13 @@ const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_m
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
 const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
+/// The first pause between two looks for the prompt of a program that is starting, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a program must be silent that passes input on, until what stands in the row of the cursor is no beginning.
+const STANDS_STILL: Duration = Duration::from_secs(3);
+
 /// A command with a waiting caller.
 pub(super) struct Running {
     reply: Reply,
@@ -98,11 +120,16 @@ pub(super) struct Running {
     asks: usize,
     /// The shell wants more than it was given.
     incomplete: bool,
-    /// What zsh takes for the end of its history expansion is in the command, and is taken out of it.
-    expanded: bool,
+    /// Where the shell had taken a line that it may not have understood.
+    refused: Option<u64>,
+    /// Where something was printed last that may be a prompt.
+    claimed: Option<u64>,
     /// When the end of input is sent once more: a shell that is just about to read loses what is typed.
     take_back: Option<Instant>,
 }
+
+/// The longest line that a shell prints for its own end, such as `logout`, in bytes.
+const MAX_FAREWELL_BYTES: u64 = 32;
 
 /// How long a shell may take to give up what was not complete.
 const TAKES_BACK: Duration = Duration::from_millis(250);
@@ -149,6 +176,8 @@ impl Running {
                 self.ended = Some(marked.offset);
                 self.exit_code = code;
             }
+            Mark::LineRefused => self.refused = self.refused.or(Some(marked.offset)),
+            Mark::PromptClaimed => self.claimed = Some(marked.offset),
             Mark::MoreWanted if self.asks > 0 => self.asks -= 1,
             Mark::MoreWanted => self.incomplete = true,
             _ => {}
@@ -161,7 +190,7 @@ impl Task {
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         let now = Instant::now();
         let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
-        self.enter_command(Entering { request, reply, until, deadline });
+        self.enter_command(Entering { request, reply, until, deadline, look_at: now, pause: FIRST_PAUSE });
     }
 
     /// Tries again to enter the commands that wait for a prompt.
@@ -180,6 +209,39 @@ impl Task {
             && !self.shell.is_replaced()
             && self.running.is_none()
             && self.pty.foreground() == Some(self.shell_process())
+    }
+
+    /// Whether the foreground program is about to show a prompt, as far as is known.
+    fn expected_prompt(&self) -> ExpectedPrompt {
+        if self.running.is_some() || self.entry.is_some() || self.intake.screen.modes().alternate_screen {
+            return ExpectedPrompt::No;
+        }
+        let is_own_program = self.shell.agreed.is_none() || self.shell.is_replaced();
+        let is_first_prompt = !is_own_program && !self.shell.is_inner && self.shell.prompts == 0;
+        let waits = match self.input_state() {
+            InputState::Awaits => true,
+            InputState::Works => false,
+            InputState::Relays | InputState::Unknown => {
+                Instant::now() >= self.last_output + STANDS_STILL && !self.row_before_cursor().trim().is_empty()
+            }
+        };
+        if !waits && (is_first_prompt || is_own_program || self.is_inner_program_starting()) {
+            ExpectedPrompt::AfterStart
+        } else if is_first_prompt || self.comes_to_prompt() || self.has_just_left() || self.shows_known_prompt() {
+            ExpectedPrompt::Soon
+        } else {
+            ExpectedPrompt::No
+        }
+    }
+
+    /// Whether a program that takes entries has been started in the shell, and nothing was typed into it yet.
+    fn is_inner_program_starting(&self) -> bool {
+        let is_fresh = self.shell.began.is_some_and(|began| began >= self.last_input);
+        let shell = self.shell_process();
+        let group = self.pty.foreground().filter(|group| *group != shell);
+        let takes_entries =
+            |group: rustix::process::Pid| takes_entries(group.as_raw_nonzero().get(), shell.as_raw_nonzero().get());
+        self.shell.running && is_fresh && group.is_some_and(takes_entries)
     }
 
     /// Whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.
@@ -213,7 +275,7 @@ impl Task {
             }
             return self.begin_entry(entering, prompt);
         }
-        let Entering { request, reply, until, deadline } = entering;
+        let Entering { request, reply, until, deadline, pause, .. } = entering;
         let prepared = fit.and_then(|kind| {
             // What a person has approved begins on an empty line. Others may read text there that comes from no client.
             if request.approved_at.is_some()
@@ -228,13 +290,33 @@ impl Task {
         });
         let (kind, command, change) = match prepared {
             Ok(prepared) => prepared,
-            Err(RunError::Busy { .. } | RunError::NotIntegrated { .. })
-                if Instant::now() < until
-                    && (self.comes_to_prompt() || self.has_just_left() || self.shows_known_prompt()) =>
-            {
-                return self.entering.push(Entering { request, reply, until, deadline });
+            Err(error @ (RunError::Busy { .. } | RunError::NotIntegrated { .. })) => {
+                let now = Instant::now();
+                let expected = self.expected_prompt();
+                // A program that is starting shows its prompt soon after it was last seen to work.
+                let until = match expected {
+                    ExpectedPrompt::AfterStart => (now + COMES_TO_PROMPT).min(deadline),
+                    ExpectedPrompt::Soon | ExpectedPrompt::No => until,
+                };
+                let (until_when, error) = match expected {
+                    ExpectedPrompt::Soon => (until, error),
+                    ExpectedPrompt::AfterStart => (deadline, RunError::NoPrompt { program: self.foreground_name() }),
+                    ExpectedPrompt::No => (now, error),
+                };
+                let look_at = (now + pause).min(until_when);
+                let pause = (2 * pause).min(LONGEST_PAUSE);
+                let entering = Entering { request, reply, until, deadline, look_at, pause };
+                match now < until_when {
+                    true => self.entering.push(entering),
+                    false => entering.refuse(&error),
+                }
+                return;
             }
-            Err(error) => return Entering { request, reply, until, deadline }.refuse(&error),
+            Err(error) => {
+                // The caller may have stopped listening.
+                let _ = reply.send(Err(error));
+                return;
+            }
         };
         let logged = self.log_command(&request);
         let (first, then) = match change {
@@ -257,7 +339,8 @@ impl Task {
             exit_code: None,
             asks: 0,
             incomplete: false,
-            expanded: false,
+            refused: None,
+            claimed: None,
             take_back: None,
         };
         self.enter(running, &first);
@@ -298,16 +381,12 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let editor = if self.intake.screen.modes().bracketed_paste {
             Editor::TakesPastes
-        } else if matches!(running.kind, Kind::Bash | Kind::Posix)
-            && self.pty.line_discipline().is_some_and(|now| now.whole_lines)
-        {
+        } else if running.kind != Kind::Fish && self.pty.line_discipline().is_some_and(|now| now.whole_lines) {
             Editor::None
         } else {
             Editor::TakesKeys
         };
-        // The key of fish's integration is bound in shells that were started here.
-        let kind = if self.shell.is_inner && running.kind == Kind::Fish { Kind::Posix } else { running.kind };
-        let keys = command::keys(line, kind, editor);
+        let keys = command::keys(line, running.kind, editor, self.shell.is_inner);
         let asks = if editor == Editor::None { line.matches('\n').count() } else { 0 };
         self.input_offset = offset;
         self.echo.expect(&format!("{line}\n"), offset);
@@ -319,7 +398,8 @@ impl Task {
             ended: None,
             exit_code: None,
             asks,
-            expanded: running.kind == Kind::Zsh && line.contains("!\""),
+            refused: None,
+            claimed: None,
             ..running
         });
         self.shell.draft.type_in(b"\r", None);
@@ -373,7 +453,11 @@ impl Task {
         }
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
-            let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
+            return self.report_result(running.logged, running.reply, Err(RunError::Incomplete));
+        }
+        if matches!(over, CommandAbort::AtPrompt)
+            && let Some(error) = self.refusal(&running)
+        {
             return self.report_result(running.logged, running.reply, Err(error));
         }
         if matches!(over, CommandAbort::AtPrompt)
@@ -431,25 +515,55 @@ impl Task {
         let _ = reply.send(ran);
     }
 
+    /// Returns why the shell ran nothing, or not all, of a command at whose end it is.
+    fn refusal(&self, running: &Running) -> Option<RunError> {
+        let history = self.intake.transcript.history();
+        let said = |from: Option<u64>, upto: Option<u64>| {
+            let Some(from) = from else { return String::new() };
+            let said = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
+            match upto {
+                Some(_) => said.trim().to_owned(),
+                // The prompt stands behind it, without a mark: bash calls no hook after an event that it has not found.
+                None => said.trim_start().lines().next().unwrap_or_default().to_owned(),
+            }
+        };
+        match (running.began, running.refused) {
+            (None, _) => Some(RunError::NothingRan { said: said(running.taken, running.ended) }),
+            (Some(_), None) => None,
+            (Some(began), Some(_)) if running.kind == Kind::Fish => {
+                Some(RunError::NothingRan { said: said(Some(began), running.ended) })
+            }
+            // Without a message, the exit code is that of the command before.
+            (Some(_), refused) => Some(said(running.taken, refused))
+                .filter(|said| !said.is_empty())
+                .map(|said| RunError::PartlyRan { said }),
+        }
+    }
+
     fn ran(&self, running: &Running, over: CommandAbort) -> CommandResult {
         let history = self.intake.transcript.history();
-        let (range, wanted) = match (running.began, running.taken) {
-            (Some(began), _) => (began..running.ended.unwrap_or(history.end()), Zone::Output),
-            // Nothing ran. If there is something to read, it is why.
-            (None, Some(taken)) => {
-                let end = running.ended.unwrap_or(history.end());
-                let (_, said) = history.read(taken..end);
-                let blank = said.len() - said.trim_start_matches('\n').len();
-                (taken + blank as u64..end.max(taken + blank as u64), Zone::Input)
-            }
-            (None, None) => (running.entered..running.entered, Zone::Output),
-        };
-        let said = excerpt::as_printed_in(history, std::slice::from_ref(&range), wanted, running.limit);
-        let silent = running.began.is_none() && said.head.is_empty();
         let at_prompt = matches!(over, CommandAbort::AtPrompt);
+        let ended = running.ended.or(running.claimed.filter(|_| at_prompt)).unwrap_or(history.end());
+        let range = match running.began {
+            Some(began) => began..ended.max(began),
+            None => running.entered..running.entered,
+        };
+        let mut said = excerpt::as_printed_in(history, std::slice::from_ref(&range), Zone::Output, running.limit);
+        if matches!(over, CommandAbort::Exited(_))
+            && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
+        {
+            // bash says that it ends, and its traps may print behind that.
+            let (_, behind) = history.read(end..range.end);
+            let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
+            let output = excerpt::as_printed_in(history, &[range.start..end], Zone::Output, running.limit);
+            let behind = excerpt::as_printed_in(history, &[end + word..range.end], Zone::Output, running.limit);
+            if said.tail.is_none() && word <= MAX_FAREWELL_BYTES {
+                said.head = output.head + &behind.head;
+            }
+        }
         CommandResult {
             exit_code: match &over {
-                CommandAbort::AtPrompt if !silent => running.exit_code,
+                CommandAbort::AtPrompt => running.exit_code,
                 CommandAbort::Exited(exit) => Some(exit.code),
                 _ => None,
             },

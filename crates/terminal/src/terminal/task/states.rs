@@ -53,6 +53,11 @@ impl Task {
         if self.is_input_on_its_way() || self.pty.has_unread_input() {
             return InputState::Works;
         }
+        self.program_state()
+    }
+
+    /// What the processes in the foreground sleep in.
+    pub(super) fn program_state(&self) -> InputState {
         let (Some(group), Some(device), Some(discipline)) =
             (self.pty.foreground(), self.pty.device(), self.pty.line_discipline())
         else {
@@ -76,7 +81,12 @@ impl Task {
     fn is_input_on_its_way(&self) -> bool {
         let is_echoed = self.intake.transcript.history().end() > self.input_offset;
         let awaits_echo = self.shell.is_reporting() && self.shell.sent && !self.shell.running;
-        Instant::now() < self.last_input + DELIVERED || (awaits_echo && !is_echoed)
+        self.is_input_in_transit() || (awaits_echo && !is_echoed)
+    }
+
+    /// Whether the kernel may not have passed on the last input.
+    pub(super) fn is_input_in_transit(&self) -> bool {
+        Instant::now() < self.last_input + DELIVERED
     }
 
     /// Looks whether the foreground program waits for input, for a wait that ends there.

@@ -1,0 +1,102 @@
+//! What a program leaves on when it ends, and the shell that comes back.
+
+use steplatch_terminal::{Input, Output};
+
+use super::shells::{SHELLS, World};
+
+/// What programs turn on, that end without turning it off.
+const LEFT_ON: [&str; 13] = [
+    "\\033[?1049h",
+    "\\033[?47h",
+    "\\033[>1u",
+    "\\033[?1049h\\033[>5u",
+    "\\033[>4;2m",
+    "\\033[?1000;1002;1006;1004h",
+    "\\033[?1h\\033=",
+    "\\033[5;10r",
+    "\\033[5;10r\\033[?6h",
+    "\\033(0\\016",
+    "\\033[?25l\\033[?7l",
+    "\\033[4h",
+    "\\033[?2026h",
+];
+
+#[tokio::test]
+async fn a_shell_gets_its_terminal_back_as_it_was() {
+    for shell in SHELLS {
+        for left_on in LEFT_ON {
+            let world = World::new();
+            let session = world.open(&[shell]).await;
+            session.gives("true").await;
+            let before = session.view().await;
+            let mut viewer = session.0.attach().await.unwrap();
+            session.gives(&format!("printf '{left_on}'")).await;
+            let ran = session.gives("echo back qqq").await;
+            assert_eq!(ran, ("back qqq\n".into(), Some(0)), "{shell}: {left_on}");
+            let history = session.history().await;
+            assert!(history.contains("back qqq\n"), "{shell}: {left_on}");
+            let view = session.comes_to("the cursor is shown", |view| view.cursor.visible).await;
+            assert!(view.screen.contains("back qqq"), "{shell}: {left_on}:\n{}", view.screen);
+            assert_eq!(view.modes, before.modes, "{shell}: {left_on}");
+            // An interrupt is one.
+            session.types("sleep 60\n").await;
+            session.leaves_the_foreground(shell).await;
+            session.0.send(Input { keys: vec!["ctrl-c".into()], ..Input::default() }).await.unwrap();
+            session.prompt().await;
+            // All rows scroll.
+            session.gives("seq 1 200").await;
+            let screen = session.view().await.screen;
+            assert!(screen.starts_with("178\n") || screen.starts_with("179\n"), "{shell}: {left_on}:\n{screen}");
+            // A person who watches gets it back as well.
+            let mut shown = Vec::new();
+            while let Ok(output) = viewer.output.try_recv() {
+                if let Output::Bytes(bytes) = output {
+                    shown.extend_from_slice(&bytes);
+                }
+            }
+            let shown = String::from_utf8_lossy(&shown).into_owned();
+            let off = match left_on {
+                "\\033[?1049h" => "\x1b[?1049l",
+                "\\033[?47h" => "\x1b[?47l",
+                "\\033[>1u" => "\x1b[<16u",
+                "\\033[>4;2m" => "\x1b[>4;0m",
+                "\\033(0\\016" => "\x1b(B\x0f",
+                "\\033[4h" => "\x1b[4l",
+                _ => "",
+            };
+            assert!(shown.contains(off), "{shell}: {left_on}: {shown:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_screen_program_that_is_killed_leaves_no_screen() {
+    for shell in SHELLS {
+        let world = World::new();
+        world.file("text", "some text\n");
+        let session = world.open(&[shell]).await;
+        // It asks the terminal nothing: an answer that it has not read when it ends is input for the shell.
+        session.types("vim -u NONE -N --cmd 'set t_RV= t_u7= t_RF= t_RB=' text\n").await;
+        session
+            .comes_to("vim has the screen", |view| view.modes.alternate_screen && view.screen.contains("some"))
+            .await;
+        session.0.signal(steplatch_terminal::Signal::KILL).await.unwrap().unwrap();
+        session.prompt().await;
+        assert_eq!(session.gives("echo back").await, ("back\n".into(), Some(0)), "{shell}");
+        assert!(!session.view().await.modes.alternate_screen, "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_the_terminal_itself_knows_are_bytes_where_it_collects_lines() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for (key, code) in [("ctrl-c", 130), ("ctrl-\\", 131), ("ctrl-d", 0)] {
+            session.types("printf '\\033[>1u'; cat\n").await;
+            session.comes_to("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
+            session.0.send(Input { keys: vec![key.into()], ..Input::default() }).await.unwrap();
+            assert_eq!(session.prompt().await.exit_code, Some(code), "{shell}: {key}");
+        }
+    }
+}

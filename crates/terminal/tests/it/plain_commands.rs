@@ -1,0 +1,239 @@
+//! Commands run as they are written, and nothing but their shell says when they began and ended.
+
+use steplatch_terminal::RunError;
+
+use super::inner_shells::{entry, gives, integrate, start};
+use super::shells::{SHELLS, Session, World};
+
+/// What people set up for lines that they type.
+const CONVENIENCES: [(&str, &str, &str); 3] = [
+    ("bash", ".bashrc", "set -H; shopt -s histverify\n"),
+    ("zsh", ".zshrc", "setopt correct correct_all; alias -g G='| wc -l'; alias -g '%%'=x\n"),
+    ("fish", ".config/fish/config.fish", "set -g fish_greeting\nabbr -a gco echo expanded\n"),
+];
+
+#[tokio::test]
+async fn nothing_of_a_command_is_replaced_or_corrected() {
+    for (shell, file, text) in CONVENIENCES {
+        let world = World::new();
+        world.file(file, text);
+        let session = world.open(&[shell]).await;
+        session.gives("echo a line before").await;
+        for (command, output, code) in [
+            ("echo \"a!b\" !! !$ '!x'", "a!b !! !$ !x\n", 0),
+            ("python3 -c \"print('Hello!')\"", "Hello!\n", 0),
+            ("echo \"hi!\"", "hi!\n", 0),
+            ("echo one # two !x", "one\n", 0),
+            ("echo G %%", "G %%\n", 0),
+            ("printf '%s\\n' 'x!y' \\\n  !!", "x!y\n!!\n", 0),
+        ] {
+            // fish knows a variable without a name no better than other shells know events.
+            if shell == "fish" && command.contains("!$") {
+                continue;
+            }
+            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{shell}: {command}");
+        }
+        for command in ["gco", "ecoh x", "^a^b"] {
+            let ran = session.runs(command).await;
+            assert_eq!(ran.exit_code, Some(127), "{shell}: {command}: {ran:?}");
+        }
+        // Of what a person types, it is as ever.
+        match shell {
+            "bash" => {
+                session.types("echo \"x!!\"\n").await;
+                session.prompt().await;
+                let screen = session.view().await.screen;
+                assert!(screen.contains("x^a^b"), "the event is looked up:\n{screen}");
+            }
+            "zsh" => {
+                session.types("echo one two G\n").await;
+                session.sees("^ *1$").await;
+            }
+            _ => {
+                session.types("gco \n").await;
+                session.sees("^expanded$").await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_of_which_nothing_runs_has_no_outcome() {
+    for (shell, command, complaint) in [
+        ("bash", "# a comment", ""),
+        ("zsh", "# a comment\n# and another", ""),
+        ("fish", "# a comment\n# and another", ""),
+        ("bash", "echo )(", "syntax error"),
+        ("zsh", "echo )(", "parse error"),
+        ("zsh", "echo one\necho )(\necho two", "parse error"),
+        ("fish", "echo )(", "Unexpected"),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for before in ["true", "false"] {
+            session.gives(before).await;
+            match session.tries(command).await {
+                Err(RunError::NothingRan { said }) => {
+                    assert!(
+                        said.contains(complaint) && (shell == "fish" || said.lines().count() < 2),
+                        "{shell}: {command}: {said:?}"
+                    );
+                    assert_eq!(said.is_empty(), complaint.is_empty(), "{shell}: {said:?}");
+                }
+                other => panic!("{shell}: {command}: {other:?}"),
+            }
+        }
+        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        // Typed, it has no exit code either. zsh knows no comments there, and fish leaves the line where it is.
+        if shell == "bash" {
+            session.types(&format!("{command}\n")).await;
+            assert_eq!(session.prompt().await.exit_code, None, "{shell}: {command}");
+        }
+    }
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    for before in ["true", "sh -c 'exit 2'"] {
+        session.gives(before).await;
+        let ran = session.tries("echo )(\necho two").await;
+        assert!(matches!(&ran, Err(RunError::PartlyRan { said }) if said.contains("syntax error")), "{ran:?}");
+        session.gives("sh -c 'exit 2'").await;
+        assert_eq!(session.gives("echo all").await, ("all\n".into(), Some(0)));
+    }
+    session.types("echo \"a!nothing\"\n").await;
+    assert_eq!(session.prompt().await.exit_code, None, "an event that is not found");
+}
+
+#[tokio::test]
+async fn what_a_command_prints_is_no_mark_of_its_shell() {
+    for (shell, prints) in [
+        ("bash", "echo \"${PS1@P}${PS0@P}${PS2@P}\"; echo -e \"$PS1\""),
+        ("zsh", "echo $PS1; print -P $PS1 $PS2; print -P \"$PROMPT_EOL_MARK\""),
+        ("fish", "fish_prompt"),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for command in [format!("{prints}; sleep 0.3; echo LATE; false"), format!("{prints}; echo LATE; false")] {
+            for _ in 0..3 {
+                let ran = session.runs(&command).await;
+                assert!(ran.output.ends_with("LATE\n") && ran.exit_code == Some(1), "{shell}: {command}: {ran:?}");
+            }
+        }
+    }
+    for shell in ["dash", "busybox sh", "ksh", "bash --norc", "zsh -f"] {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("PS1='$ ' {shell}")).await;
+        gives(&session, "true").await;
+        let (output, code) = gives(&session, "echo \"$PS1\"; echo \"$PS2\"; sleep 0.3; echo LATE; false").await;
+        assert!(output.ends_with("LATE\n") && code == Some(1), "{shell}: {output:?} {code:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_that_may_expand_its_history_is_not_given_an_event() {
+    for (shell, refuses) in
+        [("bash --norc", true), ("zsh -f", true), ("tcsh -f", true), ("dash", false), ("fish", false)]
+    {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("PS1='inner$ ' {shell}")).await;
+        session.0.run(entry("echo before")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        let ran = session.0.run(entry("echo \"x!echo\"")).await;
+        match refuses {
+            true => assert_eq!(ran, Err(RunError::Expanded), "{shell}"),
+            false => assert_eq!(ran.unwrap().output, "x!echo\n", "{shell}"),
+        }
+        if shell != "tcsh -f" {
+            let ran = session.0.run(integrate("echo \"x!echo\"")).await.unwrap();
+            assert_eq!((ran.output.as_str(), ran.exit_code), ("x!echo\n", Some(0)), "{shell}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_hooks_print_is_no_output() {
+    for (shell, file, hook) in [
+        ("bash", ".bashrc", "PROMPT_COMMAND='echo hook-says'"),
+        ("bash", ".bashrc", "PROMPT_COMMAND=('echo hook-says' 'printf more')"),
+        ("bash", ".bash_profile", "PROMPT_COMMAND='echo hook-says'"),
+        ("zsh", ".zshrc", "precmd() { print hook-says }"),
+        ("zsh", ".zshrc", "one() { print hook-says }; precmd_functions=(one)"),
+        ("zsh", ".zshrc", "PROMPT_EOL_MARK=; precmd() { print; print hook-says }"),
+        ("fish", ".config/fish/config.fish", "function hook --on-event fish_prompt; echo hook-says; end"),
+    ] {
+        let world = World::new();
+        world.file(file, &format!("{hook}\n"));
+        let session = match file {
+            ".bash_profile" => world.open(&["bash", "-l"]).await,
+            _ => world.open(&[shell]).await,
+        };
+        for (command, output, code) in
+            [("echo a", "a\n", 0), ("true", "", 0), ("printf abc", "abc", 0), ("false", "", 1)]
+        {
+            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{shell}, {hook}: {command}");
+        }
+        let screen = session.view().await.screen;
+        assert!(screen.contains("hook-says"), "{shell}, {hook}:\n{screen}");
+    }
+    // Who sets the list anew keeps what the hooks see, and loses nothing.
+    let world = World::new();
+    world.file(".bashrc", "PROMPT_COMMAND='echo old ${PIPESTATUS[*]} $?'\n");
+    let session = world.open(&["bash"]).await;
+    assert_eq!(session.gives("true | sh -c 'exit 4'").await, (String::new(), Some(4)));
+    let screen = session.view().await.screen;
+    assert!(screen.contains("old 0 4 4"), "{screen}");
+    for (set, printed) in
+        [("PROMPT_COMMAND='echo new'", "new"), ("PROMPT_COMMAND=\"$PROMPT_COMMAND; echo more\"", "new\nmore")]
+    {
+        session.runs(set).await;
+        assert_eq!(session.gives("clear; echo a").await, ("a\n".into(), Some(0)), "{set}");
+        let screen = session.view().await.screen;
+        assert!(screen.starts_with(&format!("a\n{printed}\n")) && !screen.contains("old"), "{set}:\n{screen}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_shell_says_at_its_own_end_is_no_output() {
+    for (command, output, code) in [
+        ("echo hi; exit 7", "hi\n", 7),
+        ("printf hi; exit 7", "hi", 7),
+        ("trap 'echo bye' EXIT; echo hi; exit 7", "hi\nbye\n", 7),
+        ("echo exit; exit", "exit\n", 0),
+        ("set -e; echo exit; false", "exit\n", 1),
+        ("(exit 3); echo $?; exit", "3\n", 0),
+        ("f() { exit 4; }; echo \"$(exit 5)$?\"; f", "5\n", 4),
+    ] {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        let ran = session.runs(command).await;
+        assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{command}: {ran:?}");
+    }
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        assert_eq!(session.runs("echo hi; exit 7").await.output, "hi\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_before_a_typed_line_is_read_is_not_the_one_after_it() {
+    for (shell, file, slow) in [
+        ("bash", ".bashrc", "PROMPT_COMMAND='sleep 0.4'"),
+        ("zsh", ".zshrc", "precmd() { sleep 0.4 }"),
+        ("zsh", ".zshrc", "unset zle_bracketed_paste; precmd() { sleep 0.4 }"),
+        ("fish", ".config/fish/config.fish", "function slow --on-event fish_prompt; sleep 0.4; end"),
+    ] {
+        let world = World::new();
+        world.file(file, &format!("{slow}\n"));
+        // Typed before the first prompt, and between a command and the next prompt.
+        let terminal = world.terminals.open(world.spec(&[shell])).await.unwrap().terminal;
+        let session = Session(terminal);
+        for word in ["first", "second"] {
+            session.types(&format!("sleep 0.6; echo {word} DO''NE\n")).await;
+            session.prompt().await;
+            let printed = session.history().await;
+            assert!(printed.contains(&format!("{word} DONE")), "{shell}, {slow}: {word}:\n{printed}");
+            session.types("true\n").await;
+        }
+    }
+}

@@ -24,6 +24,6 @@ pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::join_group;
 pub use pins::{DefinitionKind, HostDifference, HostPin, PinError, Pins};
 pub use private_file::write_text as write_private_text;
-pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, is_short_word, hides_in_names, rename};
+pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, is_short_word, rename};
 pub use standing::{OwnProcesses, PersonRefusal, Standing};
 pub use steplatch_passkey::SignedText;

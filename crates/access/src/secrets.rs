@@ -299,7 +299,8 @@ impl Redactor {
             return true;
         }
         // Also where lines divide it.
-        let kept: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).map(|(at, _)| at).collect();
+        let kept: Vec<usize> =
+            text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).map(|(at, _)| at).collect();
         let joined = text.replace(['\n', '\r'], "");
         let mut divided = values
             .iter()
@@ -525,7 +526,8 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
             rename(fields, |name| {
                 let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
                 let holds_one = hidden().any(|secret| has(name, secret));
-                holds_one.then(|| hidden().fold(name.to_owned(), |name, secret| replaced(&name, secret).unwrap_or(name)))
+                holds_one
+                    .then(|| hidden().fold(name.to_owned(), |name, secret| replaced(&name, secret).unwrap_or(name)))
             });
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -582,7 +584,8 @@ mod tests {
     fn a_place_within_a_secret_is_known_also_where_lines_divide_it() {
         let secrets = Redactor::default();
         secrets.add("FLOWTOKEN-99");
-        let spans = |text: &str| -> Vec<usize> { (0..=text.len()).filter(|place| secrets.spans(text, *place)).collect() };
+        let spans =
+            |text: &str| -> Vec<usize> { (0..=text.len()).filter(|place| secrets.spans(text, *place)).collect() };
         assert_eq!(spans("a FLOWTOKEN-99 b"), (3..14).collect::<Vec<_>>());
         assert_eq!(spans("a FLOW\nTOKEN-99 b"), (3..15).collect::<Vec<_>>());
         assert_eq!(spans("FLOWTOKEN-9"), [0; 0]);

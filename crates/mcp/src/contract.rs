@@ -157,7 +157,7 @@ fn leave_out_the_obvious(verb: &str, arguments: Option<&JsonObject>, reply: &mut
         _ => true,
     });
     if let Some(Value::Object(waited)) = fields.get_mut("waited") {
-        // A later wait goes on there with since: "last".
+        // The next wait of this client begins there.
         waited.retain(|name, _| !matches!(name.as_str(), "elapsed_time" | "offset"));
     }
     if let Some(seconds) = fields.get_mut("elapsed_time") {

@@ -290,6 +290,9 @@ pub struct SendInputReply {
     /// It is not known whether it happened
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
+    /// What to know of what was typed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// How the wait of an input ended.
@@ -352,14 +355,16 @@ pub enum AwaitMode {
     All,
 }
 
-/// From where a wait looks: a position in the output, or `"last"`: behind the last match of the same client, else
-/// behind its last look.
+/// From where a wait looks: a position in the output, `"input"`: the last input into the terminal, or `"last"`: behind
+/// the last match of the same client, else behind its last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
     /// A position, as replies return it in `offset`.
     Offset(u64),
     /// Behind the last match of the same client.
     Last,
+    /// The last input into the terminal, also where a wait has matched behind it.
+    Input,
 }
 
 impl Serialize for Since {
@@ -367,6 +372,7 @@ impl Serialize for Since {
         match self {
             Self::Offset(offset) => serializer.serialize_u64(*offset),
             Self::Last => serializer.serialize_str("last"),
+            Self::Input => serializer.serialize_str("input"),
         }
     }
 }
@@ -377,6 +383,7 @@ impl<'de> Deserialize<'de> for Since {
         let whole = |number: f64| number >= 0.0 && number.fract() == 0.0 && number < 9e15;
         match &value {
             serde_json::Value::String(text) if text.trim() == "last" => Ok(Self::Last),
+            serde_json::Value::String(text) if text.trim() == "input" => Ok(Self::Input),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a whole number")]
             serde_json::Value::Number(number) if number.as_f64().is_some_and(whole) => {
                 Ok(Self::Offset(number.as_u64().or_else(|| number.as_f64().map(|number| number as u64)).unwrap_or(0)))
@@ -384,7 +391,9 @@ impl<'de> Deserialize<'de> for Since {
             serde_json::Value::String(text) if text.trim().parse::<u64>().is_ok() => {
                 Ok(Self::Offset(text.trim().parse().unwrap_or(0)))
             }
-            other => Err(serde::de::Error::custom(format!("since must be a position or \"last\", not {other}"))),
+            other => {
+                Err(serde::de::Error::custom(format!("since must be a position, \"input\" or \"last\", not {other}")))
+            }
         }
     }
 }
@@ -422,9 +431,9 @@ pub enum AwaitReason {
     Error,
 }
 
-/// Wait until a pattern appears in a terminal's output. Returns the moment it does.
+/// Wait until a pattern appears in a terminal's output.
 ///
-/// Looks at what was printed since the last input first, then waits. The echo of what you typed does not match. Python
+/// Begins behind your last input or match, whichever is later; your echo does not match. Python
 /// regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitOutput {
@@ -438,7 +447,7 @@ pub struct AwaitOutput {
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: f64,
-    /// Offset to look from, or "last": behind your last match
+    /// Offset to look from, or "input": the last input
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
     /// Where to look

@@ -185,6 +185,7 @@ impl Sessions {
         }
         match ran {
             Ok(ran) => {
+                self.note_typed(caller, terminal, ran.offset);
                 // The client has its output now; what it is shown next begins behind that.
                 if let Some(reader) = caller.reader() {
                     self.readers.note(reader, terminal.id(), |reading| {

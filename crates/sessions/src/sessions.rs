@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use steplatch_access::{Caller, MASK, Redactor};
+use steplatch_access::{Caller, MASK, Redactor, hideable, is_short_word};
 use steplatch_clock as clock;
 use steplatch_host::{
     AskError, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, RUN_PATIENCE, Refusal, RemotePlace,
@@ -407,7 +407,9 @@ impl Sessions {
             ..Input::default()
         };
         let bytes = input.text.len() + input.keys.len();
+        let warning = secret.then(|| word_warning(&input.text)).flatten();
         let sent = terminal.send(input).await?;
+        self.note_typed(caller, &terminal, sent.offset);
         self.count_input(caller, key.as_ref(), bytes).await;
         let seen = match (wait, sent.view) {
             // From the input on, so that nothing between the two is missed.
@@ -427,6 +429,7 @@ impl Sessions {
                     session_id: terminal.id().to_string(),
                     message: "Input sent".to_owned(),
                     error: Some(format!("the input was typed, and the wait for its answer failed: {why}")),
+                    warning,
                     ..SendInputReply::default()
                 });
             }
@@ -459,6 +462,7 @@ impl Sessions {
             exit_code,
             awaiting_input,
             password,
+            warning,
         })
     }
 
@@ -860,6 +864,14 @@ fn pasted(text: &str, bracketed: bool) -> String {
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
+/// Returns what to know of a secret that is a common word.
+fn word_warning(secret: &str) -> Option<String> {
+    hideable(secret).any(is_short_word).then(|| {
+        "the secret is a short word: it is hidden only where it stands as a whole word, not within other words"
+            .to_owned()
+    })
+}
+
 /// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command: the program that
 /// asks for it has not asked yet, or has ended.
 async fn not_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<(), SessionError> {
@@ -909,8 +921,13 @@ pub(crate) async fn whole_secrets_hidden(
     let around = terminal.read(Part::From(from), Limit::Head(most)).await?;
     let first = around.dropped_before.map_or(from, |dropped| dropped.max(from));
     let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
-    let head = if around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head)) {
+    let begins_there = around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head));
+    // Lines before it may have lost blanks at their ends. Where both are read to the end, they end alike.
+    let ends_alike = excerpt.left_out == 0 && around.left_out == 0 && around.head.ends_with(&excerpt.head);
+    let head = if begins_there {
         secrets.masked_portion(&around.head, at..at + excerpt.head.len())
+    } else if ends_alike {
+        secrets.masked_portion(&around.head, around.head.len() - excerpt.head.len()..around.head.len())
     } else if secrets.masked(around.head.clone()) == around.head
         && !cuts_secret_as_printed(terminal, secrets, begin..excerpt.next, reach).await
     {

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::trouble::SessionError;
+use crate::readers::Reader;
 use crate::sessions::{Sessions, whole_secrets_hidden};
 
 /// Silence that ends a wait for quiet.
@@ -81,7 +82,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
         },
         since: match verb.since {
             Some(Since::Offset(offset)) => Some(offset),
-            Some(Since::Last) | None => None,
+            Some(Since::Last | Since::Input) | None => None,
         },
         until: match verb.until {
             AwaitUntil::Match => Until::Match,
@@ -142,7 +143,8 @@ impl Sessions {
             let terminal = self.find(&name).await.map_err(|trouble| (name.clone(), trouble))?;
             let since = match verb.since {
                 Some(Since::Last) => self.behind_last_match(caller, &terminal),
-                Some(Since::Offset(_)) | None => wait.since,
+                Some(Since::Offset(_) | Since::Input) => wait.since,
+                None => self.unmatched(caller, &terminal),
             };
             watched.push(WatchedTerminal { name, terminal, wait: WaitRequest { since, ..wait.clone() } });
         }
@@ -184,7 +186,7 @@ impl Sessions {
         if let Some(gave_up) = &waited.gave_up {
             return Err(format!("the input was sent; {gave_up}").into());
         }
-        let end = EndedWait { terminal: terminal.clone(), waited, view };
+        let end = EndedWait { terminal: terminal.clone(), waited, view, from: Some(offset) };
         self.note_match(caller, &end);
         let secrets = self.secrets.within(terminal.id());
         let (found, groups) = masked_match(&secrets, &end.waited);
@@ -199,6 +201,40 @@ impl Sessions {
         Ok((end.view, info))
     }
 
+    /// Returns where a wait of this caller begins that names no position.
+    fn unmatched(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
+        self.readers.of(Reader::of(caller)?, terminal.id()).unmatched()
+    }
+
+    /// Notes that a caller typed when the output stood at `offset`.
+    pub(crate) fn note_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
+        if let Some(reader) = Reader::of(caller) {
+            self.readers.note(reader, terminal.id(), |reading| reading.typed = reading.typed.max(Some(offset)));
+        }
+    }
+
+    /// Returns where the patterns of a wait that began at `from` match before that, in the output since the last input.
+    async fn matched_before(
+        &self,
+        terminal: &HostedTerminal,
+        verb: &AwaitOutput,
+        from: Option<u64>,
+    ) -> Option<Range<u64>> {
+        let (patterns, from) = (patterns_of(verb), from.filter(|_| verb.since.is_none())?);
+        let request = WaitRequest {
+            patterns,
+            target: Target::Output,
+            since: None,
+            until: Until::Match,
+            input: None,
+            reads: None,
+            timeout: Duration::ZERO,
+            by: None,
+        };
+        let (waited, _) = terminal.wait(request).await.ok()?;
+        waited.found.filter(|found| !found.in_echo)?.range.filter(|range| range.end <= from)
+    }
+
     /// Returns where a wait since the last match of this client begins.
     fn behind_last_match(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
         let reading = self.readers.of(caller.reader()?, terminal.id());
@@ -208,7 +244,7 @@ impl Sessions {
     /// Notes where the match of a wait ends.
     fn note_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
-        if let Some(reader) = caller.reader().filter(|_| is_match) {
+        if let Some(reader) = Reader::of(caller).filter(|_| is_match) {
             self.readers.note(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
         }
     }
@@ -237,15 +273,27 @@ impl Sessions {
         let share = self.screen_share(caller, &end.terminal, &end.view, mode, None).await;
         let reason = reason_of(end.waited.reason);
         let exit_code = exit_code_of(reason, &end);
-        let EndedWait { terminal, waited, view } = end;
+        let EndedWait { terminal, waited, view, from } = end;
+        let before = match reason {
+            AwaitReason::Timeout => self.matched_before(&terminal, verb, from).await,
+            _ => None,
+        };
         let error = match (&waited.gave_up, waited.missed_before) {
             (Some(gave_up), _) => Some(gave_up.to_string()),
             (None, Some(begins)) => {
                 Some(format!("output before offset {begins} is no longer held and was not searched"))
             }
-            (None, None) => waited.replaced_by.as_ref().map(|program| {
-                format!("{program} took the place of the shell, which told its prompts; wait for what it prints")
-            }),
+            (None, None) => match (&waited.replaced_by, before) {
+                (Some(program), _) => Some(format!(
+                    "{program} took the place of the shell, which told its prompts; wait for what it prints"
+                )),
+                (None, Some(before)) => Some(format!(
+                    "nothing new matched. The pattern matches at offset {}, before this wait began: a wait looks behind your \
+                     last match; since: \"input\" looks there again",
+                    before.start
+                )),
+                (None, None) => None,
+            },
         };
         let secrets = self.secrets.within(terminal.id());
         let (match_text, groups) = masked_match(&secrets, &waited);
@@ -303,6 +351,8 @@ struct EndedWait {
     terminal: HostedTerminal,
     waited: Waited,
     view: View,
+    /// Where it began to look; none for the last input.
+    from: Option<u64>,
 }
 
 pub(crate) fn reason_of(reason: Reason) -> AwaitReason {
@@ -355,20 +405,20 @@ async fn wait_for(watched: Vec<WatchedTerminal>, mode: AwaitMode) -> Result<Vec<
     let mut waits = JoinSet::new();
     for WatchedTerminal { name, terminal, wait } in watched {
         waits.spawn(async move {
-            let until = wait.until;
+            let (until, from) = (wait.until, wait.since);
             let waited = terminal.wait(wait).await;
-            (name, terminal, until, waited)
+            (name, terminal, until, from, waited)
         });
     }
     let mut ended = Vec::new();
     let mut failed = None;
     while let Some(end) = waits.join_next().await {
-        let Ok((name, terminal, until, waited)) = end else { continue };
+        let Ok((name, terminal, until, from, waited)) = end else { continue };
         match waited {
             Ok((waited, view)) => {
                 let over = matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet | Reason::Input)
                     || until == Until::Exit && waited.reason == Reason::Exit;
-                ended.push(EndedWait { terminal, waited, view });
+                ended.push(EndedWait { terminal, waited, view, from });
                 if over && mode == AwaitMode::Any {
                     break;
                 }

@@ -379,3 +379,60 @@ async fn an_input_whose_terminal_is_closed_during_the_wait_was_sent() {
     assert!(sent.waited.is_some_and(|waited| waited.reason == AwaitReason::Exit) || !sent.success);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_wait_does_not_match_what_the_one_before_returned() {
+    let daemon = TestDaemon::new().await;
+    let (session, other) = (daemon.bash().await, daemon.bash().await);
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo").display().to_string();
+    let server = format!("mkfifo {fifo}; while read -r line < {fifo}; do echo \"listening $line\"; done");
+    daemon.call(input(&session.id, &format!("{server}\n"))).await;
+    daemon.call(until(&other.id, &format!("echo 1 > {fifo}\n"), AwaitUntil::Prompt)).await;
+    let wait = |since, timeout| AwaitOutput {
+        session_id: session.id.clone(),
+        pattern: r"^listening (\d+)".to_owned(),
+        timeout,
+        since,
+        ..AwaitOutput::default()
+    };
+    // What came while no wait was in progress is found, once.
+    assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 1"));
+    let nothing = daemon.call(wait(None, 0.2)).await;
+    assert_eq!((nothing.reason, nothing.match_text), (AwaitReason::Timeout, None));
+    assert!(nothing.error.unwrap().contains(r#"since: "input""#));
+    assert_eq!(daemon.call(wait(Some(Since::Input), 20.0)).await.match_text.as_deref(), Some("listening 1"));
+    daemon.call(until(&other.id, &format!("echo 2 > {fifo}\n"), AwaitUntil::Prompt)).await;
+    assert_eq!(daemon.call(wait(None, 20.0)).await.match_text.as_deref(), Some("listening 2"));
+    // The wait of an input counts as well.
+    let typed = SendInput { pattern: Some(r"^found \d".to_owned()), ..input(&other.id, "echo found $((3 + 4))\n") };
+    assert_eq!(daemon.call(typed).await.waited.unwrap().match_text.as_deref(), Some("found 7"));
+    let again = AwaitOutput {
+        session_id: other.id.clone(),
+        pattern: r"^found \d".to_owned(),
+        timeout: 0.2,
+        ..AwaitOutput::default()
+    };
+    assert_eq!(daemon.call(again).await.reason, AwaitReason::Timeout);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_hides_itself_and_not_the_text_around_it() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let asks = "read -rsp 'Token: ' x; echo; echo first; echo \"token is $x here\"; read -rp 'Go on? [y/N] ' y";
+    daemon.call(until(&session.id, &format!("{asks}\n"), AwaitUntil::Input)).await;
+    let secret = SendInput { secret: true, ..until(&session.id, "tok-123456\n", AwaitUntil::Input) };
+    let sent = daemon.call(secret).await;
+    assert_eq!(sent.screen_content.as_deref().map(str::trim), Some("first\ntoken is •••••• here\nGo on? [y/N]"));
+    assert_eq!(sent.warning, None);
+    daemon.call(until(&session.id, "y\n", AwaitUntil::Prompt)).await;
+    let asks = "read -rsp 'Password: ' x; echo; echo \"Bypass password check of $x?\"; read -r y";
+    daemon.call(until(&session.id, &format!("{asks}\n"), AwaitUntil::Input)).await;
+    let secret = SendInput { secret: true, ..until(&session.id, "pass\n", AwaitUntil::Input) };
+    let sent = daemon.call(secret).await;
+    assert_eq!(sent.screen_content.as_deref().map(str::trim), Some("Bypass password check of ••••••?"));
+    assert!(sent.warning.unwrap().contains("whole word"));
+    daemon.stop().await;
+}

@@ -306,21 +306,25 @@ fn is_volatile(name: &str) -> bool {
 
 /// Returns whether a shell executes what this variable has before or after each command, apart from what the integration put there.
 fn runs_by_itself(name: &str, text: &str) -> bool {
-    const OF_INTEGRATION: [&str; 4] = [
+    const OF_INTEGRATION: [&str; 6] = [
         r##"\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}"##,
+        r##"\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}"##,
+        "{ __steplatch_end; } >/dev/null 2>&1",
         "{ __steplatch_prompt; } >/dev/null 2>&1",
         r"__steplatch_status=\$?",
         r"__steplatch_status=$?\n",
     ];
+    let without_integration =
+        |value: &str| OF_INTEGRATION.iter().fold(value.to_owned(), |value, part| value.replace(part, ""));
     match name {
         // It is expanded as a prompt is.
         "PS0" => {
-            let own = text.replace(OF_INTEGRATION[0], "");
+            let own = without_integration(text);
             own.contains("$(") || own.contains('`') || own.contains("${")
         }
         "PROMPT_COMMAND" => {
             let value = text.split_once("PROMPT_COMMAND=").map_or(text, |(_, value)| value);
-            let own = OF_INTEGRATION.iter().fold(value.to_owned(), |value, part| value.replace(part, ""));
+            let own = without_integration(value);
             let has_word = |part: &str| part.chars().any(char::is_alphabetic);
             own.split(']')
                 .any(|part| has_word(part.trim_end_matches(|sign: char| sign == '[' || sign.is_ascii_digit())))
@@ -388,16 +392,16 @@ mod tests {
 
     #[test]
     fn what_runs_with_each_command_is_named_as_traps_are() {
-        let hook = "[999]=\"{ __steplatch_prompt; } >/dev/null 2>&1\"";
-        let mark = "\\${__steplatch_hook#\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a";
+        let hook = "[0]=\"{ __steplatch_end; } >/dev/null 2>&1\" [999]=\"{ __steplatch_prompt; } >/dev/null 2>&1\"";
+        let mark = "\\e]133;R;k=0a;s=\\$?\\a\\${__steplatch_bang:+\\${histchars##\\\"\\${histchars:=\\$__steplatch_bang}\\\"}}\\${__steplatch_hook#\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a";
         for (variable, name) in [
             (format!("declare -- PS0=\"{mark}\""), None),
             (format!("declare -- PS0=\"\\$(test -e flag && evil){mark}\""), Some("PS0")),
             (format!("declare -- PS0=\"\\`evil\\`{mark}\""), Some("PS0")),
             (format!("declare -- PS0=\"{mark}\\$(evil)\""), Some("PS0")),
             (format!("declare -a PROMPT_COMMAND=({hook})"), None),
-            (format!("declare -a PROMPT_COMMAND=([0]=\":\" {hook})"), None),
-            (format!("declare -a PROMPT_COMMAND=([0]=\"evil\" {hook})"), Some("PROMPT_COMMAND")),
+            (format!("declare -a PROMPT_COMMAND=([1]=\":\" {hook})"), None),
+            (format!("declare -a PROMPT_COMMAND=([1]=\"evil\" {hook})"), Some("PROMPT_COMMAND")),
         ] {
             let traps = of_bash(&format!("{variable}\n"), "", "").traps();
             assert_eq!(traps.first().map(String::as_str), name, "{variable}");

@@ -1,39 +1,17 @@
 //! What each client has seen of each terminal: the position that it has read to, the rows of a full screen, its last
-//! input and its last match. Of a run, the latter two.
+//! match.
 //!
 //! Kept in memory only. A client that connects anew begins again.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use steplatch_access::{Caller, ConnectionId};
-use steplatch_ids::{RunId, TerminalId};
+use steplatch_access::ConnectionId;
+use steplatch_ids::TerminalId;
 use steplatch_protocol::HighlightInfo;
 
 /// The most readings; the one that was used longest ago is dropped. With the rows of a screen, one takes some 5 KB.
 const MOST: usize = 256;
-
-/// Who reads a terminal.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Reader {
-    /// A client, which sees the replies.
-    Client(ConnectionId),
-    /// A run, which sees what it waits for.
-    Run(RunId),
-}
-
-impl Reader {
-    /// Returns the reader of the replies to a caller; none for calls that the daemon makes for itself.
-    pub(crate) fn of(caller: &Caller) -> Option<Self> {
-        caller.run.clone().map(Self::Run).or_else(|| caller.connection.map(Self::Client))
-    }
-}
-
-impl From<ConnectionId> for Reader {
-    fn from(client: ConnectionId) -> Self {
-        Self::Client(client)
-    }
-}
 
 /// What one client has seen of one terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,24 +42,24 @@ pub(crate) struct Readers(Mutex<Readings>);
 
 #[derive(Debug, Default)]
 struct Readings {
-    all: HashMap<(Reader, TerminalId), (Reading, u64)>,
+    all: HashMap<(ConnectionId, TerminalId), (Reading, u64)>,
     /// Counts uses, to find the oldest.
     uses: u64,
 }
 
 impl Readers {
     /// Returns what a client has seen of a terminal.
-    pub(crate) fn of(&self, reader: impl Into<Reader>, terminal: &TerminalId) -> Reading {
+    pub(crate) fn of(&self, client: ConnectionId, terminal: &TerminalId) -> Reading {
         let readings = self.0.lock();
-        readings.all.get(&(reader.into(), terminal.clone())).map(|(reading, _)| reading.clone()).unwrap_or_default()
+        readings.all.get(&(client, terminal.clone())).map(|(reading, _)| reading.clone()).unwrap_or_default()
     }
 
     /// Changes what a client has seen of a terminal.
-    pub(crate) fn note(&self, reader: impl Into<Reader>, terminal: &TerminalId, change: impl FnOnce(&mut Reading)) {
+    pub(crate) fn note(&self, client: ConnectionId, terminal: &TerminalId, change: impl FnOnce(&mut Reading)) {
         let mut readings = self.0.lock();
         readings.uses += 1;
         let now = readings.uses;
-        let key = (reader.into(), terminal.clone());
+        let key = (client, terminal.clone());
         if readings.all.len() >= MOST && !readings.all.contains_key(&key) {
             let oldest = readings.all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
@@ -127,7 +105,6 @@ mod tests {
         assert_eq!(readers.of(one, &terminal), Reading::default());
         assert_eq!(readers.0.lock().all.len(), MOST);
         readers.note(one, &terminal, |reading| reading.matched = Some(1));
-        readers.note(Reader::Run(RunId::random()), &terminal, |reading| reading.typed = Some(1));
         readers.forget(&terminal);
         assert_eq!(readers.of(one, &terminal), Reading::default());
     }

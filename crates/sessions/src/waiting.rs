@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::trouble::SessionError;
-use crate::readers::Reader;
 use crate::sessions::{Sessions, whole_secrets_hidden};
 
 /// Silence that ends a wait for quiet.
@@ -201,14 +200,14 @@ impl Sessions {
         Ok((end.view, info))
     }
 
-    /// Returns where a wait of this caller begins that names no position.
+    /// Returns where a wait of this client begins that names no position. A run looks from the last input on.
     fn unmatched(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
-        self.readers.of(Reader::of(caller)?, terminal.id()).unmatched()
+        self.readers.of(caller.reader()?, terminal.id()).unmatched()
     }
 
     /// Notes that a caller typed when the output stood at `offset`.
     pub(crate) fn note_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
-        if let Some(reader) = Reader::of(caller) {
+        if let Some(reader) = caller.reader() {
             self.readers.note(reader, terminal.id(), |reading| reading.typed = reading.typed.max(Some(offset)));
         }
     }
@@ -244,7 +243,7 @@ impl Sessions {
     /// Notes where the match of a wait ends.
     fn note_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
-        if let Some(reader) = Reader::of(caller).filter(|_| is_match) {
+        if let Some(reader) = caller.reader().filter(|_| is_match) {
             self.readers.note(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
         }
     }

@@ -131,7 +131,7 @@ impl Nodes {
         let call = Call { input: wanted.input, timeout, interrupt, ..Call::default() };
         async move {
             let node = &project.nodes[&wanted.id].node;
-            let result = performer.run(node, call, &random_name()).await;
+            let result = Box::pin(performer.run(node, call, &random_name())).await;
             performer.close().await;
             node_reply(result)
         }

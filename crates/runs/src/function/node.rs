@@ -48,7 +48,7 @@ impl DeclaredNodes {
     /// Performs a node that makes no calls itself.
     pub(super) async fn perform(&self, caller: &Arc<Caller>, node: &Node, call: Call, step: String) -> NodeResult {
         let made = || self.hands.performer(caller, caller.folder.clone(), self.panes.clone());
-        self.performer.get_or_init(made).run(node, call, &step).await
+        Box::pin(self.performer.get_or_init(made).run(node, call, &step)).await
     }
 
     /// Returns the values of the secrets that calls have referred to so far.

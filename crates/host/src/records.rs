@@ -71,10 +71,15 @@ pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
 /// Notes which steps are in doubt because of a host that has ended: later daemons doubt no others because of it. The note stays as it
 /// is if it cannot be written.
 pub(crate) fn doubt(folder: &Path, record: &HostRecord) -> io::Result<()> {
-    let text = rmp_serde::to_vec_named(record).map_err(io::Error::other)?;
-    let mut written = tempfile::NamedTempFile::new_in(folder)?;
-    written.write_all(&text)?;
-    written.persist(file(folder, &record.socket))?;
+    replace(&file(folder, &record.socket), record)
+}
+
+/// Writes a note, whole or not at all.
+pub(crate) fn replace(target: &Path, note: &impl Serialize) -> io::Result<()> {
+    let bytes = rmp_serde::to_vec_named(note).map_err(io::Error::other)?;
+    let mut written = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(Path::new(".")))?;
+    written.write_all(&bytes)?;
+    written.persist(target)?;
     Ok(())
 }
 

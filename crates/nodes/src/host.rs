@@ -29,7 +29,8 @@ pub struct HostCommand {
     pub limit: Option<Duration>,
 }
 
-/// Maximum bytes of the output of a command on another machine, as of one stream on this machine.
+/// Maximum bytes of the output of a command: of each stream on this machine, of both on another one. A longer output is no value, so
+/// its command fails.
 pub const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
 /// How a command on another machine ended.
@@ -134,7 +135,7 @@ fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
     let came = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
     let came = match rest {
         None => came.printed(output),
-        Some((tail, left_out)) => came.printed_too_much(MAX_OUTPUT_BYTES, output, tail, left_out),
+        Some((tail, left_out)) => came.printed_too_much(output, tail, left_out),
     };
     came.with("stderr", "").with("exit_code", json!(exit_code))
 }

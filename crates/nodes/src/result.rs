@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::host::MAX_OUTPUT_BYTES;
 use crate::kind::NodeType;
 use crate::node::Node;
 
@@ -107,12 +108,12 @@ impl ExecutorOutcome {
         self.with("stdout", text)
     }
 
-    /// Makes this the outcome of a command that printed more than `most` bytes. Its ends have other names than the whole, so that
+    /// Makes this the outcome of a command that printed more than [`MAX_OUTPUT_BYTES`]. Its ends have other names than the whole, so that
     /// no part is taken for it.
-    pub(crate) fn printed_too_much(mut self, most: usize, head: String, tail: String, left_out: u64) -> Self {
+    pub(crate) fn printed_too_much(mut self, head: String, tail: String, left_out: u64) -> Self {
         self.failure.get_or_insert_with(|| {
             let message = format!(
-                "The command printed more than {most} bytes, which is all that an output may have; redirect it to a file."
+                "The command printed more than {MAX_OUTPUT_BYTES} bytes, which is all that an output may have; redirect it to a file."
             );
             Failure::new(ErrorType::TooLarge, message)
         });

@@ -33,7 +33,7 @@ use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::highlights::highlights;
 use crate::readers::Readers;
-use crate::search::{MOST_MATCHES, search};
+use crate::search::{MAX_MATCHES, search};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
 use crate::waiting::{input_wait, wait_request};
@@ -187,11 +187,11 @@ impl Sessions {
 
     /// Opens a terminal; as the same `step` only once.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
-        let repeated = step.clone();
+        let is_repeated = self.is_repeated(step.as_deref());
         match self.try_open(caller, verb, step, None).await {
             Ok((_, reply)) => reply,
             Err(trouble) => {
-                let outcome_unknown = trouble.outcome_unknown(self.is_repeated(repeated.as_deref()));
+                let outcome_unknown = trouble.outcome_unknown(is_repeated);
                 let error = Some(self.words("", trouble).await);
                 OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
             }
@@ -506,7 +506,7 @@ impl Sessions {
         let found = match &verb.search {
             Some(source) => {
                 let offset = verb.offset.unwrap_or(0);
-                let matches = if is_value { usize::MAX } else { MOST_MATCHES };
+                let matches = if is_value { usize::MAX } else { MAX_MATCHES };
                 Some(search(&terminal, &secrets, source, verb.context, offset, most, matches).await?)
             }
             None => None,

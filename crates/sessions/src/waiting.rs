@@ -212,14 +212,18 @@ impl Sessions {
         }
     }
 
-    /// Returns where the patterns of a wait that began at `from` match before that, in the output since the last input.
+    /// Returns where the patterns of a wait that began at `from`, behind a match of this client, match before that, in the output
+    /// since the last input.
     async fn matched_before(
         &self,
+        caller: &Caller,
         terminal: &HostedTerminal,
         verb: &AwaitOutput,
         from: Option<u64>,
     ) -> Option<Range<u64>> {
-        let (patterns, from) = (patterns_of(verb), from.filter(|_| verb.since.is_none())?);
+        let matched = self.readers.of(caller.reader()?, terminal.id()).matched;
+        let is_behind_match = verb.since.is_none() && verb.target == AwaitTarget::Output && matched == from;
+        let (patterns, from) = (patterns_of(verb), from.filter(|_| is_behind_match)?);
         let request = WaitRequest {
             patterns,
             target: Target::Output,
@@ -274,7 +278,7 @@ impl Sessions {
         let exit_code = exit_code_of(reason, &end);
         let EndedWait { terminal, waited, view, from } = end;
         let before = match reason {
-            AwaitReason::Timeout => self.matched_before(&terminal, verb, from).await,
+            AwaitReason::Timeout => self.matched_before(caller, &terminal, verb, from).await,
             _ => None,
         };
         let error = match (&waited.gave_up, waited.missed_before) {

@@ -138,14 +138,13 @@ impl Transcript {
     pub(crate) fn leftovers(&mut self) -> (String, Leftovers) {
         let writer = &mut self.writer;
         let mut screen = String::new();
-        for alternate in [true, false] {
-            if writer.keyboard.flags(alternate) != 0 && (!alternate || writer.alternate) {
-                screen.push_str(Keyboard::OFF);
-            }
-            if alternate {
-                writer.keyboard.alternate.clear();
-                screen.push_str(&writer.leftovers.leave_screen());
-            }
+        if writer.alternate && writer.keyboard.flags(true) != 0 {
+            screen.push_str(Keyboard::OFF);
+        }
+        writer.keyboard.alternate.clear();
+        screen.push_str(&writer.leftovers.leave_screen());
+        if writer.keyboard.flags(false) != 0 {
+            screen.push_str(Keyboard::OFF);
         }
         (screen, std::mem::take(&mut writer.leftovers))
     }
@@ -191,7 +190,7 @@ impl MarkSource {
         Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, counted: 0 }
     }
 
-    /// Whether a mark has a higher number than all before it. What a command prints of a prompt's variable has none:
+    /// Returns whether a mark has a higher number than all before it. What a command prints of a prompt's variable has none:
     /// the shell computes it where it shows the prompt.
     fn counts(&mut self, params: &[&[u8]]) -> bool {
         let Some(number) = value_of::<u64>(params, b"n=") else { return false };
@@ -460,7 +459,7 @@ impl Writer {
         }
     }
 
-    /// Whether a prompt that begins here stands behind output on its line. What a shell prints to keep a line without an
+    /// Returns whether a prompt that begins here stands behind output on its line. What a shell prints to keep a line without an
     /// end is no output, and the prompt is written over it.
     fn is_behind_output(&self) -> bool {
         let keeps_line = self.hooks_begin.is_some_and(|begin| begin < self.history.end()) && self.pending_return;

@@ -86,10 +86,12 @@ impl TerminalsAhead {
 
     fn add_name(&mut self, text: &str, history: &History, is_nested: bool) {
         let has_placeholder = substitute::has_placeholder(text);
+        if is_nested && has_placeholder {
+            return;
+        }
         let is_known = !has_placeholder || substitute::unresolved_in(text, history.variables()).is_none();
-        let (names, name) = match is_known && !(is_nested && has_placeholder) {
+        let (names, name) = match is_known {
             true => (&mut self.sessions, substitute::text(text, history.variables())),
-            false if is_nested => return,
             false => (&mut self.computed, text.to_owned()),
         };
         if !name.is_empty() && !names.contains(&name) {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,6 +14,7 @@ use steplatch_link::SessionId;
 use steplatch_terminal::{Description, Size};
 
 use crate::effects::is_of_run;
+use crate::records;
 
 /// The notes of one machine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -89,12 +90,7 @@ impl MachineNotes {
     /// Writes the notes, whole or not at all.
     pub(crate) fn write(&self, folder: &Path, name: &str) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        let target = file(folder, name);
-        let bytes = rmp_serde::to_vec_named(self).map_err(io::Error::other)?;
-        let mut written = tempfile::NamedTempFile::new_in(folder)?;
-        written.write_all(&bytes)?;
-        written.persist(target)?;
-        Ok(())
+        records::replace(&file(folder, name), self)
     }
 
     /// Removes the notes of a machine.

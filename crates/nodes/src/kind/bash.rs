@@ -26,7 +26,7 @@ use crate::node::{checked, schema_of};
 use crate::nodes::{CallContext, Surroundings};
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
-use capture::{Capture, CapturedText, MAX_STREAM_BYTES};
+use capture::{Capture, CapturedText};
 
 /// How long the output of a command that has ended may be kept open by what it left running.
 const GRACE: Duration = Duration::from_millis(100);
@@ -202,7 +202,7 @@ fn outcome(
     let came = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
     let came = match out {
         CapturedText::Whole(text) => came.printed(text),
-        CapturedText::Ends { head, tail, left_out } => came.printed_too_much(MAX_STREAM_BYTES, head, tail, left_out),
+        CapturedText::Ends { head, tail, left_out } => came.printed_too_much(head, tail, left_out),
     };
     // A command that succeeded is not failed by its messages: a part of them has another name than the whole.
     let came = match err {

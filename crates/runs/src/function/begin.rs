@@ -59,7 +59,7 @@ impl RunArguments {
     }
 
     /// Converts variables, as a machine has them: numbers and booleans are text. One of them may be the input.
-    pub(crate) fn of_variables(variables: BTreeMap<String, Value>) -> Self {
+    fn of_variables(variables: BTreeMap<String, Value>) -> Self {
         let param = |(name, value)| match value {
             Value::Null => None,
             Value::Number(_) | Value::Bool(_) => Some((name, substitute::as_text(&value).into())),

@@ -107,10 +107,6 @@ impl OpenGate {
 
 /// Shortens a gate for reports.
 pub(super) fn reported(mut info: GateInfo) -> GateInfo {
-    let mut context = info.context.clone();
-    for field in context.values_mut() {
-        shorten(field, LONGEST_TEXT);
-    }
-    info.shortened = context != info.context;
-    GateInfo { context, ..info }
+    info.shortened = info.context.values_mut().fold(false, |is_cut, field| shorten(field, LONGEST_TEXT) | is_cut);
+    info
 }

@@ -20,7 +20,6 @@ use crate::outer::{EventBatch, InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 impl MachineRun {
     /// Has the run started by the engine, unless the run above starts it there.
     pub(super) async fn start_elsewhere(&mut self, attempt: Attempt) -> bool {
-        self.add_terminals(&mut []).await;
         if let Some(mirror) = &mut self.mirror {
             mirror.start(&self.recorder, attempt);
         }

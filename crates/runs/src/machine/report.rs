@@ -254,10 +254,8 @@ pub(crate) fn shorten(value: &mut Value, longest: usize) -> bool {
             }
             is_long
         }
-        Value::Array(items) => items.iter_mut().filter_map(|item| shorten(item, longest).then_some(())).count() > 0,
-        Value::Object(fields) => {
-            fields.values_mut().filter_map(|field| shorten(field, longest).then_some(())).count() > 0
-        }
+        Value::Array(items) => items.iter_mut().fold(false, |is_cut, item| shorten(item, longest) | is_cut),
+        Value::Object(fields) => fields.values_mut().fold(false, |is_cut, field| shorten(field, longest) | is_cut),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

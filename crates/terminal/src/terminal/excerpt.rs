@@ -79,7 +79,7 @@ fn cut(
     limit: Limit,
     shown: fn(&str) -> String,
 ) -> Excerpt {
-    let (Limit::Head(most) | Limit::HeadAndTail(most)) = limit;
+    let most = limit.chars();
     let text = pieces.head(history, most.saturating_add(1));
     let raw = text.raw.as_str();
     if raw.chars().nth(most).is_none() {

@@ -1,16 +1,15 @@
-//! The captured output of one stream of a program: all of it up to [`MAX_STREAM_BYTES`], else its beginning and its end.
+//! The captured output of one stream of a program: all of it up to [`MAX_OUTPUT_BYTES`], else its beginning and its end.
 
 use std::collections::VecDeque;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-/// Maximum bytes of one stream. The output of a longer one is no value, so its command fails.
-pub(super) const MAX_STREAM_BYTES: usize = HEAD + TAIL;
+use crate::host::MAX_OUTPUT_BYTES;
 
 /// Bytes that are kept from the beginning, and from the end.
-const HEAD: usize = 256 << 10;
-const TAIL: usize = 256 << 10;
+const HEAD: usize = MAX_OUTPUT_BYTES / 2;
+const TAIL: usize = MAX_OUTPUT_BYTES - HEAD;
 
 /// One stream of a program, as far as it was read.
 #[derive(Debug)]

@@ -38,7 +38,7 @@ pub(super) struct Entering {
     pause: Duration,
 }
 
-/// Whether a prompt is to be expected.
+/// The prompt that is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedPrompt {
     /// The shell comes back to it at any moment.
@@ -91,7 +91,7 @@ const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
 /// The first pause between two looks for the prompt of a program that is starting, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a program must be silent that passes input on, until what stands in the row of the cursor is no beginning.
 const STANDS_STILL: Duration = Duration::from_secs(3);
@@ -211,21 +211,22 @@ impl Task {
             && self.pty.foreground() == Some(self.shell_process())
     }
 
-    /// Whether the foreground program is about to show a prompt, as far as is known.
+    /// Returns whether the foreground program is about to show a prompt, as far as is known.
     fn expected_prompt(&self) -> ExpectedPrompt {
         if self.running.is_some() || self.entry.is_some() || self.intake.screen.modes().alternate_screen {
             return ExpectedPrompt::No;
         }
         let is_own_program = self.shell.agreed.is_none() || self.shell.is_replaced();
         let is_first_prompt = !is_own_program && !self.shell.is_inner && self.shell.prompts == 0;
-        let waits = match self.input_state() {
+        // The processes are read only where the answer depends on them.
+        let waits = || match self.input_state() {
             InputState::Awaits => true,
             InputState::Works => false,
             InputState::Relays | InputState::Unknown => {
                 Instant::now() >= self.last_output + STANDS_STILL && !self.row_before_cursor().trim().is_empty()
             }
         };
-        if !waits && (is_first_prompt || is_own_program || self.is_inner_program_starting()) {
+        if (is_first_prompt || is_own_program || self.is_inner_program_starting()) && !waits() {
             ExpectedPrompt::AfterStart
         } else if is_first_prompt || self.comes_to_prompt() || self.has_just_left() || self.shows_known_prompt() {
             ExpectedPrompt::Soon
@@ -234,14 +235,16 @@ impl Task {
         }
     }
 
-    /// Whether a program that takes entries has been started in the shell, and nothing was typed into it yet.
+    /// Returns whether a program that takes entries has been started in the shell, and nothing was typed into it yet.
     fn is_inner_program_starting(&self) -> bool {
-        let is_fresh = self.shell.began.is_some_and(|began| began >= self.last_input);
+        if !(self.shell.running && self.shell.began.is_some_and(|began| began >= self.last_input)) {
+            return false;
+        }
         let shell = self.shell_process();
         let group = self.pty.foreground().filter(|group| *group != shell);
         let takes_entries =
             |group: rustix::process::Pid| takes_entries(group.as_raw_nonzero().get(), shell.as_raw_nonzero().get());
-        self.shell.running && is_fresh && group.is_some_and(takes_entries)
+        group.is_some_and(takes_entries)
     }
 
     /// Whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.
@@ -292,19 +295,17 @@ impl Task {
             Ok(prepared) => prepared,
             Err(error @ (RunError::Busy { .. } | RunError::NotIntegrated { .. })) => {
                 let now = Instant::now();
-                let expected = self.expected_prompt();
-                // A program that is starting shows its prompt soon after it was last seen to work.
-                let until = match expected {
-                    ExpectedPrompt::AfterStart => (now + COMES_TO_PROMPT).min(deadline),
-                    ExpectedPrompt::Soon | ExpectedPrompt::No => until,
-                };
-                let (until_when, error) = match expected {
-                    ExpectedPrompt::Soon => (until, error),
-                    ExpectedPrompt::AfterStart => (deadline, RunError::NoPrompt { program: self.foreground_name() }),
-                    ExpectedPrompt::No => (now, error),
+                let (until, until_when, error) = match self.expected_prompt() {
+                    ExpectedPrompt::Soon => (until, until, error),
+                    // A program that is starting shows its prompt soon after it was last seen to work.
+                    ExpectedPrompt::AfterStart => {
+                        let error = RunError::NoPrompt { program: self.foreground_name() };
+                        ((now + COMES_TO_PROMPT).min(deadline), deadline, error)
+                    }
+                    ExpectedPrompt::No => (until, now, error),
                 };
                 let look_at = (now + pause).min(until_when);
-                let pause = (2 * pause).min(LONGEST_PAUSE);
+                let pause = (2 * pause).min(MAX_PAUSE);
                 let entering = Entering { request, reply, until, deadline, look_at, pause };
                 match now < until_when {
                     true => self.entering.push(entering),

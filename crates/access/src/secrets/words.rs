@@ -1,4 +1,4 @@
-//! Where a secret stands in a text.
+//! Places of secrets in a text.
 //!
 //! A secret that is a short word, such as `pass`, is a part of many other words. It is found where it stands as a word of
 //! its own; any other secret is found everywhere.
@@ -10,7 +10,7 @@ use super::MASK;
 /// The most characters of a short word.
 const MAX_WORD_CHARS: usize = 7;
 
-/// Whether a secret is hidden only where it stands as a whole word: it has at most 7 characters, which are letters of an
+/// Returns whether a secret is hidden only where it stands as a whole word: it has at most 7 characters, which are letters of an
 /// alphabet, and behind the first one capitals or small ones only. Encodings have both.
 pub fn is_short_word(secret: &str) -> bool {
     let is_letter = |sign: char| sign.is_lowercase() || sign.is_uppercase();
@@ -21,15 +21,15 @@ pub fn is_short_word(secret: &str) -> bool {
         && !(behind_first().any(char::is_lowercase) && behind_first().any(char::is_uppercase))
 }
 
-/// Whether a word goes on over the border between two parts of a text.
-fn goes_on(before: &str, behind: &str) -> bool {
+/// Returns whether a word spans the border between two parts of a text.
+fn is_word_split(before: &str, behind: &str) -> bool {
     let is_part = |sign: Option<char>| sign.is_some_and(char::is_alphanumeric);
     is_part(before.chars().next_back()) && is_part(behind.chars().next())
 }
 
-/// Whether a part of a text is no word of its own.
+/// Returns whether a part of a text is only a part of a word.
 fn is_within_word(text: &str, part: &Range<usize>) -> bool {
-    goes_on(&text[..part.start], &text[part.start..]) || goes_on(&text[..part.end], &text[part.end..])
+    is_word_split(&text[..part.start], &text[part.start..]) || is_word_split(&text[..part.end], &text[part.end..])
 }
 
 /// Returns the places of a secret in a text, in order and apart from each other.
@@ -41,7 +41,7 @@ pub(super) fn places<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item =
     found.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
 }
 
-/// Whether a text has a secret.
+/// Returns whether a text has a secret.
 pub(super) fn has(text: &str, secret: &str) -> bool {
     places(text, secret).next().is_some()
 }
@@ -61,13 +61,13 @@ pub(super) fn replaced(text: &str, secret: &str) -> Option<String> {
 /// Returns what is before the first `length` bytes of a secret that a text ends with, if it does.
 pub(super) fn ends_with_beginning<'a>(text: &'a str, secret: &str, length: usize) -> Option<&'a str> {
     let before = text.strip_suffix(&secret[..length])?;
-    (!is_short_word(secret) || !goes_on(before, secret)).then_some(before)
+    (!is_short_word(secret) || !is_word_split(before, secret)).then_some(before)
 }
 
 /// Returns what is behind the rest of a secret, from byte `from` on, that a text begins with, if it does.
 pub(super) fn starts_with_end<'a>(text: &'a str, secret: &str, from: usize) -> Option<&'a str> {
     let behind = text.strip_prefix(&secret[from..])?;
-    (!is_short_word(secret) || !goes_on(secret, behind)).then_some(behind)
+    (!is_short_word(secret) || !is_word_split(secret, behind)).then_some(behind)
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a text is, no place of a strong secret and no whole word is left, and the rest is left as it is.
+        /// No place of a secret remains in any text, and everything else is unchanged.
         #[test]
         fn what_is_replaced_has_no_secret_left(text in "[pas1 ._]{0,30}", secret in "pass|pas1|sas|s1 p") {
             let masked = replaced(&text, &secret).unwrap_or_else(|| text.clone());

@@ -196,7 +196,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Whether a shell may read what a state types: unless each way to the state ends with the question of a program that reads.
+/// Returns whether a shell may read what a state types: unless each way to the state ends with the question of a program that reads.
 fn may_be_read_by_shell(definition: &Definition, name: &str) -> bool {
     let (mut seen, mut open, mut is_reached) = (vec![name], vec![name], false);
     while let Some(name) = open.pop() {
@@ -221,15 +221,15 @@ fn may_be_read_by_shell(definition: &Definition, name: &str) -> bool {
     !is_reached || begins.into_iter().flatten().any(|begin| seen.contains(&begin))
 }
 
-/// Whether an action ends where a program reads the answer to a question that is no prompt of a shell.
+/// Returns whether an action ends where a program reads the answer to a question that is no prompt of a shell.
 fn ends_at_question(params: &Map<String, Value>) -> bool {
     let pattern = params.get("pattern").and_then(Value::as_str).map(|pattern| marked(pattern, |_| MARK));
     let all = pattern.and_then(|pattern| Alternatives::of(&pattern).ok());
     params.contains_key("reads") && all.is_some_and(|all| all.iter().all(|one| is_question(one.as_str())))
 }
 
-/// Whether an alternative of a pattern ends as questions do, and no prompt of a shell does. What its end is and is not read here, as that
-/// of a class, may be a prompt.
+/// Returns whether an alternative of a pattern ends as questions do, and no prompt of a shell does. An end that is not read here, such as a
+/// class, may be a prompt.
 fn is_question(alternative: &str) -> bool {
     let mut rest = alternative;
     let is_anchor = |rest: &str| rest.ends_with('$') && !rest.ends_with(r"\$");

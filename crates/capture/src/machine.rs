@@ -1104,7 +1104,7 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
     sentences
 }
 
-/// Whether a pattern has a word of three letters or more, without those of its classes and variables.
+/// Returns whether a pattern has a word of three letters or more, without those of its classes and variables.
 fn has_word(pattern: &str) -> bool {
     let plain = without_classes(pattern).replace(r"\Z", "");
     plain.split(|sign: char| !sign.is_alphabetic()).any(|word| word.chars().count() > 2)

@@ -42,9 +42,9 @@ pub(crate) struct PrintedMenu {
     rows: Vec<String>,
     /// The rows between the block and the question.
     between: Vec<String>,
-    /// Whether another row with the number stands above the block.
+    /// True if another row with the number stands above the block.
     has_decoy: bool,
-    /// Whether the rows have the usual form of entries.
+    /// True if the rows have the usual form of entries.
     pub(crate) is_usual: bool,
 }
 
@@ -214,7 +214,7 @@ fn mention(number: &str) -> String {
     format!(r"(?<![^\W_]|[.,-]){number}(?![^\W_]|[.,]\d)")
 }
 
-/// Whether a number or letter stands alone in these lines.
+/// Returns whether a number or letter stands alone in these lines.
 fn is_mentioned(number: &str, lines: &[&str]) -> bool {
     Pattern::new(&mention(number)).is_ok_and(|mark| mark.is_match(&lines.join("\n")).unwrap_or(true))
 }
@@ -248,13 +248,13 @@ fn words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
 /// The most signs of the number or letter of an entry.
 const MAX_KEY_CHARS: usize = 4;
 
-/// Whether a word may be the number or letter of an entry: a number, or a letter, with a number at the most.
+/// Returns whether a word may be the number or letter of an entry: a number, or a letter, with a number at the most.
 fn is_key(word: &str) -> bool {
     let letters = word.chars().filter(|sign| sign.is_alphabetic()).count();
     word.chars().count() <= MAX_KEY_CHARS && letters <= 1
 }
 
-/// Whether two words may be those of two entries of one menu.
+/// Returns whether two words may be those of two entries of one menu.
 fn is_alike(one: &str, other: &str) -> bool {
     let begins_with_letter = |word: &str| word.starts_with(char::is_alphabetic);
     is_key(one) && is_key(other) && begins_with_letter(one) == begins_with_letter(other)

@@ -250,7 +250,7 @@ fn a_word_that_may_say_yes_leaves_each_number_of_its_question() {
     };
     assert!(answers(&given("Name of node 3: ", "web"), "Name of node 4: "));
     assert!(!answers(&given("Pay 3 or nothing: ", "nothing"), "Pay 4 or nothing: "), "the question offers it");
-    // So is one that was another one the other time.
+    // A word that differs between two recordings is data, too.
     let log = |answer| Log::default().starts("sh x", 0, "Name of node 3: ").answers("Name of node 3: ", answer, "");
     let compared = log("web").compared(Some(log("api")), &[], "/srv");
     assert!(answers(&compared, "Name of node 4: "));

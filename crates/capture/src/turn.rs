@@ -427,7 +427,7 @@ impl Reader<'_> {
                 let row = next.row.clone().unwrap_or_default();
                 // The screen has the last row of a question that is longer than a row.
                 let line = printed.rsplit('\n').next().unwrap_or_default();
-                let question = if line.trim_end().ends_with(row.trim()) && line.len() <= LONGEST_QUESTION {
+                let question = if line.trim_end().ends_with(row.trim()) && line.len() <= MAX_QUESTION_BYTES {
                     line.to_owned()
                 } else {
                     row
@@ -480,7 +480,7 @@ fn asking_line(printed: &str, reads: bool) -> Option<String> {
     let line = reply.trim_end().lines().next_back()?.trim();
     let first = line.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
     let asks = reads || line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
-    (asks && !line.is_empty() && line.len() <= LONGEST_QUESTION).then(|| format!("{line}\n"))
+    (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
 }
 
 /// Returns the question that a program asked when it took an input that was typed while it still printed: the beginning of
@@ -493,12 +493,12 @@ fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str
         return None;
     }
     let questions = rest.lines().filter_map(|line| line.trim_end().strip_suffix(typed));
-    let is_question = |line: &&str| !line.trim().is_empty() && line.len() <= LONGEST_QUESTION;
+    let is_question = |line: &&str| !line.trim().is_empty() && line.len() <= MAX_QUESTION_BYTES;
     questions.into_iter().next().filter(is_question)
 }
 
 /// The longest line that is taken for a question, in bytes.
-const LONGEST_QUESTION: usize = 2000;
+const MAX_QUESTION_BYTES: usize = 2000;
 
 /// Whether what was typed is text alone, with Enter at its end at the most.
 fn is_plain(input: &InputRecord) -> bool {

@@ -102,7 +102,7 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// Whether the host has answered, that it did not do it: not whether it has done it before.
+    /// Returns whether the host has answered, that it did not do it: not whether it has done it before.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Refused(Refusal::NoTerminal | Refusal::NotUnderstood | Refusal::Retiring))

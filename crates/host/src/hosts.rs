@@ -155,7 +155,7 @@ struct Shared {
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
-    /// Whether a host that was noted was not there any more at the beginning, or has ended since, and may have performed any step of
+    /// True if a host that was noted was not there any more at the beginning, or has ended since, and may have performed any step of
     /// the last daemon.
     missed: AtomicBool,
     /// Steps that are in doubt because a host has ended.
@@ -588,7 +588,7 @@ impl Hosts {
         for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
             record.doubted = Some(pending.clone());
             if let Err(error) = records::doubt(&self.shared.notes, record) {
-                tracing::warn!(%error, "the steps of a terminal host that has ended can not be noted");
+                tracing::warn!(%error, "the steps of a terminal host that has ended cannot be noted");
             }
         }
         doubts.steps.get_or_insert_default().extend(pending);
@@ -606,14 +606,14 @@ impl Hosts {
         self.shared.repeated.lock().insert(step.to_owned());
     }
 
-    /// Whether an earlier daemon may have begun a step that is not settled: a request that does not reach its host leaves the
+    /// Returns whether an earlier daemon may have begun a step that is not settled: a request that does not reach its host leaves the
     /// outcome unknown.
     #[must_use]
     pub fn is_repeated(&self, step: &str) -> bool {
         self.shared.repeated.lock().contains(step)
     }
 
-    /// Whether a step has requested a terminal on another machine, which has not refused it.
+    /// Returns whether a step has requested a terminal on another machine, which has not refused it.
     #[must_use]
     pub fn has_requested_opening(&self, step: &str) -> bool {
         self.shared.remote.get().is_some_and(|remote| remote.opening(step).is_some())

@@ -23,8 +23,8 @@ pub(crate) const MARK: &str = "steplatch-relay ";
 /// The longest line of the greeting, in bytes.
 pub(crate) const LONGEST_LINE: usize = 64 << 10;
 
-/// How long a relay waits for a host that listens and does not answer, and the pause before it looks again.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time that a relay waits for a host that listens and does not answer, and the pause between two attempts.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a relay says first.
@@ -156,7 +156,7 @@ impl Relay {
                     });
                 }
                 None if !self.is_there(&request) => return Ok(RelayReply::Gone),
-                None if began.elapsed() > PATIENCE => {
+                None if began.elapsed() > OPENING_TIMEOUT => {
                     return Ok(RelayReply::Failed("the terminal host there does not answer".to_owned()));
                 }
                 // It is busy, or stopped: its terminals are not lost.
@@ -165,7 +165,7 @@ impl Relay {
         }
     }
 
-    /// Whether the host of a request listens, although it does not answer. The socket of one that has ended was removed.
+    /// Returns whether the host of a request listens on its socket. A host that ends removes it.
     fn is_there(&self, request: &RelayRequest) -> bool {
         matches!(request, RelayRequest::Open(socket) if is_socket(socket) && self.folder.join(socket).exists())
     }

@@ -605,7 +605,7 @@ pub(crate) struct BadFrame;
 #[derive(Debug)]
 pub(crate) struct BoundedList<T, const MAX: usize> {
     pub(crate) entries: Vec<T>,
-    /// Whether there were more.
+    /// True if there were more.
     pub(crate) is_cut: bool,
 }
 

@@ -199,7 +199,7 @@ fn passed_by(before: &Definition, after: &Definition, passed: &[&str]) -> String
     )
 }
 
-/// Whether a state does something else in the patched machine, besides waiting for other text or for another time.
+/// Returns whether a state does something else in the patched machine, besides waiting for other text or for another time.
 fn does_something_else(state: &State, after: &Definition) -> bool {
     let done = |state: &State| {
         let mut params = state.action().params().clone();

@@ -250,7 +250,7 @@ fn literal_argument(call: &str) -> Option<&str> {
 
 /// A definition, as far as it may ask a person.
 struct FollowedDefinition {
-    /// Whether it asks by itself, or starts something by a name that is computed.
+    /// True if it asks by itself, or starts something by a name that is computed.
     asks: bool,
     calls: References,
 }

@@ -18,10 +18,10 @@ use crate::pinned_hosts::{PinnedHostError, is_this_machine};
 use crate::sessions::{MAX_VALUE_BYTES, Sessions, THIS_MACHINE, at_home, patience, too_long};
 
 /// The most bytes that a request or a reply has.
-const MOST_INLINE: usize = MAX_VALUE_BYTES;
+const MAX_INLINE_BYTES: usize = MAX_VALUE_BYTES;
 
 /// Bytes that are returned to a client that names no limit.
-const USUALLY_INLINE: usize = 32 << 10;
+const DEFAULT_INLINE_BYTES: usize = 32 << 10;
 
 /// The longest file that a tool copies, in bytes. A call should end before clients lose their patience.
 const MOST_COPIED: u64 = 256 << 20;
@@ -220,9 +220,9 @@ impl Sessions {
                 return Err(FileTrouble::Invalid(words.to_owned()));
             }
         };
-        if bytes.len() > MOST_INLINE {
+        if bytes.len() > MAX_INLINE_BYTES {
             let words = format!(
-                "the content has {} bytes, and a request has at most {MOST_INLINE}; write it to a local file and name that in from",
+                "the content has {} bytes, and a request has at most {MAX_INLINE_BYTES}; write it to a local file and name that in from",
                 bytes.len()
             );
             return Err(FileTrouble::Invalid(words));
@@ -264,9 +264,12 @@ impl Sessions {
     ) -> Result<GetFileReply, FileTrouble> {
         let GetFile { path, to, offset, limit, overwrite, host } = verb;
         let is_value = caller.run.is_some() && limit.is_none();
-        let limit = limit.map_or(if is_value { MOST_INLINE } else { USUALLY_INLINE }, |limit| limit as usize);
-        if !(1..=MOST_INLINE).contains(&limit) {
-            return Err(FileTrouble::Invalid(format!("limit must be between 1 and {MOST_INLINE} bytes, not {limit}")));
+        let limit =
+            limit.map_or(if is_value { MAX_INLINE_BYTES } else { DEFAULT_INLINE_BYTES }, |limit| limit as usize);
+        if !(1..=MAX_INLINE_BYTES).contains(&limit) {
+            return Err(FileTrouble::Invalid(format!(
+                "limit must be between 1 and {MAX_INLINE_BYTES} bytes, not {limit}"
+            )));
         }
         let is_repeated = self.is_repeated(step.as_deref());
         let in_doubt = |error: FileTrouble| error.in_doubt_if(is_repeated);

@@ -15,7 +15,7 @@ use crate::trouble::SessionError;
 const WINDOW: usize = 1 << 20;
 
 /// Maximum number of matches in a reply to a client.
-pub(crate) const MOST_MATCHES: usize = 20;
+pub(crate) const MAX_MATCHES: usize = 20;
 
 /// The default number of lines around a match, and the largest.
 const CONTEXT: u32 = 2;

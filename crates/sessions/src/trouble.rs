@@ -100,7 +100,7 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    /// Whether the machine of the session is not connected.
+    /// Returns whether the machine of the session is not connected.
     #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Host(AskError::NotConnected { .. }))

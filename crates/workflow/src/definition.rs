@@ -59,7 +59,7 @@ pub struct Definition {
     states: Vec<State>,
     /// The names of the secrets that `{secret:NAME}` refers to.
     secrets: BTreeSet<String>,
-    /// Whether something in it may read the output of a command with the newlines at its end.
+    /// True if something in it may read the output of a command with the newlines at its end.
     reads_raw_output: bool,
     /// Variables that nothing in the definition gives a value.
     needs: Vec<NeededVariable>,

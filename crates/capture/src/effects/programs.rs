@@ -485,7 +485,7 @@ impl Judge {
     /// Judges variables that a command is given, or that the shell keeps.
     pub(super) fn variables(&mut self, all: &[(String, Argument)]) {
         for (name, value) in all {
-            // A text with a command in it is one that is evaluated later: as a prompt, in arithmetic, in a subscript.
+            // A quoted command substitution may be evaluated later: in a prompt, in arithmetic, in a subscript.
             if value.is_fixed && has_substitution(&value.text) {
                 self.note(Unknown, &format!("{name}={}", value.text));
             }

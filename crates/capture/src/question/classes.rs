@@ -10,7 +10,7 @@
 //! | a random part of a name in a temporary directory | as many letters and digits, with one of each | the same |
 //! | a word that two recordings have otherwise | what both have in common | the same |
 //!
-//! Anything else stays as it is. With [`Leeway::Nothing`], everything does.
+//! All other text is literal; with [`Leeway::Nothing`], all text is.
 
 use crate::session_log::Surroundings;
 use crate::template::stands_alone;

@@ -75,7 +75,7 @@ pub(crate) struct Machine {
 pub(crate) struct OpeningGuard {
     machine: Arc<Machine>,
     step: String,
-    /// Whether no opening of this step was noted before.
+    /// True if no opening of this step was noted before.
     pub(crate) is_first: bool,
 }
 
@@ -219,7 +219,7 @@ impl Machine {
         self.connect(patience, Awaited::FirstFailure).await.map(drop)
     }
 
-    /// Makes one attempt. It goes on when this ends early: a question of `ssh` may wait for its answer longer than a request does.
+    /// Connects in one attempt, which continues after this call has timed out: a question of `ssh` may be answered later than a request ends.
     async fn connect(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let Some(machine) = self.this.upgrade() else { return Err(self.late()) };
         let connecting = tokio::spawn(async move { machine.connected(patience, until).await });

@@ -59,7 +59,7 @@ pub(crate) trait Reply: DeserializeOwned + Send + 'static {
         Ok(self)
     }
 
-    /// Whether none of its texts has more characters than were requested.
+    /// Returns whether none of its texts has more characters than were requested.
     fn is_within(&self, _max_chars: usize) -> bool {
         true
     }

@@ -142,7 +142,7 @@ const ENTRY_PROGRAMS: &[&str] = &[
 const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
     &["R", "bc", "dc", "ftp", "gdb", "lldb", "mariadb", "mysql", "psql", "redis-cli", "sftp", "sqlite3"];
 
-/// Whether a process, or one above it up to `shell`, is a program that takes entries at a prompt, or passes them on: what a
+/// Returns whether a process, or one above it up to `shell`, is a program that takes entries at a prompt, or passes them on: what a
 /// program runs while it starts may have the foreground.
 pub(crate) fn takes_entries(pid: i32, shell: i32) -> bool {
     let above = std::iter::successors(Some(pid), |pid| fields_of(*pid).map(|(parent, _)| parent));
@@ -194,7 +194,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     state
 }
 
-/// Whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one in a
+/// Returns whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one in a
 /// session of its own.
 fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
     let is_elsewhere = |child: &i32| fields_of(*child).is_some_and(|(_, its_group)| its_group != group);

@@ -84,7 +84,7 @@ impl Doubt {
     const FIRST_PAUSE: Duration = Duration::from_millis(30);
     /// The same where another machine or terminal is between, so that nothing but time shows it.
     const RELAYED: Duration = Duration::from_millis(300);
-    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+    const MAX_PAUSE: Duration = Duration::from_secs(1);
 
     fn new(prompt: DoubtfulPrompt, pause: Duration) -> Self {
         Self { prompt, look_at: Instant::now() + pause, pause, is_new: true }
@@ -92,10 +92,10 @@ impl Doubt {
 
     /// Looks again after a longer pause.
     pub(super) fn again(self) -> Self {
-        Self { is_new: false, ..Self::new(self.prompt, (2 * self.pause).min(Self::LONGEST_PAUSE)) }
+        Self { is_new: false, ..Self::new(self.prompt, (2 * self.pause).min(Self::MAX_PAUSE)) }
     }
 
-    /// Whether it was not looked at yet: what reads then may be the shell, at its prompt.
+    /// Returns whether it was not looked at yet: what reads then may be the shell, at its prompt.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }

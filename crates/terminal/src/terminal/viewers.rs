@@ -33,7 +33,7 @@ const C1: u8 = 0xc2;
 /// Removes queries from a stream, however it is cut.
 #[derive(Debug, Default)]
 pub struct QueryFilter {
-    /// Whether nothing but what draws is passed on.
+    /// True if nothing but what draws is passed on.
     draws_only: bool,
     state: State,
     /// The sequence that has begun.
@@ -324,13 +324,13 @@ fn expects_answer(body: &[u8], last: u8) -> bool {
     }
 }
 
-/// Whether an operating system command is one of colours (4, 10 to 12, and their resets), of links (8) or of marks (133).
+/// Returns whether an operating system command is one of colours (4, 10 to 12, and their resets), of links (8) or of marks (133).
 fn command_draws(body: &[u8]) -> bool {
     let number = body.split(|byte| *byte == b';').next().unwrap_or_default();
     matches!(number, b"4" | b"8" | b"10" | b"11" | b"12" | b"104" | b"110" | b"111" | b"112" | b"133")
 }
 
-/// Whether a control sequence with these parameters and intermediates, and this final byte, draws, or switches a mode that ends with
+/// Returns whether a control sequence with these parameters and intermediates, and this final byte, draws, or switches a mode that ends with
 /// the view.
 fn control_draws(body: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
@@ -382,7 +382,7 @@ const PRIVATE_MODES: [u16; 28] = [
     1049, 2004, 2026, 80, 8452,
 ];
 
-/// Whether an escape sequence with these intermediates and this final byte draws.
+/// Returns whether an escape sequence with these intermediates and this final byte draws.
 fn escape_draws(intermediates: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = intermediates.iter().copied().filter(|byte| *byte >= 0x20).collect();
     match marks.as_slice() {
@@ -398,7 +398,7 @@ fn escape_draws(intermediates: &[u8], last: u8) -> bool {
     }
 }
 
-/// Whether a device control string with these parameters and this final byte is a picture (sixel).
+/// Returns whether a device control string with these parameters and this final byte is a picture (sixel).
 fn is_picture(body: &[u8], last: u8) -> bool {
     last == b'q' && body.iter().all(|byte| byte.is_ascii_digit() || *byte == b';' || *byte < 0x20)
 }

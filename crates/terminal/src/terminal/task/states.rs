@@ -84,7 +84,7 @@ impl Task {
         self.is_input_in_transit() || (awaits_echo && !is_echoed)
     }
 
-    /// Whether the kernel may not have passed on the last input.
+    /// Returns whether the kernel may not have passed on the last input.
     pub(super) fn is_input_in_transit(&self) -> bool {
         Instant::now() < self.last_input + DELIVERED
     }

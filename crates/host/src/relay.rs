@@ -178,7 +178,7 @@ fn say(output: &mut impl Write, mark: &str, message: &impl Serialize) -> io::Res
 }
 
 /// Connects to a host and makes the connection one that carries a link.
-fn linked(socket: &Path) -> io::Result<UnixStream> {
+pub(crate) fn linked(socket: &Path) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     let mut request = Vec::new();
     write_frame(&mut request, 1, &Ask::Link);

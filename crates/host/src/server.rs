@@ -203,8 +203,8 @@ struct Connection {
     number: u64,
     outbox: Outbox,
     asked: Arc<Mutex<HashMap<u64, AbortHandle>>>,
-    /// Its client hands the connection over to a link.
-    becomes_link: Notify,
+    /// The number of the request that hands the connection over to a link.
+    link_request: watch::Sender<Option<u64>>,
 }
 
 impl Connection {
@@ -217,16 +217,19 @@ impl Connection {
             number,
             outbox: outbox.clone(),
             asked: Arc::default(),
-            becomes_link: Notify::new(),
+            link_request: watch::Sender::new(None),
         });
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
+        let mut link_request = connection.link_request.subscribe();
+        // The sender is ours and stays.
+        let link_request = async { link_request.wait_for(Option::is_some).await.ok().and_then(|number| *number) };
         tokio::select! {
             () = read_frames(&stream, |_| LONGEST, |number, body| {
                 connection.handle(number, body.and_then(|body| read_body(body).ok()));
             }) => {}
             () = outbox.write_on() => {}
-            () = connection.becomes_link.notified() => connection.link(&stream),
+            Some(number) = link_request => connection.link(&stream, number),
             // The sender is ours and stays.
             _ = ending.wait_for(|ending| *ending) => {}
         }
@@ -238,11 +241,15 @@ impl Connection {
         connection.give_seats_back().await;
     }
 
-    /// Hands the connection over to a link. Its client has sent nothing behind the request for it.
-    fn link(&self, stream: &UnixStream) {
+    /// Hands the connection over to a link, and answers the request for it. Its client sends nothing before the answer, so that what
+    /// follows is read by the link.
+    fn link(&self, stream: &UnixStream, number: u64) {
         let handed = stream.as_fd().try_clone_to_owned().map(std::os::unix::net::UnixStream::from);
         match handed.and_then(UnixStream::from_std) {
             Ok(stream) => {
+                if self.say(number, ()).is_err() {
+                    return;
+                }
                 let (links, shared) = (self.shared.links.clone(), self.shared.clone());
                 tokio::spawn(async move {
                     let serve = |stream| drop(tokio::spawn(boxed(Self::serve(shared, stream))));
@@ -348,10 +355,10 @@ impl Connection {
                 said
             }
             Ask::Cancel(_) => Ok(()),
+            // The answer follows once no more frames are read.
             Ask::Link => {
-                let said = self.say(number, ());
-                self.becomes_link.notify_one();
-                said
+                self.link_request.send_replace(Some(number));
+                Ok(())
             }
             Ask::WatchActivity(known) => {
                 let mut activity = shared.terminals.follow_activity();

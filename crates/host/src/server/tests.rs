@@ -1,17 +1,21 @@
 //! Requests of clients that disappear, over real sockets and with real programs.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use steplatch_files::{FileDigest, FileWritten, WriteTarget};
+use steplatch_link::{Hello, Session, SessionId, greet};
 use steplatch_patience::eventually;
 use steplatch_terminal::{CommandRequest, CommandResult, Description, Limit, Options, RunError, Size, Spec};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::*;
 use crate::client::Host;
+use crate::relay::linked;
 use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, write_frame};
 
 /// Reply to a command.
@@ -218,4 +222,32 @@ async fn a_file_is_put_in_its_place_once_for_its_step() {
     assert_eq!(known.unwrap(), Some(written));
     let left = || std::fs::read_dir(host.folder.path()).unwrap().count();
     eventually("the second copy is removed", async || left() == 2).await;
+}
+
+/// Returns the bytes with which a new session greets.
+async fn greeting() -> Vec<u8> {
+    let hello = Hello { client: SessionId::random(), session: SessionId::random(), received: 0, is_new: true };
+    let (near, mut far) = tokio::io::duplex(1 << 10);
+    let (mut reader, mut writer) = tokio::io::split(near);
+    let (mut session, mut rest, mut bytes) = (Session::new(), BytesMut::new(), Vec::new());
+    tokio::select! {
+        read = far.read_buf(&mut bytes) => read.unwrap(),
+        greeted = greet(&mut session, hello, &mut reader, &mut writer, &mut rest) => panic!("{greeted:?}"),
+    };
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_relay_sends_right_behind_the_answer_belongs_to_the_link() {
+    let host = TestHost::new(Options::default());
+    for _ in 0..200 {
+        let (socket, bytes) = (host.folder.path().join("host.sock"), greeting().await);
+        let answer = move || {
+            let mut stream = linked(&socket).unwrap();
+            stream.write_all(&bytes).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream.read(&mut [0; 1]).unwrap()
+        };
+        assert_eq!(tokio::task::spawn_blocking(answer).await.unwrap(), 1, "the connection was closed");
+    }
 }

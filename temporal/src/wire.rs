@@ -77,7 +77,7 @@ pub struct TakenInput {
     pub from: u64,
     /// The events. Without any, the input had no effect on a machine.
     pub events: Vec<Event>,
-    /// Whether it had an effect on a function.
+    /// True if it had an effect on a function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
 }
@@ -122,8 +122,11 @@ pub fn refuse_long_texts(answer: &mut EngineAnswer) {
 }
 
 fn refuse_long_fields(result: &mut Map<String, Value>) {
-    let found = result.iter().find_map(|(name, value)| Some((name.clone(), longest_in(value)?)));
-    let Some((name, bytes)) = found.filter(|(_, bytes)| *bytes > MAX_TEXT_BYTES) else { return };
+    let lengths = result.iter().filter_map(|(name, value)| Some((name, longest_in(value)?)));
+    let Some((name, bytes)) = lengths.max_by_key(|(_, bytes)| *bytes).filter(|(_, bytes)| *bytes > MAX_TEXT_BYTES)
+    else {
+        return;
+    };
     let error = format!(
         "its result has {bytes} bytes in '{name}', more than the {MAX_TEXT_BYTES} that a value of a run on Temporal may have; \
          redirect it to a file, keep only its head and tail with limit, or run it with --on sqlite"

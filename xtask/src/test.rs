@@ -15,7 +15,8 @@ use crate::temporal;
 
 /// Checks format and lints, then runs all tests.
 ///
-/// `--quick` leaves format and lints out; all other arguments go to `cargo test`.
+/// `--quick` leaves format and lints out; all other arguments go to `cargo test`. Without them, all test programs run
+/// also when one of them fails: a run takes so long that it should name all failures.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (own, passed): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|argument| **argument == "--quick");
     step::work("programs that the tests drive", || programs::ensure(programs::FOR_TESTS))?;
@@ -32,8 +33,11 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     if !passed.iter().any(|argument| chooses_packages(argument)) {
         command.arg("--workspace");
     }
-    if has_temporal && passed.is_empty() {
-        temporal::test(repository)?;
+    if passed.is_empty() {
+        command.arg("--no-fail-fast");
+        if has_temporal {
+            temporal::test(repository)?;
+        }
     }
     command.args(&passed);
     let mut tally = Tally::default();

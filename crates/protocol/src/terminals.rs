@@ -433,8 +433,8 @@ pub enum AwaitReason {
 
 /// Wait until a pattern appears in a terminal's output.
 ///
-/// Begins behind your last input or match, whichever is later; your echo does not match. Python
-/// regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
+/// Begins behind your last input or match, in a run behind its last input; your echo does not match.
+/// Python regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitOutput {
     /// Terminal to watch

@@ -260,6 +260,12 @@ impl Shell {
         self.running && self.image.is_some() && ProcessImage::of(self.pid).is_some_and(|now| Some(now) != self.image)
     }
 
+    /// Returns whether a process is the shell itself once more, or no program yet: it was forked for a command and has not
+    /// executed that.
+    pub(super) fn is_forked(&self, pid: i32) -> bool {
+        self.image.is_some() && ProcessImage::of(pid).is_none_or(|image| Some(image) == self.image)
+    }
+
     /// Notes it if another program has taken the place of the shell: there will be no more prompts.
     pub(super) fn notice_replacement(&mut self) {
         if self.is_replaced() {

@@ -27,7 +27,12 @@ async fn an_entry_waits_for_a_program_that_starts() {
     let session = open_at_once(&world, &["sh", "-c", "sleep 3; exec python3 -q"]).await;
     assert_eq!(session.0.run(entry("20 + 1")).await.unwrap().output, "21\n");
     // In a shell: an inner one that starts, and one that takes its place.
-    for (typed, shell) in [("SLOW=1 bash", "bash"), ("exec env SLOW=1 zsh", "zsh")] {
+    for (typed, shell) in [
+        ("SLOW=1 bash", "bash"),
+        ("exec env SLOW=1 zsh", "zsh"),
+        ("env SLOW=1 nice bash", "bash"),
+        ("(sleep 0.2; SLOW=1 exec bash)", "bash"),
+    ] {
         let world = World::new();
         world.file(".bashrc", "PS1='in$ '; [ -z \"$SLOW\" ] || sleep 3\n");
         world.file(".zshrc", "PS1='in$ '; [ -z \"$SLOW\" ] || sleep 3\n");

@@ -89,6 +89,9 @@ const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_m
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
 const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
+/// How long a command has begun at most while its program may still execute another.
+const MAX_START_OF_COMMAND: Duration = Duration::from_millis(500);
+
 /// The first pause between two looks for the prompt of a program that is starting, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -228,7 +231,13 @@ impl Task {
         };
         if (is_first_prompt || is_own_program || self.is_inner_program_starting()) && !waits() {
             ExpectedPrompt::AfterStart
-        } else if is_first_prompt || self.comes_to_prompt() || self.has_just_left() || self.shows_known_prompt() {
+        } else if is_first_prompt
+            || self.comes_to_prompt()
+            || self.has_just_left()
+            || self.shows_known_prompt()
+            || self.has_unread_prompt()
+            || self.has_command_just_begun()
+        {
             ExpectedPrompt::Soon
         } else {
             ExpectedPrompt::No
@@ -245,6 +254,22 @@ impl Task {
         let takes_entries =
             |group: rustix::process::Pid| takes_entries(group.as_raw_nonzero().get(), shell.as_raw_nonzero().get());
         group.is_some_and(takes_entries)
+    }
+
+    /// Returns whether the foreground program waits behind output that was not read yet: the row of the cursor does not
+    /// show its prompt so far.
+    fn has_unread_prompt(&self) -> bool {
+        self.pty.has_unread() && self.input_state() == InputState::Awaits
+    }
+
+    /// Returns whether the command of the shell is so young that its program is not known: the process forked for it has
+    /// not executed it, or has executed one such as `env` that executes another.
+    fn has_command_just_begun(&self) -> bool {
+        let Some(began) = self.shell.began.filter(|_| self.shell.running) else { return false };
+        let is_forked =
+            || self.pty.foreground().is_some_and(|group| self.shell.is_forked(group.as_raw_nonzero().get()));
+        let age = began.elapsed();
+        age < MAX_START_OF_COMMAND || age < COMES_TO_PROMPT && is_forked()
     }
 
     /// Whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.

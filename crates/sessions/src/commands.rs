@@ -190,6 +190,7 @@ impl Sessions {
                 if let Some(reader) = caller.reader() {
                     self.readers.note(reader, terminal.id(), |reading| {
                         reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
+                        reading.version = ran.version;
                     });
                 }
                 let is_whole = !is_value || ran.left_out == 0 && ran.output.len() <= MAX_VALUE_BYTES;
@@ -201,9 +202,23 @@ impl Sessions {
             Err(TerminalError::Refused(RunError::Held(holder))) => {
                 RunCommandReply { session_id, ..failed(held(&holder)) }
             }
-            Err(TerminalError::Refused(error @ RunError::NotIntegrated { .. })) => {
-                let error = format!("{error}: send_input and await_output");
-                RunCommandReply { session_id, ..failed(error) }
+            Err(TerminalError::Refused(error @ (RunError::Busy { .. } | RunError::NotIntegrated { .. }))) => {
+                // A run is not answered with a question of a program that it has not started.
+                let asks = if caller.run.is_none() { asks_instead(terminal, &error).await } else { None };
+                match (asks, &error) {
+                    (Some(asks), _) => RunCommandReply {
+                        awaiting_input: true,
+                        password: asks.password,
+                        error: Some(format!("the command was not entered: {}", asks_for(&asks))),
+                        screen_content: Some(self.secrets.within(terminal.id()).masked_screen(asks.screen)),
+                        session_id,
+                        ..RunCommandReply::default()
+                    },
+                    (None, RunError::NotIntegrated { .. }) => {
+                        RunCommandReply { session_id, ..failed(format!("{error}: send_input and await_output")) }
+                    }
+                    (None, _) => RunCommandReply { session_id, ..failed(error.to_string()) },
+                }
             }
             // The text at the prompt and the shell's message are output.
             Err(TerminalError::Refused(error)) => {
@@ -395,6 +410,14 @@ fn asks_for(asks: &InputRequest) -> String {
     format!(
         "{program} {what} (until: prompt waits for the end of the command), or interrupt it with keys: [\"ctrl-c\"]"
     )
+}
+
+/// Returns what the program in front waits for, if that is why a command was refused: an editor, a pager, an interpreter.
+async fn asks_instead(terminal: &HostedTerminal, error: &RunError) -> Option<InputRequest> {
+    let (RunError::Busy { program } | RunError::NotIntegrated { program }) = error else { return None };
+    let view = terminal.view(false).await.ok().filter(|view| view.awaiting_input == Some(true))?;
+    let full_screen = view.modes.alternate_screen;
+    Some(InputRequest { program: program.clone(), full_screen, password: view.password, screen: view.screen })
 }
 
 /// Reports the lines of an entry that were not typed, and the reason.

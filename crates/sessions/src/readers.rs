@@ -18,6 +18,8 @@ const MOST: usize = 256;
 pub(crate) struct Reading {
     /// The offset behind the output that it has seen.
     pub(crate) offset: Option<u64>,
+    /// The version of the screen that it has seen last.
+    pub(crate) version: Option<u64>,
     /// The rows that it has seen last, if a full-screen program had the screen.
     pub(crate) rows: Option<Vec<String>>,
     /// What stood out on that screen.

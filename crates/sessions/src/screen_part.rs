@@ -6,7 +6,7 @@
 use steplatch_access::{Caller, Redactor};
 use steplatch_host::HostedTerminal;
 use steplatch_protocol::{CursorPosition, HighlightInfo, OmittedOutput, ScreenMode, ScreenPart};
-use steplatch_terminal::{Limit, Part, View};
+use steplatch_terminal::{Limit, Part, ScreenLine, View};
 
 use crate::highlights::highlights;
 use crate::readers::Reading;
@@ -42,7 +42,7 @@ impl Sessions {
         terminal: &HostedTerminal,
         view: &View,
         mode: ScreenMode,
-        since: Option<u64>,
+        since: Option<(u64, Option<u64>)>,
     ) -> ScreenShare {
         let secrets = self.secrets.within(terminal.id());
         let screen = secrets.masked_screen(view.screen.clone());
@@ -60,7 +60,8 @@ impl Sessions {
             }
             ScreenMode::Auto | ScreenMode::New => {
                 let is_value = caller.run.is_some();
-                match news(terminal, &secrets, reading.offset.or(since), view.end, is_value).await {
+                let seen = reading.offset.map(|offset| (offset, reading.version)).or(since);
+                match news(terminal, &secrets, seen, view, is_value).await {
                     Ok(Some(share)) if is_value && mode == ScreenMode::Auto && share.incomplete.is_some() => {
                         ScreenShare { content: screen.clone(), ..ScreenShare::default() }
                     }
@@ -100,6 +101,7 @@ impl Sessions {
             let rows = view.modes.alternate_screen.then(|| rows_of(screen));
             self.readers.note(reader, terminal.id(), |reading| {
                 reading.offset = Some(view.end);
+                reading.version = view.version;
                 reading.rows = rows;
                 reading.highlighted = highlighted.to_vec();
             });
@@ -107,18 +109,23 @@ impl Sessions {
     }
 }
 
-/// Returns what was printed since an offset. None where there is none: the client has not looked and nothing was typed.
+/// Returns what is new since the output ended at an offset and the screen had a version. None where there is no such offset:
+/// the client has not looked and nothing was typed.
 async fn news(
     terminal: &HostedTerminal,
     secrets: &Redactor,
-    from: Option<u64>,
-    end: u64,
+    seen: Option<(u64, Option<u64>)>,
+    view: &View,
     is_value: bool,
 ) -> Result<Option<ScreenShare>, SessionError> {
-    let Some(from) = from else { return Ok(None) };
+    let Some((from, version)) = seen else { return Ok(None) };
     let part = Some(ScreenPart::New);
-    if from >= end {
+    if from >= view.end && (is_value || version == view.version) {
         return Ok(Some(ScreenShare { part, ..ScreenShare::default() }));
+    }
+    // A terminal host of an older version has no versions.
+    if let Some(version) = version.filter(|_| !is_value) {
+        return shown_since(terminal, secrets, from, version).await.map(Some);
     }
     let limit = if is_value { Limit::Head(MAX_VALUE_BYTES) } else { Limit::HeadAndTail(NEWS) };
     let excerpt = terminal.read(Part::From(from), limit).await?;
@@ -130,6 +137,49 @@ async fn news(
     let excerpt = whole_secrets_hidden(terminal, secrets, from, excerpt).await?;
     let (content, omitted) = masked_excerpt(secrets, excerpt, false);
     Ok(Some(ScreenShare { content, part, omitted, ..ScreenShare::default() }))
+}
+
+/// Returns what a client has not seen of a terminal: text, or the lines that changed where the program drew on several.
+async fn shown_since(
+    terminal: &HostedTerminal,
+    secrets: &Redactor,
+    from: u64,
+    version: u64,
+) -> Result<ScreenShare, SessionError> {
+    let part = Part::New { from, version, reach: secrets.reach() };
+    let mut excerpt = terminal.read(part, Limit::HeadAndTail(NEWS)).await?;
+    if let Some(lines) = excerpt.rows {
+        return Ok(changed_lines(&lines, secrets));
+    }
+    let whole = format!("{}{}", excerpt.before, excerpt.head);
+    excerpt.head = secrets.masked_portion(&whole, excerpt.before.len()..whole.len());
+    let (content, omitted) = masked_excerpt(secrets, excerpt, false);
+    Ok(ScreenShare { content, part: Some(ScreenPart::New), omitted, ..ScreenShare::default() })
+}
+
+/// Returns the lines of a screen that changed: as text where they are the last ones, else behind their numbers.
+fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
+    // All lines, so that a secret is found that several have.
+    let texts = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
+    let masked = secrets.masked_screen(texts);
+    let texts: Vec<&str> = masked.split('\n').collect();
+    if texts.len() != lines.len() {
+        // All of it is hidden.
+        return ScreenShare { content: masked, part: Some(ScreenPart::New), ..ScreenShare::default() };
+    }
+    let Some(first) = lines.iter().position(|line| line.is_changed) else {
+        return ScreenShare { part: Some(ScreenPart::New), ..ScreenShare::default() };
+    };
+    // Rows below that are empty now need no number.
+    let end = texts.iter().rposition(|text| !text.trim().is_empty()).map_or(0, |last| last + 1);
+    let (content, part) = if end > first && lines[first..end].iter().all(|line| line.is_changed) {
+        (texts[first..end].iter().map(|text| text.trim_end()).collect::<Vec<_>>().join("\n"), ScreenPart::New)
+    } else {
+        let changed = lines.iter().zip(&texts).filter(|(line, _)| line.is_changed);
+        let rows = changed.map(|(line, text)| format!("{}| {text}", line.row).trim_end().to_owned());
+        (rows.collect::<Vec<_>>().join("\n"), ScreenPart::Changed)
+    };
+    ScreenShare { content, part: Some(part), ..ScreenShare::default() }
 }
 
 /// The shortest line of a frame that is shortened, and what is left of it.

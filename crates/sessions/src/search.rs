@@ -145,7 +145,7 @@ mod tests {
 
     fn read(head: &str, left_out: u64) -> Excerpt {
         let next = 10 + head.len() as u64;
-        Excerpt { head: head.to_owned(), tail: None, left_out, next, dropped_before: None }
+        Excerpt { head: head.to_owned(), tail: None, left_out, next, ..Excerpt::default() }
     }
 
     fn lines(head: &str, left_out: u64) -> Vec<(usize, String)> {

@@ -436,7 +436,8 @@ impl Sessions {
         };
         let handed_back = self.absence(caller, &terminal, &view).await;
         let mode = verb.screen.unwrap_or_default();
-        let share = self.screen_share(caller, &terminal, &view, mode, Some(sent.offset)).await;
+        let since = Some((sent.offset, sent.version));
+        let share = self.screen_share(caller, &terminal, &view, mode, since).await;
         let secrets = self.secrets.within(terminal.id());
         let View { exit, busy, exit_code, awaiting_input, password, name, typed, .. } = view;
         Ok(SendInputReply {
@@ -1000,7 +1001,7 @@ pub(crate) fn incomplete(what: &str, lost_before: Option<u64>, way_out: &str) ->
 /// Returns the text of an excerpt without secrets, and what it lacks. The text of a page is as it was printed; any other
 /// one ends with its last word.
 pub(crate) fn masked_excerpt(secrets: &Redactor, excerpt: Excerpt, is_page: bool) -> (String, Option<OmittedOutput>) {
-    let Excerpt { head, tail, left_out, next, dropped_before } = excerpt;
+    let Excerpt { head, tail, left_out, next, dropped_before, .. } = excerpt;
     // Masked as two halves of one text, so that the cut does not separate the halves of a secret.
     let (head, tail) = secrets.masked_cut(head, tail);
     let trimmed = |text: String| text.trim_end().to_owned();

@@ -21,6 +21,8 @@ pub(crate) struct OutputPipeline {
     pub(crate) screen: Box<dyn Screen>,
     /// The position of the cursor behind the last prompt, and the size of the screen then.
     prompted: Option<(Cursor, Size)>,
+    /// The number of the row at which the output of the last command began, counted from the first that scrolled away.
+    pub(crate) command_row: u64,
     /// Sequences that turned off what programs had left on.
     turned_off: Vec<u8>,
 }
@@ -30,6 +32,7 @@ struct Parsers<'a> {
     transcript: &'a mut Transcript,
     screen: &'a mut dyn Screen,
     prompted: &'a mut Option<(Cursor, Size)>,
+    command_row: &'a mut u64,
     turned_off: &'a mut Vec<u8>,
     /// A rectangle that is to be filled, unless the very next sequence covers it.
     fill: Option<Fill>,
@@ -58,6 +61,9 @@ impl Parsers<'_> {
             match pause {
                 None | Some(Pause::Repeat(_)) => {}
                 Some(Pause::LineBegins) => *self.prompted = Some((self.screen.cursor(), self.screen.size())),
+                Some(Pause::CommandBegins) => {
+                    *self.command_row = self.screen.scrolled().0 + u64::from(self.screen.cursor().row);
+                }
                 Some(Pause::CommandEnded) => self.turn_off(replies),
                 Some(Pause::SoftReset) => self.screen.soft_reset(),
                 Some(Pause::Overloaded) => self.screen.relieve(),
@@ -86,13 +92,15 @@ impl Parsers<'_> {
 }
 
 impl OutputPipeline {
-    pub(crate) fn new(transcript: Transcript, screen: Box<dyn Screen>) -> Self {
+    pub(crate) fn new(mut transcript: Transcript, screen: Box<dyn Screen>) -> Self {
+        transcript.set_size(screen.size());
         Self {
             guard: ControlStringLimiter::default(),
             characters: Utf8Assembler::default(),
             transcript,
             screen,
             prompted: None,
+            command_row: 0,
             turned_off: Vec::new(),
         }
     }
@@ -118,6 +126,12 @@ impl OutputPipeline {
         Some(shown)
     }
 
+    /// Changes the size of the screen.
+    pub(crate) fn resize(&mut self, size: Size) {
+        self.screen.resize(size);
+        self.transcript.set_size(size);
+    }
+
     /// Takes in the bytes of one read. Answers to the program's queries go to `replies`.
     pub(crate) fn take_in(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (guard, characters) = (&mut self.guard, &mut self.characters);
@@ -125,6 +139,7 @@ impl OutputPipeline {
             transcript: &mut self.transcript,
             screen: self.screen.as_mut(),
             prompted: &mut self.prompted,
+            command_row: &mut self.command_row,
             turned_off: &mut self.turned_off,
             fill: None,
         };

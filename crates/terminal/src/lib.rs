@@ -60,7 +60,7 @@ pub use screen::{
 pub use shell_state::NotedState;
 pub use terminal::{
     Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, Limit, LockHolder, Output,
-    Part, QueryFilter, ScreenDelta, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,
+    Part, QueryFilter, ScreenDelta, ScreenLine, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,
 };
 pub use terminals::{OpenError, Opened, Options, Place, Spec, Terminals};
 pub use wait::{InputReading, InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

@@ -3,6 +3,17 @@
 //! A line of history may have been written over (progress bars, edited command lines). These
 //! functions play `\r` and `\x08` back the way a screen would and return what remained visible.
 
+use unicode_width::UnicodeWidthChar as _;
+
+/// Columns between tab stops.
+const TAB_INTERVAL: usize = 8;
+
+/// Fills the second column of a wide character.
+const WIDE_REST: char = '\0';
+
+/// Fills the columns that a tab crosses behind its first one.
+const TAB_REST: char = '\x01';
+
 /// Returns `text` with every line as it looked when it was finished, trailing blanks cut.
 #[must_use]
 pub fn settled(text: &str) -> String {
@@ -37,57 +48,148 @@ pub(crate) fn as_printed(text: &str) -> String {
     out
 }
 
-/// A line after everything was written over it, and the position of its cursor.
+/// A line after everything was written over it, and the position of its cursor, in columns.
 #[derive(Debug, Default)]
 pub(crate) struct RenderedLine {
+    /// What each column shows; the rest of a wide character and of a tab has a filler.
     cells: Vec<char>,
+    /// Combining characters, by the column that they are drawn on.
+    combining: Vec<(usize, char)>,
     column: usize,
+    returned: bool,
 }
 
 impl RenderedLine {
-    /// The characters that are left of the cursor.
-    pub(crate) fn before_cursor(&self) -> impl Iterator<Item = char> + '_ {
-        self.cells.iter().copied().chain(std::iter::repeat(' ')).take(self.column)
+    /// The column of the cursor, counted from 0.
+    pub(crate) fn column(&self) -> usize {
+        self.column
     }
 
-    /// Whether there is anything at or behind the cursor.
-    pub(crate) fn reaches_past_cursor(&self) -> bool {
-        self.cells.len() > self.column
+    /// How many columns are written.
+    pub(crate) fn width(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Makes it an empty line.
+    pub(crate) fn clear(&mut self) {
+        self.cells.clear();
+        self.combining.clear();
+        (self.column, self.returned) = (0, false);
+    }
+
+    /// Takes in more of the line, without `\n`.
+    pub(crate) fn put_all(&mut self, text: &str) {
+        text.chars().for_each(|character| self.put(character));
+    }
+
+    fn put(&mut self, character: char) {
+        match character {
+            '\r' if self.returned => self.clear(),
+            '\r' => self.column = 0,
+            '\x08' => self.column = self.column.saturating_sub(1),
+            '\t' => {
+                let end = next_tab_stop(self.column);
+                // Within the line, a tab moves the cursor and writes nothing.
+                if self.column >= self.cells.len() {
+                    self.cells.resize(self.column, ' ');
+                    self.cells.push('\t');
+                    self.cells.resize(end, TAB_REST);
+                }
+                self.column = end;
+            }
+            _ => match character.width().unwrap_or(1) {
+                0 => self.combine(character),
+                width => self.draw(character, width),
+            },
+        }
+        self.returned = character == '\r';
+    }
+
+    fn draw(&mut self, character: char, width: usize) {
+        let end = self.column + width;
+        if self.column >= self.cells.len() {
+            self.cells.resize(self.column, ' ');
+            self.cells.push(character);
+            self.cells.resize(end, WIDE_REST);
+        } else {
+            self.cells.resize(self.cells.len().max(end), ' ');
+            // Half of a wide character is not shown.
+            if self.cells[self.column] == WIDE_REST {
+                self.cells[self.column - 1] = ' ';
+            }
+            if self.cells.get(end) == Some(&WIDE_REST) {
+                self.cells[end] = ' ';
+            }
+            self.combining.retain(|(column, _)| !(self.column..end).contains(column));
+            self.cells[self.column] = character;
+            self.cells[self.column + 1..end].fill(WIDE_REST);
+        }
+        self.column = end;
+    }
+
+    fn combine(&mut self, character: char) {
+        let Some(before) = self.column.checked_sub(1).filter(|before| *before < self.cells.len()) else { return };
+        let column = if self.cells[before] == WIDE_REST { before - 1 } else { before };
+        self.combining.push((column, character));
+    }
+
+    /// Returns what the columns of a range show; blanks behind the end of the line, and for half of a wide character.
+    pub(crate) fn shown(&self, columns: std::ops::Range<usize>) -> String {
+        let mut out = String::with_capacity(columns.len());
+        let mut column = columns.start;
+        while column < columns.end {
+            let cell = self.cells.get(column).copied().unwrap_or(' ');
+            let follows = |filler: char, end: usize| {
+                end <= columns.end
+                    && self.cells.get(column + 1..end).is_some_and(|rest| rest.iter().all(|it| *it == filler))
+            };
+            let end = match cell {
+                '\t' if follows(TAB_REST, next_tab_stop(column)) => next_tab_stop(column),
+                cell if cell.width() == Some(2) && follows(WIDE_REST, column + 2) => column + 2,
+                _ => column + 1,
+            };
+            let is_whole =
+                end > column + 1 || (!matches!(cell, '\t' | WIDE_REST | TAB_REST) && cell.width() != Some(2));
+            out.push(if is_whole { cell } else { ' ' });
+            if is_whole && !self.combining.is_empty() {
+                out.extend(self.combining.iter().filter(|(at, _)| *at == column).map(|(_, combining)| combining));
+            }
+            column = end;
+        }
+        out
     }
 
     fn text(&self) -> String {
-        self.cells.iter().collect()
+        self.shown(0..self.cells.len())
     }
 }
 
-/// Plays one line (no `\n`) back. Columns count characters: wide and combining ones are not distinguished here, which
-/// matters only where a line with them is written over.
+/// Returns the column of the first tab stop behind a column.
+pub(crate) fn next_tab_stop(column: usize) -> usize {
+    (column / TAB_INTERVAL + 1) * TAB_INTERVAL
+}
+
+/// Plays one line (no `\n`) back.
 pub(crate) fn overlaid(line: &str) -> RenderedLine {
     let mut out = RenderedLine::default();
-    let mut returned = false;
-    for character in line.chars() {
-        match character {
-            '\r' if returned => out.cells.clear(),
-            '\r' => out.column = 0,
-            '\x08' => out.column = out.column.saturating_sub(1),
-            _ => {
-                if out.column < out.cells.len() {
-                    out.cells[out.column] = character;
-                } else {
-                    out.cells.resize(out.column, ' ');
-                    out.cells.push(character);
-                }
-                out.column += 1;
-            }
-        }
-        returned = character == '\r';
-    }
+    out.put_all(line);
     out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_characters_tabs_and_accents_take_the_columns_of_a_screen() {
+        assert_eq!(settled("漢字\rab字\n"), "ab字\n");
+        assert_eq!(settled("漢字\ra\n"), "a 字\n");
+        assert_eq!(settled("a漢\x08b"), "a b");
+        assert_eq!(settled("e\u{301}x\x08\x08o"), "ox");
+        assert_eq!(settled("a\tb\rA"), "A\tb");
+        assert_eq!(settled("a\tb\r\x08A\tB"), "A\tB", "a tab writes nothing over");
+        assert_eq!(settled("a\tb\x08\x08\x08xy"), "a     xyb");
+    }
 
     #[test]
     fn a_progress_bar_shows_its_last_state() {

@@ -6,6 +6,7 @@ mod excerpt;
 mod floods;
 mod input_watch;
 mod outgoing;
+mod screen_marks;
 mod seat;
 mod shell;
 mod task;
@@ -222,6 +223,9 @@ pub struct Settle {
 pub struct Sent {
     /// Offset of the output just before the input.
     pub offset: u64,
+    /// The version of the screen then, see [`View::version`]. None from a host of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
     /// The terminal as it is now, unless the input was sent [without a view](Input::without_view).
     pub view: Option<View>,
 }
@@ -264,6 +268,9 @@ pub struct View {
     /// Its name, besides the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Identifies this screen, for [`Part::New`]. None from a host of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
 }
 
 /// A screen, once it is another one than a viewer knows.
@@ -339,6 +346,16 @@ pub enum Part {
     RawFrom(u64),
     /// What came after the last input.
     SinceInput,
+    /// What a client has not seen that has read up to an offset and has seen the screen in a version, see
+    /// [`Excerpt::rows`]. The text begins with what is new in the line at the offset.
+    New {
+        /// The offset.
+        from: u64,
+        /// The version, see [`View::version`].
+        version: u64,
+        /// Bytes of text before that are returned as well, see [`Excerpt::before`].
+        reach: usize,
+    },
     /// The last lines.
     Tail(usize),
 }
@@ -369,7 +386,7 @@ impl Limit {
 }
 
 /// A part of the output, as text. Lines look as they did when they were finished.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Excerpt {
     /// The text, or its beginning.
     pub head: String,
@@ -381,6 +398,30 @@ pub struct Excerpt {
     pub next: u64,
     /// Offset of the oldest output that is still held, where older output was requested and is dropped.
     pub dropped_before: Option<u64>,
+    /// Of [`Part::New`], text that stands before `head`, so that a secret is found of which `head` has the end.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub before: String,
+    /// Of [`Part::New`], the lines of the screen instead of text, where the program drew on several of its rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Vec<ScreenLine>>,
+}
+
+impl Excerpt {
+    /// Returns a text that is whole. What follows it is at the offset `next`.
+    pub(crate) fn whole(head: String, next: u64) -> Self {
+        Self { head, next, ..Self::default() }
+    }
+}
+
+/// A line of the screen, or one that scrolled away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScreenLine {
+    /// The number of its first row on the screen, counted from 0; negative where it scrolled away.
+    pub row: i64,
+    /// Its text; of a line that was wrapped, that of all its rows.
+    pub text: String,
+    /// Whether the client has seen it otherwise, or not at all.
+    pub is_changed: bool,
 }
 
 /// The state of a terminal that needs no look at its screen.

@@ -6,13 +6,16 @@
 //! <https://gitlab.freedesktop.org/Per_Bothner/specifications/blob/master/proposals/semantic-prompts.md>)
 //! and a soft reset (DECSTR).
 
+mod open_line;
+
 use unicode_width::UnicodeWidthChar;
 use vte::{Params, Parser, Perform};
 
 use crate::history::{History, Zone};
 use crate::leftovers::Leftovers;
-use crate::lines::overlaid;
+use crate::screen::Size;
 use crate::screen::control::{Control, Question};
+use open_line::OpenLine;
 
 /// Something that happened between two characters, and the offset at which it did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub(crate) enum Pause {
     LineBegins,
     /// A command has ended, and what it left on is to be turned off.
     CommandEnded,
+    /// The output of a command begins here.
+    CommandBegins,
     /// REP: the last character is to be drawn so often again. The final byte is the last that was taken.
     Repeat(u16),
     /// The program queries the keyboard modes (kitty protocol); this is the answer.
@@ -86,8 +91,14 @@ impl Transcript {
             alternate: false,
             marks: Vec::new(),
             line_behind_prompt: false,
-            pending_return: false,
-            rewound: false,
+            line: OpenLine::default(),
+            returned: false,
+            rows_above: 0,
+            saved_at: None,
+            odd_modes: 0,
+            rows: 0,
+            columns: 0,
+            moved_rows: false,
             combining: 0,
             keyboard: Keyboard::default(),
             leftovers: Leftovers::default(),
@@ -163,6 +174,21 @@ impl Transcript {
         self.writer.keyboard.flags(self.writer.alternate) & 1 != 0
     }
 
+    /// Sets the size of the screen. All of it scrolls then.
+    pub(crate) fn set_size(&mut self, size: Size) {
+        self.writer.line.set_columns(size.cols.into());
+        (self.writer.rows, self.writer.columns) = (size.rows, size.cols);
+        self.writer.odd_modes &= !(REGION | MARGINS);
+    }
+
+    /// Whether other rows than the lowest one were drawn on since the last call, so that the text does not show how the
+    /// rows look.
+    pub(crate) fn take_moved_rows(&mut self) -> bool {
+        // The row that the line is on may have had other text.
+        let is_moved = self.writer.line.is_floating() || self.writer.odd_modes != 0;
+        std::mem::take(&mut self.writer.moved_rows) | is_moved
+    }
+
     /// Does the housekeeping that is due after a portion of output.
     pub(crate) fn settle(&mut self) {
         self.writer.history.settle();
@@ -219,10 +245,21 @@ struct Writer {
     marks: Vec<Marked>,
     /// The prompt began on a line that has output on it.
     line_behind_prompt: bool,
-    /// A `\r` that may still turn out to be half of a line end.
-    pending_return: bool,
-    /// The line was moved back in, so that an erase may take something away.
-    rewound: bool,
+    /// The line that is being written.
+    line: OpenLine,
+    /// The last motion was to the beginning of the row: it may still turn out to be half of a line end.
+    returned: bool,
+    /// How far the row of the cursor is above the lowest one that has text, at most.
+    rows_above: usize,
+    /// The number of the line in which the cursor was saved, and its column there.
+    saved_at: Option<(u64, usize)>,
+    /// The modes and margins that are set with which characters go where the line does not have them.
+    odd_modes: u8,
+    /// Rows and columns of the screen.
+    rows: u16,
+    columns: u16,
+    /// Other rows than the lowest were drawn on since this was last taken.
+    moved_rows: bool,
     combining: usize,
     keyboard: Keyboard,
     leftovers: Leftovers,
@@ -291,32 +328,63 @@ impl Keyboard {
     }
 }
 
-/// A line longer than this is not searched for what an erase takes away: it is one no person edits.
-const LONGEST_EDITED_LINE: usize = 16 * 1024;
+/// More rows than a screen has.
+const MANY_ROWS: usize = 1000;
+
+/// Modes and margins with which characters go where the line does not have them.
+const ORIGIN: u8 = 1;
+const NO_WRAP: u8 = 1 << 1;
+const MARGINS: u8 = 1 << 2;
+const INSERT: u8 = 1 << 3;
+const LINE_FEED_NEW_LINE: u8 = 1 << 4;
+const REGION: u8 = 1 << 5;
+const REVERSE_WRAP: u8 = 1 << 6;
 
 /// Combining characters that one cell may carry before the emulator is relieved of them.
 const MOST_COMBINING: usize = 32;
 
 impl Writer {
     fn write(&mut self, character: char) {
-        if self.pending_return {
-            self.pending_return = false;
-            if self.line_behind_prompt {
-                // Shells fill such a line up and continue below it; nothing of the output is written over.
-                self.end_line();
-            } else if !self.history.at_line_start() {
-                self.history.push('\r');
-                self.rewound = true;
-            }
+        if self.line.is_moved() {
+            self.go();
         }
         self.history.push(character);
     }
 
+    #[cold]
+    fn go(&mut self) {
+        let returned = std::mem::take(&mut self.returned);
+        if returned && self.line_behind_prompt {
+            // Shells fill such a line up and continue below it; nothing of the output is written over.
+            return self.end_line();
+        }
+        self.note_wrapped();
+        self.line.go(&mut self.history);
+    }
+
+    /// Notes a change of a line that has several rows: how the screen shows them is not followed here.
+    fn note_wrapped(&mut self) {
+        if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
+            self.moved_rows = true;
+        }
+    }
+
     fn end_line(&mut self) {
-        self.pending_return = false;
-        self.rewound = false;
+        self.rows_above = self.rows_above.max(self.line.rows_below(&self.history));
+        // The row below has text already.
+        let is_drawn = self.rows_above > 0 && !self.alternate;
+        if is_drawn {
+            self.rows_above -= 1;
+            self.moved_rows = true;
+        }
+        self.moved_rows |= self.line.is_floating() && !self.alternate;
+        self.returned = false;
         self.line_behind_prompt = false;
         self.history.push('\n');
+        self.line.begin(&self.history);
+        if is_drawn {
+            self.line.float();
+        }
         if !self.takes_pastes {
             self.begin_unmarked();
         }
@@ -334,35 +402,130 @@ impl Writer {
         }
     }
 
-    /// Notes that the cursor went to another row: words on different rows are different words.
-    fn leave_row(&mut self) {
+    /// Takes a line end of the program. The cursor stays in its column, unless it was moved to the first one.
+    fn feed_line(&mut self) {
+        let is_behind_start = self.line.is_moved() || self.line.is_floating();
+        let keeps_column = !self.returned && (is_behind_start || !self.history.newest().1.ends_with(['\n', '\r']));
+        self.end_line();
+        if keeps_column && !self.alternate {
+            self.line.float();
+            self.moved_rows = true;
+        }
+    }
+
+    /// Notes that the cursor went to another row: words on different rows are different words. The row is at most so
+    /// many above the lowest one that has text.
+    fn leave_row(&mut self, rows_above: usize) {
+        if !self.alternate {
+            self.moved_rows = true;
+            self.rows_above = 0;
+        }
         if !self.history.at_line_start() {
             self.end_line();
         }
-        self.pending_return = false;
+        self.line.begin(&self.history);
+        self.returned = false;
+        if !self.alternate {
+            self.line.float();
+            self.rows_above = rows_above.min(MANY_ROWS);
+        }
     }
 
-    /// Erases from the cursor to the end of the line, where there is something to erase.
-    fn erase_to_end(&mut self) {
-        if !(self.rewound || self.pending_return) || self.history.at_line_start() {
+    fn move_left(&mut self, count: usize) {
+        let is_right_of_start = if self.line.is_moved() { !self.returned } else { !self.history.at_line_start() };
+        if is_right_of_start {
+            self.line.move_left(&mut self.history, count);
+        }
+    }
+
+    fn move_right(&mut self, count: usize) {
+        if self.alternate || self.line.is_floating() && self.history.at_line_start() {
+            // Some programs use it for blanks.
+            (0..count.min(256)).for_each(|_| self.write(' '));
+        } else {
+            self.line.move_right(&self.history, count);
+            self.returned = false;
+        }
+    }
+
+    fn move_to_column(&mut self, column: usize) {
+        if column == 0 {
+            self.line.return_to_start(&self.history);
+            self.returned = true;
+        } else if self.alternate {
+            self.write(' ');
+        } else if !(self.line.is_floating() && self.history.at_line_start()) {
+            self.line.move_to(&self.history, column);
+            self.returned = false;
+        }
+    }
+
+    fn erase_in_line(&mut self, which: u16) {
+        self.note_wrapped();
+        match which {
+            0 => self.line.erase_to_end(&mut self.history, false),
+            1 if !self.alternate => self.line.erase_to_cursor(&mut self.history),
+            2 => self.line.erase_to_end(&mut self.history, true),
+            _ => {}
+        }
+        self.returned &= self.line.is_moved();
+    }
+
+    fn erase_in_screen(&mut self, which: u16) {
+        if self.alternate || which == 3 {
             return;
         }
-        let line = self.history.open_line();
-        let kept: String = if self.pending_return {
-            String::new()
-        } else if line.len() > LONGEST_EDITED_LINE {
+        if which == 0 && self.line.is_full(&self.history) {
+            // Unlike EL, it erases the character in the last column behind which the cursor is.
+            self.line.erase_characters(&mut self.history, 1);
+        }
+        if which == 0 && self.rows_above == 0 {
+            // There is nothing below.
+            return self.erase_in_line(0);
+        }
+        self.moved_rows = true;
+        match which {
+            0 => self.erase_in_line(0),
+            1 => self.erase_in_line(1),
+            _ => self.leave_row(0),
+        }
+        if which != 1 {
+            self.rows_above = 0;
+        }
+    }
+
+    /// Writes the last character so many times again (REP), at most a row of it.
+    fn repeat(&mut self, count: u16) {
+        let last = self.history.newest().1.chars().next_back().filter(|last| !last.is_control());
+        let columns = usize::from(self.columns);
+        self.moved_rows |= usize::from(count) > columns;
+        match last.filter(|_| !self.line.is_moved()) {
+            Some(last) => (0..usize::from(count).min(columns)).for_each(|_| self.write(last)),
+            None => self.moved_rows = true,
+        }
+    }
+
+    fn save_cursor(&mut self) {
+        let line = self.line.number();
+        if self.line.is_full(&self.history) {
+            self.saved_at = None;
             return;
-        } else {
-            let overlaid = overlaid(line);
-            if !overlaid.reaches_past_cursor() {
-                return;
+        }
+        self.saved_at = self.line.column(&self.history).filter(|_| !self.alternate).map(|column| (line, column));
+    }
+
+    fn restore_cursor(&mut self) {
+        if self.alternate {
+            return;
+        }
+        match self.saved_at {
+            // Rows of a line that is wrapped may have scrolled since.
+            Some((line, column)) if self.line.number() == line && !self.line.is_wrapped(&self.history) => {
+                self.line.restore(column);
+                self.returned = false;
             }
-            overlaid.before_cursor().collect()
-        };
-        self.pending_return = false;
-        self.history.push_str("\r\r");
-        self.history.push_str(&kept);
-        self.rewound = false;
+            _ => self.leave_row(MANY_ROWS),
+        }
     }
 
     fn enter(&mut self, zone: Zone) {
@@ -421,9 +584,11 @@ impl Writer {
             b"C" => {
                 source.running = true;
                 (self.output_end, self.hooks_begin) = (None, None);
-                self.pending_return = false;
+                self.returned = false;
+                self.line.stay();
                 self.enter(Zone::Output);
                 self.mark(Mark::CommandStarted);
+                self.pause = Some(Pause::CommandBegins);
             }
             b"D" => {
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
@@ -462,7 +627,7 @@ impl Writer {
     /// Returns whether a prompt that begins here stands behind output on its line. What a shell prints to keep a line without an
     /// end is no output, and the prompt is written over it.
     fn is_behind_output(&self) -> bool {
-        let keeps_line = self.hooks_begin.is_some_and(|begin| begin < self.history.end()) && self.pending_return;
+        let keeps_line = self.hooks_begin.is_some_and(|begin| begin < self.history.end()) && self.returned;
         !keeps_line && !self.history.at_line_start()
     }
 
@@ -480,19 +645,46 @@ impl Writer {
 
     /// Whatever was on the alternate screen, it is gone.
     fn reset(&mut self) {
-        self.leave_row();
+        self.leave_row(0);
         self.alternate = false;
         self.leftovers = Leftovers::default();
+        self.odd_modes = 0;
+        self.moved_rows = true;
         self.apply_zone();
+    }
+
+    fn set_odd(&mut self, mode: u8, on: bool) {
+        if on {
+            self.odd_modes |= mode;
+        } else {
+            self.odd_modes &= !mode;
+        }
     }
 
     fn set_modes(&mut self, params: &Params, on: bool) {
         params.iter().flatten().for_each(|&mode| self.leftovers.set(mode, on));
         let switches_screen = params.iter().flatten().any(|&mode| matches!(mode, 47 | 1047 | 1049));
         if switches_screen && self.alternate != on {
-            self.leave_row();
+            let main = (self.moved_rows, self.rows_above);
+            self.leave_row(0);
             self.alternate = on;
             self.apply_zone();
+            let comes_back = params.iter().flatten().any(|&mode| mode == 1049);
+            (self.moved_rows, self.rows_above) = if comes_back { main } else { (true, MANY_ROWS) };
+            self.line.float();
+        }
+        for &mode in params.iter().flatten() {
+            match mode {
+                6 => self.set_odd(ORIGIN, on),
+                7 => self.set_odd(NO_WRAP, !on),
+                69 => self.set_odd(MARGINS, on),
+                45 => self.set_odd(REVERSE_WRAP, on),
+                // What was held back is drawn at its end.
+                2026 => self.moved_rows = true,
+                1048 if on => self.save_cursor(),
+                1048 => self.restore_cursor(),
+                _ => {}
+            }
         }
         if params.iter().flatten().any(|&mode| mode == 2004) {
             self.takes_pastes = on;
@@ -551,15 +743,21 @@ impl Perform for Writer {
 
     fn execute(&mut self, byte: u8) {
         match byte {
-            b'\n' | 0x0b | 0x0c => self.end_line(),
-            b'\r' => self.pending_return = true,
-            b'\t' => self.write('\t'),
+            b'\n' | 0x0b | 0x0c => self.feed_line(),
+            b'\r' => {
+                self.line.return_to_start(&self.history);
+                self.returned = true;
+            }
             // SO and SI choose a character set.
             0x0e | 0x0f => self.leftovers.shift(byte == 0x0e),
-            0x08 if !self.history.at_line_start() && !self.pending_return => {
-                self.write('\x08');
-                self.rewound = true;
+            b'\t' => {
+                let (is_within, has_room) = self.line.move_to_tab(&self.history);
+                self.moved_rows |= !has_room && !self.alternate;
+                if !is_within {
+                    self.write('\t');
+                }
             }
+            0x08 => self.move_left(1),
             _ => {}
         }
     }
@@ -596,33 +794,57 @@ impl Perform for Writer {
 
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
         let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or(0);
+        let count = usize::from(first.max(1));
         match (intermediates, action) {
-            // CUU, CUD, CNL, CPL, CUP, HVP, VPA, VPR: the cursor leaves its row.
-            ([], 'A' | 'B' | 'E' | 'F' | 'H' | 'f' | 'd' | 'e') => self.leave_row(),
-            // CUF, which some programs use for blanks.
-            ([], 'C') => {
-                for _ in 0..first.clamp(1, 256) {
-                    self.write(' ');
-                }
-            }
+            // CUU, CPL, RI.
+            ([], 'A' | 'F') => self.leave_row(self.rows_above + count),
+            // CUD, CNL, VPR: down.
+            ([], 'B' | 'E' | 'e') => self.leave_row(self.rows_above),
+            // CUP, HVP, VPA.
+            ([], 'H' | 'f' | 'd') => self.leave_row(MANY_ROWS),
+            // CUF, HPR.
+            ([], 'C' | 'a') => self.move_right(count),
             // CUB.
-            ([], 'D') => {
-                for _ in 0..first.clamp(1, 256) {
-                    self.execute(0x08);
+            ([], 'D') => self.move_left(count),
+            // CHA and HPA.
+            ([], 'G' | '`') => self.move_to_column(count - 1),
+            ([], 'K') => self.erase_in_line(first),
+            ([], 'J') => self.erase_in_screen(first),
+            // ICH, DCH, ECH.
+            ([], '@' | 'P' | 'X') if !self.alternate => {
+                self.note_wrapped();
+                match action {
+                    '@' => self.line.insert_blanks(&mut self.history, count),
+                    'P' => self.line.delete_characters(&mut self.history, count),
+                    _ => self.line.erase_characters(&mut self.history, count),
                 }
             }
-            // CHA and HPA to the first column.
-            ([], 'G' | '`') if first <= 1 => self.pending_return = true,
-            ([], 'G' | '`') if self.alternate => self.write(' '),
-            ([], 'K') => match first {
-                0 => self.erase_to_end(),
-                2 if !self.history.at_line_start() => {
-                    // The whole line goes, and what comes next usually starts at its beginning.
-                    self.pending_return = true;
-                    self.erase_to_end();
+            // DECSTBM.
+            ([], 'r') => {
+                self.leave_row(MANY_ROWS);
+                let bottom = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(0);
+                self.leftovers.margins(params.iter().flatten().any(|&row| row > 0));
+                self.set_odd(REGION, first > 1 || bottom != 0 && bottom < self.rows);
+            }
+            // SU, SD, IL, DL, CHT, CBT.
+            ([], 'S' | 'T' | 'L' | 'M' | 'I' | 'Z') => self.leave_row(MANY_ROWS),
+            ([], 's') if params.is_empty() || first == 0 => self.save_cursor(),
+            ([], 'u') => self.restore_cursor(),
+            // IRM and LNM.
+            ([], 'h' | 'l') => {
+                for &mode in params.iter().flatten() {
+                    match mode {
+                        Leftovers::INSERT => {
+                            self.set_odd(INSERT, action == 'h');
+                            self.leftovers.insert(action == 'h');
+                        }
+                        20 => self.set_odd(LINE_FEED_NEW_LINE, action == 'h'),
+                        _ => {}
+                    }
                 }
-                _ => {}
-            },
+            }
+            // Rectangles, columns and selective erases.
+            ([b'$' | b'\'' | b' '], _) | ([b'?'], 'J' | 'K') => self.moved_rows = true,
             ([b'?'], 'h') => self.set_modes(params, true),
             ([b'?'], 'l') => self.set_modes(params, false),
             ([b'>'], 'u') => self.keyboard.push(self.alternate, first),
@@ -633,13 +855,14 @@ impl Perform for Writer {
             }
             // A combining character that is repeated would pile up on one cell.
             ([], 'b') if !ignore => {
+                self.repeat(first.max(1));
                 self.pause = Some(Pause::Repeat(if self.combining > 0 { 0 } else { first.max(1) }));
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
-            ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),
-            ([], 'h' | 'l') if first == Leftovers::INSERT => self.leftovers.insert(action == 'h'),
-            // DECSTBM.
-            ([], 'r') => self.leftovers.margins(params.iter().flatten().any(|&row| row > 0)),
+            ([b'!'], 'p') => {
+                self.odd_modes = 0;
+                self.pause = Some(Pause::SoftReset);
+            }
             // modifyOtherKeys.
             ([b'>'], 'm') if first == 4 => {
                 self.leftovers.other_keys(params.iter().nth(1).is_some_and(|level| level != [0]));
@@ -656,7 +879,14 @@ impl Perform for Writer {
     fn esc_dispatch(&mut self, intermediates: &[u8], _ignore: bool, byte: u8) {
         match (intermediates, byte) {
             // IND, NEL, RI.
-            ([], b'D' | b'E' | b'M') => self.leave_row(),
+            ([], b'D') => self.feed_line(),
+            ([], b'E') => self.end_line(),
+            ([], b'M') => self.leave_row(self.rows_above + 1),
+            // DECSC, DECRC.
+            ([], b'7') => self.save_cursor(),
+            ([], b'8') => self.restore_cursor(),
+            // DECALN.
+            ([b'#'], b'8') => self.leave_row(MANY_ROWS),
             // RIS.
             ([], b'c') => self.reset(),
             // DECKPAM and DECKPNM.
@@ -666,6 +896,7 @@ impl Perform for Writer {
                     self.leftovers.characters(byte != b'B');
                 }
                 self.pause = Control::escape(intermediates, byte).map(Pause::Control);
+                self.moved_rows |= self.pause.is_some();
             }
         }
     }

@@ -436,3 +436,71 @@ async fn a_secret_hides_itself_and_not_the_text_around_it() {
     assert!(sent.warning.unwrap().contains("whole word"));
     daemon.stop().await;
 }
+
+/// Each of these ends its question with the cursor moved over it, as programs that draw a line anew.
+#[tokio::test]
+async fn a_question_is_in_every_reply_however_the_cursor_came_to_its_end() {
+    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    for (drawing, asks) in [
+        (r"? Name (demo) \033[14D\033[14C", "? Name (demo)"),
+        (r"? Name (demo)\r\033[13C", "? Name (demo)"),
+        (r"? Name (demo)\033[1G\033[14G", "? Name (demo)"),
+        (r"? Nam (demo)\010\010\010\010\010\010\010\033[@e\033[14G", "? Name (demo)"),
+        (r"old text here\r\033[K? Name (demo)\0337\r\0338", "? Name (demo)"),
+        (r"one\r\n? Nbme\r\nthree\033[A\r\033[3Ca\033[B\r\033[5C", "? Name"),
+    ] {
+        let session = daemon.bash().await;
+        // The question is not in the line that is typed.
+        let file = folder.path().join("ask.sh").display().to_string();
+        std::fs::write(&file, format!("printf '{drawing}'; read x\n")).unwrap();
+        let asked = daemon.call(until(&session.id, &format!("bash {file}\n"), AwaitUntil::Input)).await;
+        let text = asked.screen_content.unwrap();
+        assert!(text.contains(asks), "{drawing}: {text:?}");
+        let since = GetScreenContent {
+            session_id: session.id.clone(),
+            content_mode: ContentMode::SinceInput,
+            ..GetScreenContent::default()
+        };
+        let text = daemon.call(since).await.screen_content.unwrap();
+        assert!(text.contains(asks), "since the input, {drawing}: {text:?}");
+        daemon.call(until(&session.id, "\n", AwaitUntil::Prompt)).await;
+        let run = RunCommand {
+            session_id: Some(session.id.clone()),
+            command: format!("bash {file}"),
+            timeout: 60.0,
+            ..RunCommand::default()
+        };
+        let ran = daemon.call(run).await;
+        assert!(ran.awaiting_input && ran.output.contains(asks), "by run_command, {drawing}: {ran:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_refused_at_an_editor_names_what_waits() {
+    let daemon = TestDaemon::new().await;
+    for (starts, program, full_screen) in [
+        (
+            "env MANPAGER=cat python3 -c 'import subprocess; subprocess.run([\"vim\", \"-u\", \"NONE\", \"x\"])'\n",
+            "vim",
+            true,
+        ),
+        ("bash -c 'less /etc/services; :'\n", "less", true),
+        ("bash -c 'python3 -c \"input(chr(63))\"; :'\n", "python3", false),
+    ] {
+        let session = daemon.bash().await;
+        daemon.call(until(&session.id, starts, AwaitUntil::Input)).await;
+        let run = RunCommand {
+            session_id: Some(session.id.clone()),
+            command: "echo typed".to_owned(),
+            timeout: 20.0,
+            ..RunCommand::default()
+        };
+        let refused = daemon.call(run).await;
+        let error = refused.error.unwrap();
+        assert!(refused.awaiting_input && error.contains(&format!("'{program}'")), "{starts}: {error}");
+        assert_eq!(error.contains("keys; press them"), full_screen, "{error}");
+        assert!(!refused.screen_content.unwrap().contains("echo typed"));
+    }
+    daemon.stop().await;
+}

@@ -467,7 +467,10 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
     python.sees("^Name: ").await;
     let elsewhere = daemon.call(run(Some(&python.id), "print(1)")).await;
     let error = elsewhere.error.unwrap();
-    assert!(error.contains("'python3' runs") && error.ends_with("send_input and await_output"), "{error}");
+    assert!(
+        elsewhere.awaiting_input && error.contains("'python3' waits for input; type it with send_input"),
+        "{error}"
+    );
     daemon.stop().await;
 }
 

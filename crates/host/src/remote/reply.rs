@@ -314,7 +314,12 @@ impl Reply for Excerpt {
     fn checked(mut self) -> Result<Self, Reason> {
         [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(offset)?;
         clean(&mut self.head);
+        clean(&mut self.before);
         self.tail = self.tail.map(cleaned);
+        if let Some(rows) = &mut self.rows {
+            ensure(rows.len() <= MAX_PICTURE_ROWS, "more rows than are asked for")?;
+            rows.iter_mut().for_each(|line| replace(&mut line.text, char::is_control));
+        }
         Ok(self)
     }
 

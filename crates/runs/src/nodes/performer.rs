@@ -122,7 +122,7 @@ impl NodeExecutor {
         };
         let _turn = turn.expect("the semaphore is never closed");
         match &node.kind {
-            NodeKind::Pty(pty) => self.panes.run(&self.caller, &self.nodes, node, pty, call, step).await,
+            NodeKind::Pty(pty) => Box::pin(self.panes.run(&self.caller, &self.nodes, node, pty, call, step)).await,
             _ => self.nodes.run(node, call).await,
         }
     }

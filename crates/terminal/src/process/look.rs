@@ -20,6 +20,17 @@ pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {
     name_of(group).or_else(|| members_of(session, group).first().and_then(|pid| name_of(*pid)))
 }
 
+/// Returns the name of the program in a group that reads the terminal `device`: an editor rather than the program that
+/// started it. Of several, the last one. None if no process is known to read it.
+pub(crate) fn reader_of_group(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<String> {
+    let reads = |pid: &i32| match stillness(*pid, device) {
+        WaitChannel::ReadsTerminal => true,
+        WaitChannel::WaitsForSome => line_editing,
+        WaitChannel::Unknown | WaitChannel::Runs | WaitChannel::Other => false,
+    };
+    members_of(session, group).into_iter().rev().find(reads).and_then(name_of)
+}
+
 /// Returns the folder that a process works in, if it is still there.
 pub(crate) fn folder_of(pid: i32) -> Option<String> {
     let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;

@@ -213,6 +213,29 @@ impl Screen for Emulator {
         out
     }
 
+    fn scrolled(&self) -> (u64, u64) {
+        let (scrolled, epoch) = self.page.scrolled();
+        (scrolled, epoch + (u64::from(self.failures) << 32))
+    }
+
+    fn rows_from(&self, above: usize) -> Vec<(String, bool)> {
+        let grid = self.page.term().grid();
+        let above = i32::try_from(grid.history_size().min(above)).unwrap_or(i32::MAX);
+        let width = usize::from(self.size.cols);
+        let shown = |row: i32| {
+            let cells = &grid[Line(row)][Column(0)..Column(width)];
+            let goes_on = cells.last().is_some_and(|last| last.flags.contains(Flags::WRAPLINE));
+            let mut text = String::new();
+            if goes_on {
+                cells.iter().for_each(|cell| push_cell(&mut text, cell));
+            } else {
+                push_row(&mut text, cells);
+            }
+            (text, goes_on)
+        };
+        (-above..i32::from(self.size.rows)).map(shown).collect()
+    }
+
     fn ansi(&self) -> String {
         paint::rows(self.rows())
     }

@@ -92,6 +92,10 @@ pub(super) struct XtermScreen {
     /// The conformance level (DECSCL), 1 to 4.
     level: u8,
     allowance: DrawBudget,
+    /// How many rows of the main screen have scrolled away at the top.
+    scrolled: u64,
+    /// Counts what makes other rows of the screen: another size, a reset.
+    epoch: u64,
 }
 
 impl XtermScreen {
@@ -121,6 +125,8 @@ impl XtermScreen {
             links: Links::default(),
             level: HIGHEST_LEVEL,
             allowance: DrawBudget::default(),
+            scrolled: 0,
+            epoch: 0,
         }
     }
 
@@ -141,7 +147,20 @@ impl XtermScreen {
         Area { rows: (self.top, self.bottom), columns: self.sides, origin: self.origin() }
     }
 
+    /// Returns how many rows have scrolled away, and the number of the epoch in which they are counted.
+    pub(super) fn scrolled(&self) -> (u64, u64) {
+        (self.scrolled, self.epoch)
+    }
+
+    /// Notes that rows scroll away at the top of the main screen.
+    fn note_scrolled(&mut self, count: usize) {
+        if self.top == 0 && !self.has(TermMode::ALT_SCREEN) {
+            self.scrolled += count.min(self.bottom + 1) as u64;
+        }
+    }
+
     pub(super) fn resize(&mut self, size: Size) {
+        self.epoch += 1;
         self.term.resize(size);
         let columns = usize::from(size.cols);
         self.reset_margins();
@@ -374,17 +393,23 @@ impl Handler for XtermScreen {
     #[inline]
     fn input(&mut self, character: char) {
         match self.sides {
-            None => self.term.input(character),
+            None => {
+                let cursor = &self.term.grid().cursor;
+                let (before, was_full) = (cursor.point, cursor.input_needs_wrap);
+                self.term.input(character);
+                let cursor = &self.term.grid().cursor;
+                let is_wrapped = cursor.point.column < before.column || was_full && !cursor.input_needs_wrap;
+                if is_wrapped && usize::try_from(before.line.0) == Ok(self.bottom) {
+                    self.note_scrolled(1);
+                }
+            }
             Some((left, right)) => self.input_between_sides(character, left, right),
         }
     }
 
     #[inline]
     fn linefeed(&mut self) {
-        match self.sides {
-            None => self.term.linefeed(),
-            Some(_) => self.index(),
-        }
+        self.index();
         if self.has(TermMode::LINE_FEED_NEW_LINE) {
             self.carriage_return();
         }
@@ -625,6 +650,7 @@ impl Handler for XtermScreen {
     }
 
     fn reset_state(&mut self) {
+        self.epoch += 1;
         self.term.reset_state();
         let (palette, titles) = (std::mem::take(&mut self.palette), std::mem::take(&mut self.titles));
         self.top = 0;

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::{Excerpt, Limit, Part};
 use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
-use crate::lines::{as_printed, settled};
+use crate::lines::{as_printed, overlaid, settled};
 
 /// Returns `part` of `history`. What full-screen programs drew is no part of it.
 pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
@@ -23,11 +23,65 @@ pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit)
             let pieces = Pieces::from(history, input_offset, |start, zone| !typed(start, zone));
             (pieces, (input_offset < held).then_some(held))
         }
+        Part::New { from, reach, .. } => return news(history, from, reach, limit),
         // A tail does not include dropped output.
         Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
     };
     let shown = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
     cut(history, &pieces, history.end(), dropped_before, limit, shown)
+}
+
+/// Bytes of a line before an offset that are looked at to find what of it is new.
+const MAX_LINE_BYTES: u64 = 64 * 1024;
+
+/// Returns what is new to a client that has read up to `from`. Of the line that it has read the beginning of, that is
+/// the rest; all of it, if the beginning looks otherwise now.
+fn news(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt {
+    let held = history.start();
+    let from = from.clamp(held, history.end());
+    let low = from.saturating_sub(MAX_LINE_BYTES).max(held);
+    let line = history.newline_from_end(low..from, 1).map_or(low, |newline| newline + 1);
+    let text_in = |range: Range<u64>| {
+        let pieces = Pieces::within(history, range.clone(), |_, _| true);
+        pieces.head(history, usize::try_from(range.end - range.start).unwrap_or(usize::MAX)).raw
+    };
+    let seen = text_in(line..from);
+    let mut excerpt =
+        cut(history, &Pieces::from(history, from, |_, _| true), history.end(), None, limit, str::to_owned);
+    let (first, rest) = match excerpt.head.find('\n') {
+        Some(end) => excerpt.head.split_at(end),
+        None => (excerpt.head.as_str(), ""),
+    };
+    let (before, now) = (overlaid(&seen), overlaid(&(seen.clone() + first)));
+    let known = before.shown(0..before.width());
+    let is_continued = now.width() >= before.width() && now.shown(0..before.width()) == known;
+    let begin = if is_continued { before.width() } else { 0 };
+    let shown = now.shown(begin..now.width().max(begin));
+    let head = format!("{}{}", shown.trim_end(), settled(rest));
+    excerpt.before = settled(&text_in(line.saturating_sub(reach as u64).max(held)..line));
+    if is_continued {
+        excerpt.before.push_str(&known);
+    }
+    excerpt.head = head;
+    excerpt.tail = excerpt.tail.map(|tail| settled(&tail));
+    excerpt
+}
+
+/// Returns lines as an excerpt, as much of them as `limit` allows.
+pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Limit) -> Excerpt {
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.trim_end();
+    let (Limit::Head(most) | Limit::HeadAndTail(most)) = limit;
+    if text.chars().nth(most).is_none() {
+        return Excerpt::whole(text.to_owned(), end);
+    }
+    let (head, tail) = match limit {
+        Limit::Head(_) => (cut_before(text, most), text.len()),
+        Limit::HeadAndTail(_) => (cut_before(text, most / 2), cut_after(text, most - most / 2)),
+    };
+    let left_out = (tail - head) as u64;
+    let tail = matches!(limit, Limit::HeadAndTail(_)).then(|| text[tail..].to_owned());
+    Excerpt { tail, left_out, ..Excerpt::whole(text[..head].to_owned(), end) }
 }
 
 /// The most bytes of all pieces together.
@@ -83,32 +137,22 @@ fn cut(
     let text = pieces.head(history, most.saturating_add(1));
     let raw = text.raw.as_str();
     if raw.chars().nth(most).is_none() {
-        return Excerpt { head: shown(raw), tail: None, left_out: 0, next: end, dropped_before };
+        return Excerpt { dropped_before, ..Excerpt::whole(shown(raw), end) };
     }
     let total = pieces.bytes();
     match limit {
         Limit::Head(_) => {
             let cut = cut_before(raw, most);
-            Excerpt {
-                head: shown(&raw[..cut]),
-                tail: None,
-                left_out: total.saturating_sub(cut as u64),
-                next: text.offset(cut),
-                dropped_before,
-            }
+            let left_out = total.saturating_sub(cut as u64);
+            Excerpt { left_out, dropped_before, ..Excerpt::whole(shown(&raw[..cut]), text.offset(cut)) }
         }
         Limit::HeadAndTail(_) => {
             let cut = cut_before(raw, most / 2);
             let end = pieces.tail(history, most - most / 2);
             let resume = cut_after(&end, most - most / 2);
             let kept = (cut + end.len() - resume) as u64;
-            Excerpt {
-                head: shown(&raw[..cut]),
-                tail: Some(shown(&end[resume..])),
-                left_out: total.saturating_sub(kept),
-                next: text.offset(cut),
-                dropped_before,
-            }
+            let (tail, left_out) = (Some(shown(&end[resume..])), total.saturating_sub(kept));
+            Excerpt { tail, left_out, dropped_before, ..Excerpt::whole(shown(&raw[..cut]), text.offset(cut)) }
         }
     }
 }

@@ -26,6 +26,7 @@ use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
 use super::floods::{OutputScheduler, Place};
 use super::input_watch::{Awaited, InputWatch};
 use super::outgoing::{EscapeReader, Keystrokes, Outgoing};
+use super::screen_marks::ScreenMarks;
 use super::seat::WriteLock;
 use super::shell::{DoubtfulPrompt, Shell};
 use super::viewers::QueryFilter;
@@ -144,6 +145,9 @@ struct Task {
     last_output: Instant,
     /// Counts changes of the screen, so that it is searched once for each.
     drawn: u64,
+    marks: ScreenMarks,
+    /// The number of the last input's screen.
+    input_drawn: u64,
     /// A command with a waiting caller, and a request that the shell has not answered.
     running: Option<Running>,
     /// Commands that wait for the shell's prompt, oldest first.
@@ -203,6 +207,8 @@ enum Reply {
     Wait(u64, oneshot::Sender<(Waited, View)>),
     Sent {
         offset: u64,
+        /// The version of the screen then.
+        version: u64,
         /// Number of bytes that are written to the terminal once the input is.
         upto: u64,
         reply: oneshot::Sender<Result<Sent, InputError>>,
@@ -263,6 +269,8 @@ pub(crate) async fn run(
         last_input: Instant::now(),
         last_output: Instant::now(),
         drawn: 0,
+        marks: ScreenMarks::default(),
+        input_drawn: 0,
         running: None,
         entering: Vec::new(),
         exchanging: None,
@@ -388,7 +396,10 @@ impl Task {
                 wait.heard = self.intake.transcript.history().end() > 0;
                 self.waits.push(wait);
             }
-            Request::View(colours, reply) => drop(reply.send(self.view(colours, self.states()))),
+            Request::View(colours, reply) => {
+                let view = self.view(colours, self.states());
+                let _ = reply.send(view);
+            }
             Request::Picture(reply) => drop(reply.send(self.intake.screen.picture())),
             Request::Pieces(ranges, most, reply) => {
                 drop(reply.send(excerpt::pieces(self.intake.transcript.history(), &ranges, most)));
@@ -404,7 +415,8 @@ impl Task {
                 }
             },
             Request::Read(part, limit, reply) => {
-                let _ = reply.send(excerpt::of(self.intake.transcript.history(), part, self.input_offset, limit));
+                let input = (self.input_offset, self.input_drawn);
+                let _ = reply.send(self.marks.excerpt(&self.intake, part, input, limit));
             }
             Request::Run(request, reply) => self.begin_command(request, reply),
             Request::Exchange(reply) => self.begin_exchange(reply),
@@ -569,6 +581,9 @@ impl Task {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
         }
         self.drawn += 1;
+        if self.intake.transcript.take_moved_rows() {
+            self.marks.note_moved(self.drawn);
+        }
         self.last_output = Instant::now();
         self.outgoing.note_output(self.last_output);
         self.description.last_activity = SystemTime::now();
@@ -700,6 +715,7 @@ impl Task {
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.drawn += 1;
+            self.marks.note_moved(self.drawn);
         }
     }
 
@@ -739,8 +755,9 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
+        self.mark_screen();
         if is_typed {
-            self.input_offset = offset;
+            (self.input_offset, self.input_drawn) = (offset, self.drawn);
         }
         if is_typed && !unseen {
             let enters =
@@ -804,10 +821,11 @@ impl Task {
     ) {
         match input.settle {
             None => {
-                let _ = reply.send(Ok(self.sent(offset, input)));
+                let sent = self.sent(offset, self.input_drawn, input);
+                let _ = reply.send(Ok(sent));
             }
             Some(settle) => {
-                let reply = Reply::Sent { offset, upto, reply };
+                let reply = Reply::Sent { offset, version: self.input_drawn, upto, reply };
                 let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
                 // The program answers to the last byte, which the pauses of the input delay.
                 wait.deadline += self.outgoing.delay(wait.began);
@@ -819,8 +837,9 @@ impl Task {
     }
 
     /// Returns the answer to an input that waits for nothing.
-    fn sent(&self, offset: u64, input: &Input) -> Sent {
-        Sent { offset, view: (!input.without_view).then(|| self.view(false, self.states())) }
+    fn sent(&mut self, offset: u64, version: u64, input: &Input) -> Sent {
+        let view = (!input.without_view).then(|| self.view(false, self.states()));
+        Sent { offset, version: Some(version), view }
     }
 
     /// Checks that the lines of `typed` arrive whole at a program that reads whole lines, here or behind a program that passes
@@ -907,7 +926,7 @@ impl Task {
         }
         let context = self.input_context(false);
         self.log_input(None, context, LoggedAction::Resized(size));
-        self.intake.screen.resize(size);
+        self.intake.resize(size);
         self.description.size = size;
         self.drawn += 1;
         let _ = self.viewers.send(Output::Resized(size));
@@ -1113,7 +1132,7 @@ impl Task {
     }
 
     fn answer(
-        &self,
+        &mut self,
         pending: Pending,
         reason: Reason,
         found: Option<PatternMatch>,
@@ -1130,7 +1149,9 @@ impl Task {
             Reply::Sent { upto, reply, .. } if upto > self.outgoing.written() && self.outgoing.is_empty() => {
                 drop(reply.send(Err(InputError::InDoubt)));
             }
-            Reply::Sent { offset, reply, .. } => drop(reply.send(Ok(Sent { offset, view: Some(view) }))),
+            Reply::Sent { offset, version, reply, .. } => {
+                drop(reply.send(Ok(Sent { offset, version: Some(version), view: Some(view) })));
+            }
             Reply::Wait(_, reply) => {
                 let behind = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
                 // What is on the line already may be the beginning of what the next wait is for.
@@ -1177,8 +1198,15 @@ impl Task {
         }
     }
 
-    fn view(&self, colours: bool, states: States) -> View {
+    /// Remembers the rows of the screen as a client sees them.
+    pub(super) fn mark_screen(&mut self) {
+        self.marks.note(self.drawn, self.intake.screen.as_ref(), &self.intake.screen.text());
+    }
+
+    fn view(&mut self, colours: bool, states: States) -> View {
+        self.mark_screen();
         View {
+            version: Some(self.drawn),
             screen: if colours { self.intake.screen.ansi() } else { self.intake.screen.text() },
             cursor: self.intake.screen.cursor(),
             modes: self.intake.screen.modes(),

@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
+use alacritty_terminal::grid::GridCell as _;
 use alacritty_terminal::index::Column;
+use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Flags;
 use alacritty_terminal::vte::ansi::{ClearMode, Handler as _, LineClearMode};
 
@@ -79,7 +81,14 @@ impl XtermScreen {
             }
             ClearMode::All if keep_protected => self.erase_rows(0..self.rows(), true),
             // These keep what was on the screen in the scrollback, or empty that.
-            ClearMode::All => self.term.clear_screen(ClearMode::All),
+            ClearMode::All => {
+                let is_written = |row: &usize| self.term.grid()[line(*row)][..].iter().any(|cell| !cell.is_empty());
+                let written = (0..self.rows()).rev().find(is_written).map_or(0, |last| last + 1);
+                if !self.has(TermMode::ALT_SCREEN) {
+                    self.scrolled += written as u64;
+                }
+                self.term.clear_screen(ClearMode::All);
+            }
             ClearMode::Saved => self.term.clear_screen(ClearMode::Saved),
         }
     }

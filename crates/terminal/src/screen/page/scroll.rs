@@ -21,10 +21,13 @@ pub(super) enum Shift {
 impl XtermScreen {
     /// Moves the cursor down, and scrolls where that is at the bottom margin.
     pub(super) fn index(&mut self) {
+        let (row, column) = self.at();
         if self.sides.is_none() {
+            if row == self.bottom {
+                self.note_scrolled(1);
+            }
             return self.term.linefeed();
         }
-        let (row, column) = self.at();
         if row == self.bottom {
             if self.is_between_sides(column) {
                 self.scroll_rows_up(self.top, 1);
@@ -37,7 +40,10 @@ impl XtermScreen {
     /// Moves what is from row `from` to the bottom margin up.
     pub(super) fn scroll_rows_up(&mut self, from: usize, count: usize) {
         match self.sides {
-            None if from == self.top => self.term.scroll_up(count),
+            None if from == self.top => {
+                self.note_scrolled(count);
+                self.term.scroll_up(count);
+            }
             None => self.scroll_whole_rows(from, |page| page.term.delete_lines(count)),
             Some((left, right)) => {
                 let rows = from..self.bottom + 1;

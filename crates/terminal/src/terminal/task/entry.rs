@@ -336,7 +336,7 @@ impl Task {
             }
             Verdict::Asks if entry.input => {
                 let asks = InputRequest {
-                    program: self.foreground_name(),
+                    program: self.reader_name(),
                     full_screen,
                     password: self.states().password,
                     screen: self.intake.screen.text(),
@@ -394,7 +394,9 @@ impl Task {
             asks: None,
             offset: ranges.first().map_or(0, |range| range.start),
             end: ranges.last().map_or(0, |range| range.end),
+            version: Some(self.drawn),
         };
+        self.mark_screen();
         fill(&mut result);
         self.report_result(entry.logged, entry.reply, Ok(result));
     }

@@ -77,6 +77,7 @@ impl Entering {
             asks: None,
             offset,
             end: offset,
+            version: None,
         };
         // The caller may have stopped listening.
         let _ = self.reply.send(Ok(result));
@@ -115,6 +116,8 @@ pub(super) struct Running {
     prompts: u64,
     /// Offsets: of all output when the line was entered, where the shell took it, where the command began and ended.
     entered: u64,
+    /// The version of the screen when the line was entered.
+    version: u64,
     taken: Option<u64>,
     began: Option<u64>,
     ended: Option<u64>,
@@ -359,6 +362,7 @@ impl Task {
             then,
             prompts: 0,
             entered: 0,
+            version: 0,
             taken: None,
             began: None,
             ended: None,
@@ -379,13 +383,13 @@ impl Task {
         self.seat.admits(None).map_err(RunError::Held)?;
         let Some(kind) = self.shell.agreed.as_ref().filter(|_| self.shell.is_reporting()).map(|agreed| agreed.kind)
         else {
-            return Err(RunError::NotIntegrated { program: self.foreground_name() });
+            return Err(RunError::NotIntegrated { program: self.reader_name() });
         };
         if !self.shell.is_idle() || self.is_typing_itself() {
             return Err(if self.shell.is_replaced() {
-                RunError::NotIntegrated { program: self.foreground_name() }
+                RunError::NotIntegrated { program: self.reader_name() }
             } else {
-                RunError::Busy { program: self.foreground_name() }
+                RunError::Busy { program: self.reader_name() }
             });
         }
         if let Some(text) = self.half_typed() {
@@ -414,11 +418,13 @@ impl Task {
         };
         let keys = command::keys(line, running.kind, editor, self.shell.is_inner);
         let asks = if editor == Editor::None { line.matches('\n').count() } else { 0 };
-        self.input_offset = offset;
+        self.mark_screen();
+        (self.input_offset, self.input_drawn) = (offset, self.drawn);
         self.echo.expect(&format!("{line}\n"), offset);
         self.running = Some(Running {
             prompts: self.shell.prompts,
             entered: offset,
+            version: self.drawn,
             taken: None,
             began: None,
             ended: None,
@@ -477,6 +483,7 @@ impl Task {
         if matches!(over, CommandAbort::Left) {
             self.leave_ended_shells();
         }
+        self.mark_screen();
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             return self.report_result(running.logged, running.reply, Err(RunError::Incomplete));
@@ -527,7 +534,7 @@ impl Task {
         let full_screen = look.screen == ScreenState::Full;
         let waits = self.running.as_mut()?.input()?.looked(look, Awaited::Nothing, now);
         waits.then(|| InputRequest {
-            program: self.foreground_name(),
+            program: self.reader_name(),
             full_screen,
             password: self.states().password,
             screen: self.intake.screen.text(),
@@ -587,6 +594,12 @@ impl Task {
                 said.head = output.head + &behind.head;
             }
         }
+        if let CommandAbort::AwaitsInput(InputRequest { full_screen: false, .. }) = &over
+            && let Some(rows) = self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost == 0)
+        {
+            // What it asks is on the rows that it drew on.
+            said = excerpt::of_lines(rows.changed_below_command(&self.intake), said.next, running.limit);
+        }
         CommandResult {
             exit_code: match &over {
                 CommandAbort::AtPrompt => running.exit_code,
@@ -614,6 +627,7 @@ impl Task {
             dropped_before: said.dropped_before,
             offset: range.start,
             end: if at_prompt { range.end } else { history.end() },
+            version: Some(self.drawn),
         }
     }
 }

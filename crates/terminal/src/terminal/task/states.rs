@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::Task;
-use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group};
+use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group, reader_of_group};
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{Look, ScreenState};
 
@@ -139,6 +139,15 @@ impl Task {
     pub(super) fn foreground_name(&self) -> Option<String> {
         let group = self.pty.foreground()?.as_raw_nonzero().get();
         name_of_group(self.child.pid().as_raw_nonzero().get(), group)
+    }
+
+    /// Returns the name of the program in the foreground that reads the terminal, such as an editor that another program has
+    /// started, or that of what runs there.
+    pub(super) fn reader_name(&self) -> Option<String> {
+        let (session, group) = (self.child.pid().as_raw_nonzero().get(), self.pty.foreground()?.as_raw_nonzero().get());
+        let takes_keys = self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
+        let reader = self.pty.device().and_then(|device| reader_of_group(session, group, &device, takes_keys));
+        reader.or_else(|| name_of_group(session, group))
     }
 
     /// Returns the process group and the name of the program in the foreground, if it waits for input.

@@ -1,0 +1,482 @@
+//! The rows of the main screen as they were when clients looked, to find those that have changed since.
+//!
+//! What was printed is the news of a program that prints line after line. One that moves the cursor to other rows changes
+//! what was printed before: its news are the rows that look different, and those that scrolled away meanwhile. A row is
+//! known by its hash, so a mark takes some hundred bytes.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+
+use super::{Excerpt, Limit, Part, ScreenLine, excerpt};
+use crate::intake::OutputPipeline;
+use crate::screen::Screen;
+
+/// Marks that are kept; of an older one, the rows are not known.
+const MAX_MARKS: usize = 64;
+
+/// Rows that scrolled away and are compared.
+const MAX_ROWS_ABOVE: usize = 1000;
+
+/// The marks of one terminal.
+#[derive(Debug, Default)]
+pub(super) struct ScreenMarks {
+    hasher: RandomState,
+    /// Oldest first.
+    marks: VecDeque<ScreenMark>,
+    /// The last version in which other rows than the lowest one were drawn on.
+    moved_at: u64,
+}
+
+#[derive(Debug)]
+struct ScreenMark {
+    version: u64,
+    scrolled: (u64, u64),
+    rows: Box<[u64]>,
+}
+
+/// The rows since a mark.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct RowsSince {
+    /// Lines of the screen and of what scrolled away since, each one row unless it was wrapped.
+    pub(super) lines: Vec<ScreenLine>,
+    /// Rows that scrolled away and are not known any more.
+    pub(super) lost: u64,
+}
+
+impl RowsSince {
+    /// Returns the lines that changed and are not above the output of the command that was begun last.
+    pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
+        let (scrolled, _) = intake.screen.scrolled();
+        let first = i128::from(intake.command_row) - i128::from(scrolled);
+        let changed = self.lines.into_iter().filter(move |line| line.is_changed && i128::from(line.row) >= first);
+        changed.map(|line| line.text)
+    }
+}
+
+impl ScreenMarks {
+    /// Notes that other rows than the lowest one were drawn on in a version.
+    pub(super) fn note_moved(&mut self, version: u64) {
+        self.moved_at = version;
+    }
+
+    /// Notes the screen as a client sees it. `text` has its rows. The rows of the main screen are not known while a
+    /// full-screen program has the screen.
+    pub(super) fn note(&mut self, version: u64, screen: &dyn Screen, text: &str) {
+        if screen.modes().alternate_screen || self.marks.back().is_some_and(|last| last.version == version) {
+            return;
+        }
+        if self.marks.len() == MAX_MARKS {
+            self.marks.pop_front();
+        }
+        let rows = text.lines().map(|row| self.hasher.hash_one(row)).collect();
+        self.marks.push_back(ScreenMark { version, scrolled: screen.scrolled(), rows });
+    }
+
+    /// Returns a part of the output. Where the program drew on several rows, the news of a client are the lines of the
+    /// screen, and the text since the last input, which was typed in version `input` of the screen, is that of the lines
+    /// that changed below the command line.
+    pub(super) fn excerpt(
+        &self,
+        intake: &OutputPipeline,
+        part: Part,
+        (input_offset, input): (u64, u64),
+        limit: Limit,
+    ) -> Excerpt {
+        let excerpt = excerpt::of(intake.transcript.history(), part, input_offset, limit);
+        let since = match part {
+            Part::New { version, .. } => version,
+            Part::SinceInput => input,
+            Part::From(_) | Part::RawFrom(_) | Part::Tail(_) => return excerpt,
+        };
+        let Some(rows) = self.moved_rows_since(since, intake) else { return excerpt };
+        let end = intake.transcript.history().end();
+        if rows.lost > 0 {
+            // What scrolled away was printed, and what is on the screen ends it.
+            let screen = rows.lines.into_iter().filter(|line| line.row >= 0).map(|line| line.text);
+            let tail = Some(excerpt::of_lines(screen, end, Limit::Head(usize::MAX)).head);
+            return Excerpt { tail, ..excerpt };
+        }
+        match part {
+            Part::SinceInput => excerpt::of_lines(rows.changed_below_command(intake), end, limit),
+            _ => Excerpt { rows: Some(rows.lines), ..Excerpt::whole(String::new(), end) },
+        }
+    }
+
+    /// Returns the rows since a version of the screen, if the program has drawn on several of them since and the rows of
+    /// then are known.
+    pub(super) fn moved_rows_since(&self, version: u64, intake: &OutputPipeline) -> Option<RowsSince> {
+        (self.moved_at > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
+    }
+
+    /// Returns the rows since a version that was noted. None if the rows of then are not known, or have another size now.
+    fn rows_since(&self, version: u64, screen: &dyn Screen) -> Option<RowsSince> {
+        let mark = self.marks.iter().rev().find(|mark| mark.version == version)?;
+        let (scrolled, epoch) = screen.scrolled();
+        if mark.scrolled.1 != epoch || screen.modes().alternate_screen {
+            return None;
+        }
+        let above = scrolled.checked_sub(mark.scrolled.0)?;
+        let rows = screen.rows_from(usize::try_from(above).unwrap_or(usize::MAX).min(MAX_ROWS_ABOVE));
+        let here = rows.len() - usize::from(screen.size().rows);
+        // Fewer are there where the program has emptied what scrolled away, too.
+        let lost = above.saturating_sub(MAX_ROWS_ABOVE as u64);
+        let blank = self.hasher.hash_one("");
+        let mut lines: Vec<ScreenLine> = Vec::new();
+        let mut goes_on = false;
+        for (index, (text, continues)) in rows.into_iter().enumerate() {
+            let known = index as u64 + above - here as u64;
+            let was = usize::try_from(known).ok().and_then(|known| mark.rows.get(known).copied()).unwrap_or(blank);
+            let is_changed = self.hasher.hash_one(text.trim_end()) != was;
+            match lines.last_mut().filter(|_| goes_on) {
+                Some(line) => {
+                    line.text.push_str(&text);
+                    line.is_changed |= is_changed;
+                }
+                None => lines.push(ScreenLine { row: index as i64 - here as i64, text, is_changed }),
+            }
+            goes_on = continues;
+        }
+        Some(RowsSince { lines, lost })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::history::History;
+    use crate::screen::{Emulator, Size};
+    use crate::transcript::Transcript;
+
+    const COLS: usize = 12;
+    const ROWS: usize = 5;
+
+    /// What a program prints.
+    #[derive(Debug, Clone)]
+    enum Piece {
+        Text(String),
+        LineEnd,
+        LineFeed,
+        Return,
+        Back,
+        /// A sequence with a number.
+        Csi(usize, char),
+        To(usize, usize),
+        Save,
+        Restore,
+    }
+
+    impl Piece {
+        fn bytes(&self) -> Vec<u8> {
+            match self {
+                Self::Text(text) => text.clone(),
+                Self::LineEnd => "\r\n".to_owned(),
+                Self::LineFeed => "\n".to_owned(),
+                Self::Return => "\r".to_owned(),
+                Self::Back => "\x08".to_owned(),
+                Self::Csi(count, action) => format!("\x1b[{count}{action}"),
+                Self::To(row, column) => format!("\x1b[{};{}H", row + 1, column + 1),
+                Self::Save => "\x1b7".to_owned(),
+                Self::Restore => "\x1b8".to_owned(),
+            }
+            .into_bytes()
+        }
+    }
+
+    /// A screen as simple as can be, that keeps every row it ever had.
+    #[derive(Debug, Clone)]
+    struct Reference {
+        rows: Vec<[char; COLS]>,
+        /// Whether a line went on in the next row.
+        wrapped: Vec<bool>,
+        top: usize,
+        row: usize,
+        column: usize,
+        /// The last column was written, and the next character goes to the next row.
+        is_full: bool,
+        saved: (usize, usize, bool),
+    }
+
+    impl Reference {
+        fn new() -> Self {
+            Self {
+                rows: vec![[' '; COLS]; ROWS],
+                wrapped: vec![false; ROWS],
+                top: 0,
+                row: 0,
+                column: 0,
+                is_full: false,
+                saved: (0, 0, false),
+            }
+        }
+
+        fn at(&self) -> usize {
+            self.top + self.row
+        }
+
+        fn down(&mut self) {
+            if self.row + 1 < ROWS {
+                self.row += 1;
+            } else {
+                self.top += 1;
+                self.rows.push([' '; COLS]);
+                self.wrapped.push(false);
+            }
+        }
+
+        fn place(&mut self, row: usize, column: usize) {
+            (self.row, self.column, self.is_full) = (row.min(ROWS - 1), column.min(COLS - 1), false);
+        }
+
+        fn print(&mut self, piece: &Piece) {
+            let (row, column) = (self.row, self.column);
+            match piece {
+                Piece::Text(text) => {
+                    for character in text.chars() {
+                        if self.is_full {
+                            let at = self.at();
+                            self.wrapped[at] = true;
+                            self.down();
+                            (self.column, self.is_full) = (0, false);
+                        }
+                        let at = self.at();
+                        self.rows[at][self.column] = character;
+                        self.is_full = self.column + 1 == COLS;
+                        self.column = (self.column + 1).min(COLS - 1);
+                    }
+                }
+                Piece::LineEnd => {
+                    (self.column, self.is_full) = (0, false);
+                    self.down();
+                }
+                Piece::LineFeed => self.down(),
+                Piece::Return => (self.column, self.is_full) = (0, false),
+                Piece::Back => self.place(row, column.saturating_sub(1)),
+                Piece::To(row, column) => self.place(*row, *column),
+                Piece::Save => self.saved = (row, column, self.is_full),
+                Piece::Restore => (self.row, self.column, self.is_full) = self.saved,
+                Piece::Csi(count, action) => {
+                    let at = self.at();
+                    let number = (*count).max(1);
+                    if matches!(action, 'K' | 'J' | 'X' | '@' | 'P') && !(*action == 'K' && *count == 0 && self.is_full)
+                    {
+                        // A line goes on in the next row as long as its last cell is there.
+                        let is_last_kept = match action {
+                            'K' if *count == 1 => column + 1 < COLS,
+                            'X' => column + number < COLS,
+                            _ => false,
+                        };
+                        self.wrapped[at] &= is_last_kept;
+                    }
+                    let cells = &mut self.rows[at];
+                    match action {
+                        'A' => self.place(row.saturating_sub(number), column),
+                        'B' => self.place(row + number, column),
+                        'C' => self.place(row, column + number),
+                        'D' => self.place(row, column.saturating_sub(number)),
+                        'G' => self.place(row, number - 1),
+                        'K' => match count {
+                            0 if self.is_full => {}
+                            0 => cells[column..].fill(' '),
+                            1 => cells[..=column].fill(' '),
+                            _ => cells.fill(' '),
+                        },
+                        'J' => {
+                            cells[column..].fill(' ');
+                            let end = self.top + ROWS;
+                            self.rows[at + 1..end].fill([' '; COLS]);
+                            self.wrapped[at + 1..end].fill(false);
+                        }
+                        'X' => cells[column..(column + number).min(COLS)].fill(' '),
+                        '@' => {
+                            let number = number.min(COLS - column);
+                            cells[column..].rotate_right(number);
+                            cells[column..column + number].fill(' ');
+                            self.is_full = false;
+                        }
+                        'P' => {
+                            let number = number.min(COLS - column);
+                            cells[column..].rotate_left(number);
+                            cells[COLS - number..].fill(' ');
+                            self.is_full = false;
+                        }
+                        other => panic!("{other} is not known"),
+                    }
+                }
+            }
+        }
+
+        fn text(&self, row: usize) -> String {
+            self.rows.get(row).map(|cells| cells.iter().collect::<String>().trim_end().to_owned()).unwrap_or_default()
+        }
+
+        /// Lines from a row on, without the empty ones at the end.
+        fn lines(&self, from: usize) -> Vec<String> {
+            let mut lines: Vec<String> = Vec::new();
+            for row in from..self.rows.len() {
+                let text: String = self.rows[row].iter().collect();
+                match lines.last_mut().filter(|_| row > from && self.wrapped[row - 1]) {
+                    Some(line) => line.push_str(&text),
+                    None => lines.push(text),
+                }
+            }
+            lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+            while lines.last().is_some_and(String::is_empty) {
+                lines.pop();
+            }
+            lines
+        }
+
+        /// The first row of the line of the cursor.
+        fn line_of_cursor(&self) -> usize {
+            let mut row = self.at();
+            while row > 0 && self.wrapped[row - 1] {
+                row -= 1;
+            }
+            row
+        }
+    }
+
+    /// A terminal with a client that looks at it now and then.
+    struct Watched {
+        intake: OutputPipeline,
+        marks: ScreenMarks,
+        version: u64,
+        seen: (u64, u64),
+    }
+
+    impl Watched {
+        fn new() -> Self {
+            let transcript = Transcript::new(History::new(1 << 20), None);
+            let size = Size { cols: COLS as u16, rows: ROWS as u16 };
+            let intake = OutputPipeline::new(transcript, Box::new(Emulator::new(size)));
+            let mut watched = Self { intake, marks: ScreenMarks::default(), version: 0, seen: (0, 0) };
+            watched.look();
+            watched
+        }
+
+        fn print(&mut self, bytes: &[u8]) {
+            self.intake.take_in(bytes, &mut Vec::new());
+            self.version += 1;
+            if self.intake.transcript.take_moved_rows() {
+                self.marks.note_moved(self.version);
+            }
+        }
+
+        fn look(&mut self) -> Excerpt {
+            let (from, version) = self.seen;
+            let part = Part::New { from, version, reach: 0 };
+            let excerpt = self.marks.excerpt(&self.intake, part, (0, 0), Limit::HeadAndTail(100_000));
+            self.marks.note(self.version, self.intake.screen.as_ref(), &self.intake.screen.text());
+            self.seen = (self.intake.transcript.history().end(), self.version);
+            excerpt
+        }
+    }
+
+    fn piece() -> impl Strategy<Value = Piece> {
+        prop_oneof![
+            6 => "[a-z ]{1,9}".prop_map(Piece::Text),
+            4 => Just(Piece::LineEnd),
+            1 => Just(Piece::LineFeed),
+            2 => Just(Piece::Return),
+            2 => Just(Piece::Back),
+            4 => (1..14usize, prop::sample::select(vec!['C', 'D', 'G'])).prop_map(|(count, action)| Piece::Csi(count, action)),
+            3 => (0..3usize).prop_map(|which| Piece::Csi(which, 'K')),
+            2 => (1..5usize, prop::sample::select(vec!['X', '@', 'P'])).prop_map(|(count, action)| Piece::Csi(count, action)),
+            1 => (1..4usize, prop::sample::select(vec!['A', 'B'])).prop_map(|(count, action)| Piece::Csi(count, action)),
+            1 => Just(Piece::Csi(0, 'J')),
+            1 => (0..ROWS, 0..COLS).prop_map(|(row, column)| Piece::To(row, column)),
+            1 => Just(Piece::Save),
+            1 => Just(Piece::Restore),
+        ]
+    }
+
+    /// Checks what a client was shown: everything that looks otherwise since it looked last, and nothing that it has to
+    /// take for something else.
+    fn check(shown: &Excerpt, before: &Reference, now: &Reference) -> Result<(), TestCaseError> {
+        let changed: Vec<usize> =
+            (before.top..now.rows.len()).filter(|row| before.text(*row) != now.text(*row)).collect();
+        if let Some(lines) = &shown.rows {
+            let first = |line: &ScreenLine| (now.top as i64 + line.row) as usize;
+            for (index, line) in lines.iter().enumerate() {
+                let end = lines.get(index + 1).map_or(now.rows.len(), first);
+                let rows = first(line)..end;
+                let text: String = rows.clone().flat_map(|row| now.rows[row]).collect();
+                prop_assert_eq!(line.text.trim_end(), text.trim_end());
+                prop_assert_eq!(line.is_changed, rows.clone().any(|row| changed.contains(&row)), "rows {:?}", rows);
+            }
+            let known = lines.first().map_or(0, first)..now.rows.len();
+            prop_assert!(changed.iter().all(|row| known.contains(row)), "{changed:?} of {known:?}");
+            return Ok(());
+        }
+        if changed.is_empty() && shown.head.trim().is_empty() {
+            return Ok(());
+        }
+        let line = before.line_of_cursor();
+        prop_assert!(changed.iter().all(|row| *row >= line), "rows {changed:?} before {line}");
+        prop_assert_eq!(&shown.tail, &None);
+        let (shown, mut lines) = (shown.head.trim_end(), now.lines(line));
+        let was = before.lines(line).first().cloned().unwrap_or_default();
+        let mut told: Vec<&str> = shown.split('\n').collect();
+        let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
+        let told_first = told.remove(0);
+        // The line that was begun goes on, or is shown anew.
+        let goes_on = first.strip_suffix(told_first).is_some_and(|known| known.trim_end() == was.trim_end());
+        prop_assert!(told_first == first || goes_on, "{told_first:?} of {first:?}, which was {was:?}");
+        prop_assert_eq!(told, lines);
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        /// Whatever a program prints, however it arrives and whenever a client looks, the client is shown every row that
+        /// looks otherwise than when it looked last, as it looks now.
+        #[test]
+        fn a_client_is_shown_every_row_that_changed(
+            portions in prop::collection::vec((prop::collection::vec(piece(), 0..8), any::<bool>()), 1..10),
+        ) {
+            let (mut watched, mut reference) = (Watched::new(), Reference::new());
+            let mut before = reference.clone();
+            for (pieces, looks) in portions {
+                for piece in pieces {
+                    watched.print(&piece.bytes());
+                    reference.print(&piece);
+                }
+                let screen = watched.intake.screen.text();
+                let expected: Vec<String> = (reference.top..reference.top + ROWS).map(|row| reference.text(row)).collect();
+                let expected = expected.join("\n");
+                prop_assert_eq!(screen.as_str(), expected.trim_end_matches('\n'), "the reference");
+                if looks {
+                    let shown = watched.look();
+                    check(&shown, &before, &reference).map_err(|error| {
+                        TestCaseError::fail(format!("{error}\nbefore {before:?}\nnow {reference:?}\nshown {shown:?}"))
+                    })?;
+                    before = reference.clone();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_that_a_program_goes_over_with_the_cursor_is_shown() {
+        // inquirer up to 9 ends each drawing so.
+        let mut watched = Watched::new();
+        watched.print(b"$ x\r\n? Name (a) \x1b[11D\x1b[11C");
+        assert_eq!(watched.look().head, "$ x\n? Name (a)");
+        watched.print(b"\x1b[2K\x1b[G? Name b\x1b[8D\x1b[8C");
+        assert_eq!(watched.look().head, "? Name b");
+    }
+
+    #[test]
+    fn output_that_scrolled_far_is_shown_with_the_screen_at_its_end() {
+        let mut watched = Watched::new();
+        let lines: String = (0..2000).map(|line| format!("{line}\r\n")).collect();
+        watched.print(format!("{lines}a\r\nb\x1b[1Aé").as_bytes());
+        let shown = watched.look();
+        assert!(shown.head.starts_with("0\n1\n") && shown.rows.is_none(), "{shown:?}");
+        assert_eq!(shown.tail.as_deref(), Some("1997\n1998\n1999\naé\nb"));
+    }
+}

@@ -1,0 +1,337 @@
+//! The line that is being written, and the column of the cursor in it.
+//!
+//! Motions of the cursor within a line leave no text. They take effect with the next character: the history gets
+//! backspaces for a way back, the text that stands there for a way forward, and blanks behind the end of the line. So a
+//! program that moves the cursor to and fro changes nothing. The line is played back only where a column has to be
+//! known, and each character of it once.
+
+use crate::history::History;
+use crate::lines::{RenderedLine, next_tab_stop};
+
+/// Columns of a line that is followed; no person edits a longer one.
+const MAX_COLUMNS: usize = 4096;
+
+/// The line that is being written.
+#[derive(Debug, Default)]
+pub(super) struct OpenLine {
+    /// The number of lines that began before. Two that follow each other may begin at one offset.
+    number: u64,
+    /// Offset of its first character.
+    start: u64,
+    /// The line as it looks after the text up to `rendered_to`, which is behind `start` once it was needed.
+    rendered: RenderedLine,
+    rendered_to: u64,
+    /// It is too long to be followed.
+    is_lost: bool,
+    /// The column at which the next character is written, where that is not behind the last one.
+    target: Option<usize>,
+    /// A tab is in it, so that it may be wider than it is long.
+    has_tabs: bool,
+    /// The cursor was moved back in it, so that an erase may take something away.
+    is_rewound: bool,
+    /// It began in the middle of a row, or on a row that has text already.
+    is_floating: bool,
+    /// Columns of the screen; 0 where they are not known, and no line is wrapped.
+    columns: usize,
+}
+
+/// A part of a line, which the screen shows in one row.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    begin: usize,
+    /// The column of the cursor in the line.
+    cursor: usize,
+    end: usize,
+}
+
+impl OpenLine {
+    /// Sets the columns of the screen.
+    pub(super) fn set_columns(&mut self, columns: usize) {
+        self.columns = columns;
+    }
+
+    /// Begins a line at the end of the history.
+    pub(super) fn begin(&mut self, history: &History) {
+        self.number += 1;
+        self.start = history.end();
+        if self.rendered_to != 0 {
+            self.rendered.clear();
+            self.rendered_to = 0;
+        }
+        self.target = None;
+        (self.is_lost, self.has_tabs, self.is_rewound, self.is_floating) = (false, false, false, false);
+    }
+
+    /// Notes that the line begins somewhere in a row.
+    pub(super) fn float(&mut self) {
+        self.is_floating = true;
+    }
+
+    pub(super) fn is_floating(&self) -> bool {
+        self.is_floating
+    }
+
+    /// Whether the next character is not written behind the last one.
+    pub(super) fn is_moved(&self) -> bool {
+        self.target.is_some()
+    }
+
+    /// Whether the line is wider than the screen.
+    pub(super) fn is_wrapped(&mut self, history: &History) -> bool {
+        !self.fits(history) && self.render(history) && self.rendered.width() > self.columns
+    }
+
+    /// Whether the cursor is behind the last column of a row, where it stays until the next character.
+    pub(super) fn is_full(&mut self, history: &History) -> bool {
+        let is_shorter = !self.has_tabs && history.end() - self.start < self.columns as u64;
+        if self.columns == 0 || self.is_moved() || is_shorter {
+            return false;
+        }
+        self.column(history).is_some_and(|column| column > 0 && column % self.columns == 0)
+    }
+
+    /// Returns how many rows of the line are below the cursor.
+    pub(super) fn rows_below(&mut self, history: &History) -> usize {
+        if self.fits(history) || !self.is_moved() && !self.is_rewound {
+            return 0;
+        }
+        let Some(row) = self.row(history).filter(|_| self.render(history)) else { return 0 };
+        self.rendered.width().saturating_sub(row.end).div_ceil(self.columns)
+    }
+
+    /// Whether the next tab stop is certainly within the row.
+    fn has_room_for_tab(&mut self, history: &History) -> bool {
+        let is_short = !self.has_tabs && history.end() - self.start + 8 < self.columns as u64;
+        self.columns == 0
+            || is_short
+            || self.row(history).is_some_and(|row| {
+                next_tab_stop(row.cursor - row.begin) < self.columns && row.cursor - row.begin < self.columns - 1
+            })
+    }
+
+    /// Whether the line is certainly no wider than the screen.
+    fn fits(&self, history: &History) -> bool {
+        self.columns == 0 || !self.has_tabs && history.end() - self.start <= self.columns as u64
+    }
+
+    /// Plays back what was written since the last call. Returns whether the line can be followed.
+    fn render(&mut self, history: &History) -> bool {
+        if self.is_lost {
+            return false;
+        }
+        let (hot_start, hot) = history.newest();
+        let from = self.rendered_to.max(self.start);
+        let Some(text) = from.checked_sub(hot_start).and_then(|at| hot.get(at as usize..)) else {
+            self.is_lost = true;
+            return false;
+        };
+        self.rendered.put_all(text);
+        self.rendered_to = history.end();
+        self.is_lost = self.rendered.width() > MAX_COLUMNS;
+        !self.is_lost
+    }
+
+    /// Returns the column of the cursor in the line.
+    pub(super) fn column(&mut self, history: &History) -> Option<usize> {
+        if let Some(target) = self.target {
+            return Some(target);
+        }
+        self.render(history).then(|| self.rendered.column())
+    }
+
+    fn row(&mut self, history: &History) -> Option<Row> {
+        let is_moved = self.is_moved();
+        let column = self.column(history)?;
+        if self.columns == 0 {
+            return Some(Row { begin: 0, cursor: column, end: usize::MAX });
+        }
+        // Behind the last column of a row, the cursor stays on it until the next character.
+        let is_full = !is_moved && column > 0 && column % self.columns == 0;
+        let begin = if is_full { column - self.columns } else { column / self.columns * self.columns };
+        Some(Row { begin, cursor: column.min(begin + self.columns - 1), end: begin + self.columns })
+    }
+
+    /// Moves the cursor to the first column of its row.
+    pub(super) fn return_to_start(&mut self, history: &History) {
+        if self.fits(history) {
+            self.target = Some(0);
+        } else if let Some(row) = self.row(history) {
+            self.target = Some(row.begin);
+        } else {
+            self.target = Some(0);
+        }
+    }
+
+    /// Moves the cursor to the left. A line that is not followed goes back one character for each.
+    pub(super) fn move_left(&mut self, history: &mut History, count: usize) {
+        match self.row(history) {
+            Some(row) => self.target = Some(row.cursor.saturating_sub(count).max(row.begin)),
+            None => (0..count.min(256)).for_each(|_| history.push('\x08')),
+        }
+        self.is_rewound = true;
+    }
+
+    /// Moves the cursor to the right, at most to the last column.
+    pub(super) fn move_right(&mut self, history: &History, count: usize) {
+        if let Some(row) = self.row(history) {
+            self.target = Some(row.cursor.saturating_add(count).min(row.end - 1));
+        }
+    }
+
+    /// Moves the cursor to a column of its row, counted from 0.
+    pub(super) fn move_to(&mut self, history: &History, column: usize) {
+        if let Some(row) = self.row(history) {
+            self.target = Some(row.begin.saturating_add(column).min(row.end - 1));
+            self.is_rewound = true;
+        }
+    }
+
+    /// Moves the cursor to the next tab stop, where that is within the line. Returns whether it was, and whether the row
+    /// has room for the tab.
+    pub(super) fn move_to_tab(&mut self, history: &History) -> (bool, bool) {
+        let has_room = self.has_room_for_tab(history);
+        (self.is_tab_within(history), has_room)
+    }
+
+    fn is_tab_within(&mut self, history: &History) -> bool {
+        if !self.is_moved() && !self.is_rewound {
+            self.has_tabs = true;
+            return false;
+        }
+        if let Some(row) = self.row(history)
+            && self.render(history)
+            && row.cursor < self.rendered.width()
+        {
+            self.target = Some((row.begin + next_tab_stop(row.cursor - row.begin)).min(row.end - 1));
+            return true;
+        }
+        self.has_tabs = true;
+        false
+    }
+
+    /// Forgets a motion.
+    pub(super) fn stay(&mut self) {
+        self.target = None;
+    }
+
+    /// Puts the cursor at a column of the line that it had before.
+    pub(super) fn restore(&mut self, column: usize) {
+        self.target = Some(column);
+        self.is_rewound = true;
+    }
+
+    /// Returns its number, which no other line has.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Writes the way to where the next character goes.
+    pub(super) fn go(&mut self, history: &mut History) {
+        let Some(target) = self.target.take() else { return };
+        if target == 0 {
+            let is_there = history.at_line_start() || history.newest().1.ends_with('\r');
+            if !is_there {
+                history.push('\r');
+            }
+            self.is_rewound = true;
+            return;
+        }
+        if !self.render(history) {
+            return;
+        }
+        let here = self.rendered.column();
+        if target < here {
+            (target..here).for_each(|_| history.push('\x08'));
+            self.is_rewound = true;
+        } else if target > here {
+            let between = self.rendered.shown(here..target.min(here + MAX_COLUMNS));
+            history.push_str(&between);
+        }
+    }
+
+    /// Erases from the cursor to the end of its row, or all of the row.
+    pub(super) fn erase_to_end(&mut self, history: &mut History, whole: bool) {
+        let at_end = !self.is_moved() && !self.is_rewound;
+        if at_end && !whole || history.at_line_start() {
+            return;
+        }
+        let Some(row) = self.row(history).filter(|_| self.render(history)) else { return };
+        // Behind the last column, there is nothing to erase.
+        let is_full = self.column(history) != Some(row.cursor);
+        let (width, begin) = (self.rendered.width(), if whole { row.begin } else { row.cursor });
+        if width <= begin || is_full && !whole {
+            return;
+        }
+        let mut line = self.rendered.shown(0..begin);
+        let goes_on = width > row.end;
+        if goes_on {
+            line.extend(std::iter::repeat_n(' ', row.end - begin));
+            line.push_str(&self.rendered.shown(row.end..width));
+        }
+        history.push_str("\r\r");
+        history.push_str(&line);
+        // The first column of a row is not the place behind the row before.
+        let is_row_start = row.begin > 0 && row.cursor == row.begin;
+        self.target = (row.cursor != begin || goes_on || is_row_start).then_some(row.cursor);
+        self.is_rewound = goes_on;
+    }
+
+    /// Puts `put` in place of the columns from `begin` on, and leaves the cursor where it is. Behind the last column of a row,
+    /// it stays there if `put` ends there.
+    fn replace(&mut self, history: &mut History, row: Row, begin: usize, put: &str) {
+        let Some(column) = self.column(history) else { return };
+        let is_full = column != row.cursor;
+        self.target = Some(begin);
+        self.go(history);
+        history.push_str(put);
+        let ends_there = is_full && self.column(history) == Some(column);
+        self.target = (!ends_there).then_some(row.cursor);
+        self.is_rewound = true;
+    }
+
+    /// Erases from the beginning of the row to the cursor.
+    pub(super) fn erase_to_cursor(&mut self, history: &mut History) {
+        if let Some(row) = self.row(history).filter(|_| self.render(history)) {
+            let width = self.rendered.width();
+            if width > row.begin {
+                let end = (row.cursor + 1).min(width);
+                self.replace(history, row, row.begin, &" ".repeat(end - row.begin));
+            }
+        }
+    }
+
+    /// Erases so many characters from the cursor on.
+    pub(super) fn erase_characters(&mut self, history: &mut History, count: usize) {
+        if let Some(row) = self.row(history).filter(|_| self.render(history)) {
+            let end = row.cursor.saturating_add(count).min(row.end).min(self.rendered.width());
+            if end > row.cursor {
+                self.replace(history, row, row.cursor, &" ".repeat(end - row.cursor));
+            }
+        }
+    }
+
+    /// Deletes so many characters from the cursor on; what is behind them in the row moves to the left.
+    pub(super) fn delete_characters(&mut self, history: &mut History, count: usize) {
+        if let Some(row) = self.row(history).filter(|_| self.render(history)) {
+            let end = row.end.min(self.rendered.width());
+            if end > row.cursor {
+                let from = row.cursor.saturating_add(count).min(end);
+                let rest = self.rendered.shown(from..end) + &" ".repeat(from - row.cursor);
+                self.replace(history, row, row.cursor, &rest);
+            }
+        }
+    }
+
+    /// Inserts so many blanks at the cursor; what is behind it in the row moves to the right.
+    pub(super) fn insert_blanks(&mut self, history: &mut History, count: usize) {
+        if let Some(row) = self.row(history).filter(|_| self.render(history)) {
+            let width = self.rendered.width();
+            if width > row.cursor {
+                let count = count.min(row.end - row.cursor).min(MAX_COLUMNS);
+                let end = width.min(row.end - count).max(row.cursor);
+                let rest = " ".repeat(count) + &self.rendered.shown(row.cursor..end);
+                self.replace(history, row, row.cursor, &rest);
+            }
+        }
+    }
+}

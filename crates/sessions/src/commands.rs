@@ -183,6 +183,11 @@ impl Sessions {
             let timeout = request.timeout.saturating_sub(began.elapsed());
             ran = terminal.run(CommandRequest { timeout, ..request }).await;
         }
+        // A run is not answered with a question of a program that it has not started.
+        let asks = match &ran {
+            Err(TerminalError::Refused(error)) if caller.run.is_none() => asks_instead(terminal, error).await,
+            _ => None,
+        };
         match ran {
             Ok(ran) => {
                 self.note_typed(caller, terminal, ran.offset);
@@ -202,23 +207,17 @@ impl Sessions {
             Err(TerminalError::Refused(RunError::Held(holder))) => {
                 RunCommandReply { session_id, ..failed(held(&holder)) }
             }
-            Err(TerminalError::Refused(error @ (RunError::Busy { .. } | RunError::NotIntegrated { .. }))) => {
-                // A run is not answered with a question of a program that it has not started.
-                let asks = if caller.run.is_none() { asks_instead(terminal, &error).await } else { None };
-                match (asks, &error) {
-                    (Some(asks), _) => RunCommandReply {
-                        awaiting_input: true,
-                        password: asks.password,
-                        error: Some(format!("the command was not entered: {}", asks_for(&asks))),
-                        screen_content: Some(self.secrets.within(terminal.id()).masked_screen(asks.screen)),
-                        session_id,
-                        ..RunCommandReply::default()
-                    },
-                    (None, RunError::NotIntegrated { .. }) => {
-                        RunCommandReply { session_id, ..failed(format!("{error}: send_input and await_output")) }
-                    }
-                    (None, _) => RunCommandReply { session_id, ..failed(error.to_string()) },
-                }
+            Err(TerminalError::Refused(_)) if let Some(asks) = asks => RunCommandReply {
+                session_id,
+                awaiting_input: true,
+                password: asks.password,
+                error: Some(format!("the command was not entered: {}", asks_for(&asks))),
+                screen_content: Some(self.secrets.within(terminal.id()).masked_screen(asks.screen)),
+                ..RunCommandReply::default()
+            },
+            Err(TerminalError::Refused(error @ RunError::NotIntegrated { .. })) => {
+                let error = format!("{error}: send_input and await_output");
+                RunCommandReply { session_id, ..failed(error) }
             }
             // The text at the prompt and the shell's message are output.
             Err(TerminalError::Refused(error)) => {

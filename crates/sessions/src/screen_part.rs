@@ -3,6 +3,8 @@
 //! Of a line program, the news are the lines that were printed since the client's last look; of a full-screen program,
 //! the rows that changed. The reply has the whole screen where that is shorter.
 
+use std::fmt::Display;
+
 use steplatch_access::{Caller, Redactor};
 use steplatch_host::HostedTerminal;
 use steplatch_protocol::{CursorPosition, HighlightInfo, OmittedOutput, ScreenMode, ScreenPart};
@@ -176,8 +178,7 @@ fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
         (texts[first..end].iter().map(|text| text.trim_end()).collect::<Vec<_>>().join("\n"), ScreenPart::New)
     } else {
         let changed = lines.iter().zip(&texts).filter(|(line, _)| line.is_changed);
-        let rows = changed.map(|(line, text)| format!("{}| {text}", line.row).trim_end().to_owned());
-        (rows.collect::<Vec<_>>().join("\n"), ScreenPart::Changed)
+        (numbered(changed.map(|(line, text)| (line.row, *text))), ScreenPart::Changed)
     };
     ScreenShare { content, part: Some(part), ..ScreenShare::default() }
 }
@@ -240,7 +241,7 @@ fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
 }
 
 /// Writes rows behind their numbers, counted from 0 as the cursor's.
-fn numbered(rows: impl Iterator<Item = (usize, String)>) -> String {
+fn numbered(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
     let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
     rows.collect::<Vec<_>>().join("\n")
 }

@@ -80,7 +80,7 @@ pub struct CommandResult {
     pub offset: u64,
     /// Offset behind the output.
     pub end: u64,
-    /// The version of the screen as it is now. None from a host of an older version.
+    /// Version of the screen at the end of the command, see [`View::version`](crate::View::version). None from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
 }

@@ -51,7 +51,7 @@ pub(crate) fn as_printed(text: &str) -> String {
 /// A line after everything was written over it, and the position of its cursor, in columns.
 #[derive(Debug, Default)]
 pub(crate) struct RenderedLine {
-    /// What each column shows; the rest of a wide character and of a tab has a filler.
+    /// Character of each column. The columns behind the first one of a wide character or a tab have a filler.
     cells: Vec<char>,
     /// Combining characters, by the column that they are drawn on.
     combining: Vec<(usize, char)>,
@@ -60,12 +60,12 @@ pub(crate) struct RenderedLine {
 }
 
 impl RenderedLine {
-    /// The column of the cursor, counted from 0.
+    /// Returns the column of the cursor, counted from 0.
     pub(crate) fn column(&self) -> usize {
         self.column
     }
 
-    /// How many columns are written.
+    /// Returns the number of written columns.
     pub(crate) fn width(&self) -> usize {
         self.cells.len()
     }

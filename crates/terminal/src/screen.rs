@@ -107,11 +107,11 @@ pub(crate) trait Screen: Send {
     fn row(&self, index: u16) -> String;
     /// The rows as plain text, blanks at the right and empty rows at the bottom cut.
     fn text(&self) -> String;
-    /// How many rows of the main screen have scrolled away. The second number is another one once the rows were counted
-    /// anew: the size was changed, or the terminal was reset.
+    /// Returns the number of rows of the main screen that have scrolled off, and the epoch of this count. A resize or a
+    /// reset begins a new epoch.
     fn scrolled(&self) -> (u64, u64);
-    /// At most so many rows that scrolled away and are still known, and those of the screen, each with whether its line
-    /// goes on in the next row. Blanks at the right are cut where it does not.
+    /// Returns up to `above` rows of the scrollback and those of the screen, each with a flag that is true if its line
+    /// is wrapped into the next row. Trailing blanks are removed from rows without the flag.
     fn rows_from(&self, above: usize) -> Vec<(String, bool)>;
     /// The rows as text with colours (SGR sequences), cut likewise.
     fn ansi(&self) -> String;

@@ -223,7 +223,7 @@ pub struct Settle {
 pub struct Sent {
     /// Offset of the output just before the input.
     pub offset: u64,
-    /// The version of the screen then, see [`View::version`]. None from a host of an older version.
+    /// Version of the screen just before the input, see [`View::version`]. None from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     /// The terminal as it is now, unless the input was sent [without a view](Input::without_view).
@@ -346,8 +346,8 @@ pub enum Part {
     RawFrom(u64),
     /// What came after the last input.
     SinceInput,
-    /// What a client has not seen that has read up to an offset and has seen the screen in a version, see
-    /// [`Excerpt::rows`]. The text begins with what is new in the line at the offset.
+    /// Output and rows that are new to a client, which has read up to an offset and seen a version of the screen; see
+    /// [`Excerpt::rows`]. The text begins with the new part of the line at the offset.
     New {
         /// The offset.
         from: u64,
@@ -413,14 +413,14 @@ impl Excerpt {
     }
 }
 
-/// A line of the screen, or one that scrolled away.
+/// A line of the screen or of the scrollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenLine {
     /// The number of its first row on the screen, counted from 0; negative where it scrolled away.
     pub row: i64,
     /// Its text; of a line that was wrapped, that of all its rows.
     pub text: String,
-    /// Whether the client has seen it otherwise, or not at all.
+    /// False if the client has seen the line with this text.
     pub is_changed: bool,
 }
 

@@ -97,7 +97,6 @@ impl Transcript {
             saved_at: None,
             odd_modes: 0,
             rows: 0,
-            columns: 0,
             moved_rows: false,
             combining: 0,
             keyboard: Keyboard::default(),
@@ -177,12 +176,12 @@ impl Transcript {
     /// Sets the size of the screen. All of it scrolls then.
     pub(crate) fn set_size(&mut self, size: Size) {
         self.writer.line.set_columns(size.cols.into());
-        (self.writer.rows, self.writer.columns) = (size.rows, size.cols);
+        self.writer.rows = size.rows;
         self.writer.odd_modes &= !(REGION | MARGINS);
     }
 
-    /// Whether other rows than the lowest one were drawn on since the last call, so that the text does not show how the
-    /// rows look.
+    /// Returns whether rows other than the lowest one were drawn on since the last call: the text differs from the rows
+    /// then.
     pub(crate) fn take_moved_rows(&mut self) -> bool {
         // The row that the line is on may have had other text.
         let is_moved = self.writer.line.is_floating() || self.writer.odd_modes != 0;
@@ -249,15 +248,14 @@ struct Writer {
     line: OpenLine,
     /// The last motion was to the beginning of the row: it may still turn out to be half of a line end.
     returned: bool,
-    /// How far the row of the cursor is above the lowest one that has text, at most.
+    /// Maximum number of rows between the cursor and the lowest row with text.
     rows_above: usize,
     /// The number of the line in which the cursor was saved, and its column there.
     saved_at: Option<(u64, usize)>,
     /// The modes and margins that are set with which characters go where the line does not have them.
     odd_modes: u8,
-    /// Rows and columns of the screen.
+    /// Rows of the screen.
     rows: u16,
-    columns: u16,
     /// Other rows than the lowest were drawn on since this was last taken.
     moved_rows: bool,
     combining: usize,
@@ -413,8 +411,8 @@ impl Writer {
         }
     }
 
-    /// Notes that the cursor went to another row: words on different rows are different words. The row is at most so
-    /// many above the lowest one that has text.
+    /// Notes that the cursor went to another row: words on different rows are different words. The new row is at most
+    /// `rows_above` rows above the lowest row with text.
     fn leave_row(&mut self, rows_above: usize) {
         if !self.alternate {
             self.moved_rows = true;
@@ -497,7 +495,7 @@ impl Writer {
     /// Writes the last character so many times again (REP), at most a row of it.
     fn repeat(&mut self, count: u16) {
         let last = self.history.newest().1.chars().next_back().filter(|last| !last.is_control());
-        let columns = usize::from(self.columns);
+        let columns = self.line.columns();
         self.moved_rows |= usize::from(count) > columns;
         match last.filter(|_| !self.line.is_moved()) {
             Some(last) => (0..usize::from(count).min(columns)).for_each(|_| self.write(last)),

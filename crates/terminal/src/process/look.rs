@@ -23,11 +23,7 @@ pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {
 /// Returns the name of the program in a group that reads the terminal `device`: an editor rather than the program that
 /// started it. Of several, the last one. None if no process is known to read it.
 pub(crate) fn reader_of_group(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<String> {
-    let reads = |pid: &i32| match stillness(*pid, device) {
-        WaitChannel::ReadsTerminal => true,
-        WaitChannel::WaitsForSome => line_editing,
-        WaitChannel::Unknown | WaitChannel::Runs | WaitChannel::Other => false,
-    };
+    let reads = |pid: &i32| stillness(*pid, device).awaits_input(line_editing);
     members_of(session, group).into_iter().rev().find(reads).and_then(name_of)
 }
 
@@ -195,10 +191,10 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
             return InputState::Relays;
         }
         match stillness(pid, device) {
-            WaitChannel::ReadsTerminal => return InputState::Awaits,
-            // A program that reads single keys waits for many things at once, and the keyboard is one of them.
-            WaitChannel::WaitsForSome if line_editing => return InputState::Awaits,
-            WaitChannel::WaitsForSome | WaitChannel::Unknown => state = InputState::Unknown,
+            channel if channel.awaits_input(line_editing) => return InputState::Awaits,
+            WaitChannel::ReadsTerminal | WaitChannel::WaitsForSome | WaitChannel::Unknown => {
+                state = InputState::Unknown;
+            }
             WaitChannel::Runs | WaitChannel::Other => {}
         }
     }
@@ -268,6 +264,14 @@ enum WaitChannel {
     Other,
     /// It cannot be determined.
     Unknown,
+}
+
+impl WaitChannel {
+    /// Returns whether a program that sleeps here waits for typed input. One that reads single keys waits for many things at
+    /// once, and the keyboard is one of them.
+    fn awaits_input(self, line_editing: bool) -> bool {
+        self == Self::ReadsTerminal || line_editing && self == Self::WaitsForSome
+    }
 }
 
 fn stillness(pid: i32, device: &Path) -> WaitChannel {

@@ -92,9 +92,9 @@ pub(super) struct XtermScreen {
     /// The conformance level (DECSCL), 1 to 4.
     level: u8,
     allowance: DrawBudget,
-    /// How many rows of the main screen have scrolled away at the top.
+    /// Number of rows of the main screen that have scrolled off at the top.
     scrolled: u64,
-    /// Counts what makes other rows of the screen: another size, a reset.
+    /// Number of resizes and resets, each of which changes the rows of the screen.
     epoch: u64,
 }
 
@@ -147,7 +147,7 @@ impl XtermScreen {
         Area { rows: (self.top, self.bottom), columns: self.sides, origin: self.origin() }
     }
 
-    /// Returns how many rows have scrolled away, and the number of the epoch in which they are counted.
+    /// Returns the number of rows that have scrolled off, and the epoch of this count.
     pub(super) fn scrolled(&self) -> (u64, u64) {
         (self.scrolled, self.epoch)
     }

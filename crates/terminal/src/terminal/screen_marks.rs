@@ -1,8 +1,8 @@
 //! The rows of the main screen as they were when clients looked, to find those that have changed since.
 //!
-//! What was printed is the news of a program that prints line after line. One that moves the cursor to other rows changes
-//! what was printed before: its news are the rows that look different, and those that scrolled away meanwhile. A row is
-//! known by its hash, so a mark takes some hundred bytes.
+//! For a program that prints line after line, the new output is the text since the last look. A program that moves the
+//! cursor to other rows changes older text: new are the rows that differ and those that have scrolled off. A mark stores a
+//! hash of each row, some hundred bytes in total.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -55,21 +55,21 @@ impl RowsSince {
 }
 
 impl ScreenMarks {
-    /// Notes that other rows than the lowest one were drawn on in a version.
-    pub(super) fn note_moved(&mut self, version: u64) {
+    /// Records that other rows than the lowest one were drawn on in a version.
+    pub(super) fn add_motion(&mut self, version: u64) {
         self.moved_at = version;
     }
 
-    /// Notes the screen as a client sees it. `text` has its rows. The rows of the main screen are not known while a
-    /// full-screen program has the screen.
-    pub(super) fn note(&mut self, version: u64, screen: &dyn Screen, text: &str) {
+    /// Adds a mark of the screen as a client sees it, unless its version has one. A full-screen program hides the rows of
+    /// the main screen, so that there is none of it.
+    pub(super) fn add(&mut self, version: u64, screen: &dyn Screen) {
         if screen.modes().alternate_screen || self.marks.back().is_some_and(|last| last.version == version) {
             return;
         }
         if self.marks.len() == MAX_MARKS {
             self.marks.pop_front();
         }
-        let rows = text.lines().map(|row| self.hasher.hash_one(row)).collect();
+        let rows = screen.text().lines().map(|row| self.hasher.hash_one(row)).collect();
         self.marks.push_back(ScreenMark { version, scrolled: screen.scrolled(), rows });
     }
 
@@ -83,19 +83,19 @@ impl ScreenMarks {
         (input_offset, input): (u64, u64),
         limit: Limit,
     ) -> Excerpt {
-        let excerpt = excerpt::of(intake.transcript.history(), part, input_offset, limit);
         let since = match part {
-            Part::New { version, .. } => version,
-            Part::SinceInput => input,
-            Part::From(_) | Part::RawFrom(_) | Part::Tail(_) => return excerpt,
+            Part::New { version, .. } => Some(version),
+            Part::SinceInput => Some(input),
+            Part::From(_) | Part::RawFrom(_) | Part::Tail(_) => None,
         };
-        let Some(rows) = self.moved_rows_since(since, intake) else { return excerpt };
+        let text = || excerpt::of(intake.transcript.history(), part, input_offset, limit);
+        let Some(rows) = since.and_then(|since| self.moved_rows_since(since, intake)) else { return text() };
         let end = intake.transcript.history().end();
         if rows.lost > 0 {
             // What scrolled away was printed, and what is on the screen ends it.
             let screen = rows.lines.into_iter().filter(|line| line.row >= 0).map(|line| line.text);
             let tail = Some(excerpt::of_lines(screen, end, Limit::Head(usize::MAX)).head);
-            return Excerpt { tail, ..excerpt };
+            return Excerpt { tail, ..text() };
         }
         match part {
             Part::SinceInput => excerpt::of_lines(rows.changed_below_command(intake), end, limit),
@@ -153,7 +153,7 @@ mod tests {
     const COLS: usize = 12;
     const ROWS: usize = 5;
 
-    /// What a program prints.
+    /// A piece of program output.
     #[derive(Debug, Clone)]
     enum Piece {
         Text(String),
@@ -189,7 +189,7 @@ mod tests {
     #[derive(Debug, Clone)]
     struct Reference {
         rows: Vec<[char; COLS]>,
-        /// Whether a line went on in the next row.
+        /// Rows whose line is wrapped into the next one.
         wrapped: Vec<bool>,
         top: usize,
         row: usize,
@@ -262,7 +262,7 @@ mod tests {
                     let number = (*count).max(1);
                     if matches!(action, 'K' | 'J' | 'X' | '@' | 'P') && !(*action == 'K' && *count == 0 && self.is_full)
                     {
-                        // A line goes on in the next row as long as its last cell is there.
+                        // A row is wrapped as long as its last cell is kept.
                         let is_last_kept = match action {
                             'K' if *count == 1 => column + 1 < COLS,
                             'X' => column + number < COLS,
@@ -361,7 +361,7 @@ mod tests {
             self.intake.take_in(bytes, &mut Vec::new());
             self.version += 1;
             if self.intake.transcript.take_moved_rows() {
-                self.marks.note_moved(self.version);
+                self.marks.add_motion(self.version);
             }
         }
 
@@ -369,7 +369,7 @@ mod tests {
             let (from, version) = self.seen;
             let part = Part::New { from, version, reach: 0 };
             let excerpt = self.marks.excerpt(&self.intake, part, (0, 0), Limit::HeadAndTail(100_000));
-            self.marks.note(self.version, self.intake.screen.as_ref(), &self.intake.screen.text());
+            self.marks.add(self.version, self.intake.screen.as_ref());
             self.seen = (self.intake.transcript.history().end(), self.version);
             excerpt
         }
@@ -422,7 +422,7 @@ mod tests {
         let mut told: Vec<&str> = shown.split('\n').collect();
         let first = if lines.is_empty() { String::new() } else { lines.remove(0) };
         let told_first = told.remove(0);
-        // The line that was begun goes on, or is shown anew.
+        // The open line is either continued or shown again in full.
         let goes_on = first.strip_suffix(told_first).is_some_and(|known| known.trim_end() == was.trim_end());
         prop_assert!(told_first == first || goes_on, "{told_first:?} of {first:?}, which was {was:?}");
         prop_assert_eq!(told, lines);

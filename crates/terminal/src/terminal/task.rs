@@ -146,7 +146,7 @@ struct Task {
     /// Counts changes of the screen, so that it is searched once for each.
     drawn: u64,
     marks: ScreenMarks,
-    /// The number of the last input's screen.
+    /// Version of the screen at the last typed input.
     input_drawn: u64,
     /// A command with a waiting caller, and a request that the shell has not answered.
     running: Option<Running>,
@@ -207,7 +207,7 @@ enum Reply {
     Wait(u64, oneshot::Sender<(Waited, View)>),
     Sent {
         offset: u64,
-        /// The version of the screen then.
+        /// Version of the screen just before the input.
         version: u64,
         /// Number of bytes that are written to the terminal once the input is.
         upto: u64,
@@ -582,7 +582,7 @@ impl Task {
         }
         self.drawn += 1;
         if self.intake.transcript.take_moved_rows() {
-            self.marks.note_moved(self.drawn);
+            self.marks.add_motion(self.drawn);
         }
         self.last_output = Instant::now();
         self.outgoing.note_output(self.last_output);
@@ -715,7 +715,7 @@ impl Task {
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.drawn += 1;
-            self.marks.note_moved(self.drawn);
+            self.marks.add_motion(self.drawn);
         }
     }
 
@@ -755,7 +755,10 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
-        self.mark_screen();
+        // Keys of an attached person are frequent, and nobody looks from them on.
+        if input.raw.is_empty() {
+            self.mark_screen();
+        }
         if is_typed {
             (self.input_offset, self.input_drawn) = (offset, self.drawn);
         }
@@ -821,11 +824,11 @@ impl Task {
     ) {
         match input.settle {
             None => {
-                let sent = self.sent(offset, self.input_drawn, input);
+                let sent = self.sent(offset, self.drawn, input);
                 let _ = reply.send(Ok(sent));
             }
             Some(settle) => {
-                let reply = Reply::Sent { offset, version: self.input_drawn, upto, reply };
+                let reply = Reply::Sent { offset, version: self.drawn, upto, reply };
                 let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
                 // The program answers to the last byte, which the pauses of the input delay.
                 wait.deadline += self.outgoing.delay(wait.began);
@@ -1198,9 +1201,9 @@ impl Task {
         }
     }
 
-    /// Remembers the rows of the screen as a client sees them.
+    /// Records the rows of the screen as a client sees them.
     pub(super) fn mark_screen(&mut self) {
-        self.marks.note(self.drawn, self.intake.screen.as_ref(), &self.intake.screen.text());
+        self.marks.add(self.drawn, self.intake.screen.as_ref());
     }
 
     fn view(&mut self, colours: bool, states: States) -> View {

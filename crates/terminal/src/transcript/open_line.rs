@@ -50,6 +50,11 @@ impl OpenLine {
         self.columns = columns;
     }
 
+    /// Returns the columns of the screen, 0 where they are not known.
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// Begins a line at the end of the history.
     pub(super) fn begin(&mut self, history: &History) {
         self.number += 1;

@@ -90,8 +90,8 @@ const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_m
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
 const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
-/// How long a command has begun at most while its program may still execute another.
-const MAX_START_OF_COMMAND: Duration = Duration::from_millis(500);
+/// Maximum age of a command whose program may still execute another one.
+const COMMAND_START_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The first pause between two looks for the prompt of a program that is starting, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -116,7 +116,7 @@ pub(super) struct Running {
     prompts: u64,
     /// Offsets: of all output when the line was entered, where the shell took it, where the command began and ended.
     entered: u64,
-    /// The version of the screen when the line was entered.
+    /// Version of the screen just before the line was entered.
     version: u64,
     taken: Option<u64>,
     began: Option<u64>,
@@ -272,7 +272,7 @@ impl Task {
         let is_forked =
             || self.pty.foreground().is_some_and(|group| self.shell.is_forked(group.as_raw_nonzero().get()));
         let age = began.elapsed();
-        age < MAX_START_OF_COMMAND || age < COMES_TO_PROMPT && is_forked()
+        age < COMMAND_START_TIMEOUT || age < COMES_TO_PROMPT && is_forked()
     }
 
     /// Whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.

@@ -158,7 +158,11 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
         arguments
     };
     match wanted["agent"].as_str().unwrap() {
-        "opens" => agent.calls("open_terminal", json!({"shell": "bash", "name": "work"})),
+        // A story types characters that are one each in UTF-8 only.
+        "opens" => {
+            let environment = json!({"LANG": "C.UTF-8"});
+            agent.calls("open_terminal", json!({"shell": "bash", "name": "work", "environment": environment}))
+        }
         "types" => agent.calls("send_input", with("input_text", &wanted["text"])),
         "tries" => json!({"error": agent.begins("send_input", with("input_text", &json!("x"))).answer().to_string()}),
         "hides" => {

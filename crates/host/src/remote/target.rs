@@ -301,7 +301,7 @@ mod tests {
         let condition = "tr '\\0' ' ' </proc/$PPID/cmdline | grep -q -- ' -G ' && exit 1\nexit 0\n";
         std::fs::write(path("condition"), condition).unwrap();
         let config = format!(
-            "Match originalhost box exec \"sh {}\"\n  HostName evil.example.com\n  Port 2292\n  UserKnownHostsFile {}\nHost box\n  \
+            "Match originalhost box exec \"exec sh {}\"\n  HostName evil.example.com\n  Port 2292\n  UserKnownHostsFile {}\nHost box\n  \
              HostName build.example.com\n  User ana\n  Port 2222\n  UserKnownHostsFile {}\n",
             path("condition").display(),
             path("evil_keys").display(),

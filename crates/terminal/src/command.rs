@@ -250,6 +250,15 @@ pub(crate) enum Editor {
     None,
 }
 
+/// Whether a program of this name is a shell that reads command lines.
+pub(crate) fn is_shell_name(name: &str) -> bool {
+    const SHELLS: &[&str] = &[
+        "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "oksh", "rbash", "sh", "tcsh", "yash",
+        "zsh",
+    ];
+    SHELLS.contains(&name.trim_start_matches('-'))
+}
+
 /// Returns whether a shell of that name may replace a part of `text` by words of its history: at a `!`, or at a `^` in
 /// front. Where the shell is not known, it may be any.
 pub(crate) fn may_expand(text: &str, shell: Option<&str>) -> bool {
@@ -284,6 +293,9 @@ const BASH_PLAIN_LINE: &[u8] = b"\x1b\x1fh";
 /// The key that makes zsh do the same, and enters the line, see `integration/zshenv.zsh`.
 const ZSH_ENTER: &[u8] = b"\x1b\x1fe";
 
+/// The key that begins a paste in zsh, whatever a plugin makes of one, see `integration/zshenv.zsh`.
+const ZSH_PASTE: &[u8] = b"\x1b\x1fp";
+
 /// Returns the keys that enter `text`, which has been through [`entered`]. Our own keys are bound in shells that were
 /// started here, and not in an inner one.
 pub(crate) fn keys(text: &str, kind: Kind, editor: Editor, is_inner: bool) -> Vec<u8> {
@@ -296,7 +308,7 @@ pub(crate) fn keys(text: &str, kind: Kind, editor: Editor, is_inner: bool) -> Ve
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
     } else if editor == Editor::TakesPastes {
         // As one edit, however many lines it has.
-        keys.extend_from_slice(b"\x1b[200~");
+        keys.extend_from_slice(if kind == Kind::Zsh && takes_our_keys { ZSH_PASTE } else { b"\x1b[200~" });
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
         if kind == Kind::Fish && is_inner && !text.ends_with('\\') {
             // fish replaces an abbreviation that the cursor stands behind.
@@ -342,7 +354,7 @@ mod tests {
     #[test]
     fn many_lines_are_one_edit() {
         let typed = |kind, editor| keys("a\n\tb", kind, editor, false);
-        assert_eq!(typed(Kind::Zsh, Editor::TakesPastes), b"\x1b[200~a\r\tb\x1b[201~\x1b\x1fe");
+        assert_eq!(typed(Kind::Zsh, Editor::TakesPastes), b"\x1b\x1fpa\r\tb\x1b[201~\x1b\x1fe");
         assert_eq!(typed(Kind::Bash, Editor::None), b"a\r\tb\r");
         assert_eq!(typed(Kind::Zsh, Editor::None), b"a\r\tb\r");
         assert_eq!(typed(Kind::Bash, Editor::TakesKeys), b"a\x16\n\x16\tb\r");

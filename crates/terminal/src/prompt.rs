@@ -3,7 +3,7 @@
 //! Owns the decision whether a row of the screen is a prompt, the request for the rest of an entry, or something else.
 //! A prompt is learned where a command is entered, and recognised when it comes back. Pure: rows go in.
 
-use crate::python_entry;
+use crate::{command, python_entry};
 
 /// The most characters of a row that are looked at, from its end.
 const LONGEST: usize = 200;
@@ -193,6 +193,8 @@ pub(crate) struct LearnedPrompt {
     kind: Kind,
     /// The prompt, as it stood in its row.
     text: String,
+    /// It is the prompt of a shell, or looks like one.
+    is_shell: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +226,7 @@ impl LearnedPrompt {
     /// Questions are no prompts: `Continue? [Y/n] `, `Password: `.
     pub(crate) fn learn(before_cursor: &str, program: Option<&str>) -> Option<Self> {
         if before_cursor.is_empty() && program.is_some_and(|program| SILENT.contains(&program)) {
-            return Some(Self { kind: Kind::Silent, text: String::new() });
+            return Some(Self { kind: Kind::Silent, text: String::new(), is_shell: false });
         }
         if before_cursor.chars().count() > LONGEST {
             return None;
@@ -236,7 +238,7 @@ impl LearnedPrompt {
         for interpreter in INTERPRETERS {
             if let Some(length) = (interpreter.prompt)(before_cursor) {
                 let text = before_cursor[before_cursor.len() - length..].to_owned();
-                return Some(Self { kind: Kind::Known(interpreter), text });
+                return Some(Self { kind: Kind::Known(interpreter), text, is_shell: false });
             }
         }
         let (sigil, blanks) = sigil(before_cursor)?;
@@ -244,14 +246,18 @@ impl LearnedPrompt {
         // A question that ends in a usual sign has a sentence before it.
         let is_word = !prompt.trim().contains(' ') && !CONTINUATIONS.contains(&prompt.trim());
         let is_percentage = sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
-        (blanks <= 2 && !is_percentage && !prompt.contains('?') && (is_word || has_place(prompt)))
-            .then(|| Self { kind: Kind::Other, text: before_cursor.to_owned() })
+        let is_shell =
+            SHELL_SIGILS.contains(&sigil) || has_place(before_cursor) || program.is_some_and(command::is_shell_name);
+        (blanks <= 2 && !is_percentage && !prompt.contains('?') && (is_word || has_place(prompt))).then(|| Self {
+            kind: Kind::Other,
+            text: before_cursor.to_owned(),
+            is_shell,
+        })
     }
 
     /// Whether it may be the prompt of a shell, so that a line for shells may be typed.
     pub(crate) fn may_be_shell(&self) -> bool {
-        self.kind == Kind::Other
-            && sigil(&self.text).is_some_and(|(sigil, _)| SHELL_SIGILS.contains(&sigil) || has_place(&self.text))
+        self.is_shell
     }
 
     /// Whether an empty line ends an entry of several lines.
@@ -342,12 +348,16 @@ impl LearnedPrompt {
     /// where only blank lines are behind it, because editors that keep room for a menu end its line.
     pub(crate) fn trim_end(&self, output: &mut String) {
         let Kind::Known(interpreter) = self.kind else { return };
+        // Elsewhere a last line that looks like the prompt was printed.
+        if !interpreter.separates {
+            return;
+        }
         let text = output.trim_end_matches(['\n', ' ']);
         let begin = text.rfind('\n').map_or(0, |at| at + 1);
         if let Some(length) = (interpreter.prompt)(&format!("{} ", &text[begin..])) {
             output.truncate(text.len() + 1 - length);
         }
-        if interpreter.separates && (output.ends_with("\n\n") || output == "\n") {
+        if output.ends_with("\n\n") || output == "\n" {
             output.pop();
         }
     }

@@ -118,7 +118,7 @@ pub enum Reason {
     /// The shell is at its prompt.
     Prompt,
     /// The program has ended, or the shell whose prompt is waited for became another program, see
-    /// [`Waited::replaced_by`].
+    /// [`Waited::replaced_by`]. A wait for input that may guess ([`InputWait::KnownOrQuiet`]) waits for that program.
     Exit,
     /// There was no output for the requested time.
     Quiet,

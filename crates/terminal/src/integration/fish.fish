@@ -83,6 +83,8 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
     for mode in default insert
         bind -M $mode \e\cxe __steplatch_enter
     end
+    # fish drops a tab of a text that is pasted.
+    bind -M paste \t "commandline -i \t"
 
     function __steplatch_exchange --on-signal SIGUSR1
         if test -r $__steplatch_files.request

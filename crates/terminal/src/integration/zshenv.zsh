@@ -38,7 +38,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
       (( ${+builtins[sched]} )) && sched +0 __steplatch_marks
     fi
     for keymap in main emacs viins vicmd; do
-      bindkey -M $keymap '\e^_e' __steplatch_enter 2>/dev/null
+      bindkey -M $keymap '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste 2>/dev/null
     done
   }
 
@@ -130,6 +130,8 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     unset -f __steplatch_install __steplatch_take_places
     typeset -ga precmd_functions preexec_functions
     zle -N __steplatch_enter
+    # A widget of a plugin in the place of this one may quote addresses in what is pasted.
+    zle -A .bracketed-paste __steplatch_paste
     preexec_functions=(${preexec_functions:#__steplatch_preexec} __steplatch_preexec)
     precmd_functions=(${precmd_functions:#__steplatch_(install|precmd)} __steplatch_precmd)
   }

@@ -134,6 +134,10 @@ const RELAYS: &[&str] = &[
     "zellij",
 ];
 
+/// Relays that look for input all the time while the remote command runs, also where that command has no terminal and reads nothing.
+const POLLING_RELAYS: &[&str] =
+    &["autossh", "docker", "kubectl", "nerdctl", "plink", "podman", "socat", "ssh", "sshpass"];
+
 /// Returns whether a program relays typed input to another machine or another terminal.
 pub(crate) fn is_relay(name: &str) -> bool {
     RELAYS.contains(&name)
@@ -178,17 +182,23 @@ fn is_entry_program(pid: i32) -> bool {
 /// Returns what the processes of the group `group` do about input that is typed into the terminal `device`.
 ///
 /// `session` is the terminal's own program. `line_editing` is whether keys are taken one by one rather than as
-/// whole lines.
-pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool) -> InputState {
+/// whole lines, `is_echoed` whether what is typed is shown.
+pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool, is_echoed: bool) -> InputState {
     let members = members_of(session, group);
     if line_editing && members.iter().any(|pid| has_reader_elsewhere(*pid, group, device)) {
         return InputState::Relays;
     }
     let mut state = if members.is_empty() { InputState::Unknown } else { InputState::Works };
+    let mut relays = false;
     for pid in members {
+        let name = name_of(pid).unwrap_or_default();
         // A relay that asks for a password itself reads the terminal as whole lines.
-        if line_editing && name_of(pid).is_some_and(|name| is_relay(&name)) {
+        if line_editing && is_relay(&name) {
             return InputState::Relays;
+        }
+        if is_echoed && POLLING_RELAYS.contains(&name.as_str()) {
+            relays = true;
+            continue;
         }
         match stillness(pid, device) {
             channel if channel.awaits_input(line_editing) => return InputState::Awaits,
@@ -198,7 +208,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
             WaitChannel::Runs | WaitChannel::Other => {}
         }
     }
-    state
+    if relays { InputState::Relays } else { state }
 }
 
 /// Returns whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one in a

@@ -88,6 +88,11 @@ impl InputWatch {
         *self = Self::new(self.wait, now);
     }
 
+    /// Whether the end of its output counts as waiting, where the program's reading cannot be determined.
+    pub(super) fn guesses(&self) -> bool {
+        self.wait == InputWait::KnownOrQuiet
+    }
+
     /// Returns when to look.
     pub(super) fn due(&self) -> Instant {
         self.look_at
@@ -98,7 +103,7 @@ impl InputWatch {
     pub(super) fn looked(&mut self, Look { state, screen }: Look, awaited: Awaited, now: Instant) -> bool {
         let full_screen = screen == ScreenState::Full;
         let is_quiet = |settled: Duration| now >= self.silent_since + settled;
-        let guesses = self.wait == InputWait::KnownOrQuiet;
+        let guesses = self.guesses();
         let waits = match state {
             // An editor of lines takes keys while a command of its own is under way; it has not shown its prompt then.
             InputState::Works => false,

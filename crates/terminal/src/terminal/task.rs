@@ -222,6 +222,11 @@ impl Pending {
         self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
     }
 
+    /// Whether only a prompt of the shell or its end can end it, and no question of whichever program it runs.
+    fn needs_prompt(&self) -> bool {
+        self.is_for_prompt() && !self.input.as_ref().is_some_and(InputWatch::guesses)
+    }
+
     fn quiet_at(&self, last_output: Instant) -> Option<Instant> {
         let quiet = self.quiet?;
         Some(if self.heard {
@@ -1100,7 +1105,7 @@ impl Task {
                 Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
             }
         }
-        let over = if self.ended.is_some() || (wait.is_for_prompt() && self.shell.replaced_by.is_some()) {
+        let over = if self.ended.is_some() || (wait.needs_prompt() && self.shell.replaced_by.is_some()) {
             Some(Reason::Exit)
         } else if wait
             .prompt_after

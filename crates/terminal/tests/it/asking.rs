@@ -15,6 +15,23 @@ fn asked(command: &str) -> CommandRequest {
 }
 
 #[tokio::test]
+async fn a_wait_for_input_ends_at_the_question_of_a_program_that_took_the_place_of_the_shell() {
+    for shell in SHELLS {
+        for program in ["sh -c 'read -p \"Name? \" x'", "python3 -q", "sh", "cat"] {
+            let world = World::new();
+            let session = world.open(&[shell]).await;
+            session.types(&format!("exec {program}\n")).await;
+            let wait = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
+            for _ in 0..2 {
+                let (waited, view) = session.waits(wait.clone()).await;
+                let seen = (waited.reason, waited.replaced_by);
+                assert_eq!(seen, (Reason::Input, None), "{shell}, {program}:\n{}", view.screen);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_wait_for_the_prompt_ends_at_a_question_and_at_the_prompt() {
     for shell in SHELLS {
         let world = World::new();

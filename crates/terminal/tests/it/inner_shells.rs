@@ -292,3 +292,17 @@ async fn an_inner_shell_that_is_left_by_a_command_ends_that_command() {
     assert!(!ran.timed_out && ran.asks.is_none(), "{ran:?}");
     assert_eq!(session.0.run(entry("echo out")).await.unwrap().output, "out\n");
 }
+
+#[tokio::test]
+async fn a_command_that_ends_an_inner_shell_has_its_output_and_exit_code() {
+    for shell in INNER {
+        for _ in 0..4 {
+            let world = World::new();
+            let session = world.open(&["bash"]).await;
+            start(&session, &format!("PS1='$ ' {shell}")).await;
+            session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+            assert_eq!(gives(&session, "echo bye; exit 5").await, ("bye\n".into(), Some(5)), "{shell}");
+            assert_eq!(session.gives("echo back").await, ("back\n".into(), Some(0)), "{shell}");
+        }
+    }
+}

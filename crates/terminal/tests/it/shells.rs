@@ -459,6 +459,22 @@ async fn a_shell_that_becomes_another_program_is_no_longer_busy_and_no_prompt_is
 }
 
 #[tokio::test]
+async fn a_line_that_somebody_types_meanwhile_is_no_part_of_a_command() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let command = session.runs("sleep 1; echo first; sh -c 'exit 7'");
+        let meanwhile = async {
+            eventually("the command runs", async || session.view().await.busy.is_some()).await;
+            session.types("sleep 2; echo second; sh -c 'exit 9'\n").await;
+        };
+        let (ran, ()) = tokio::join!(command, meanwhile);
+        assert_eq!(ran.exit_code, Some(7), "{shell}: {ran:?}");
+        assert!(ran.output.ends_with("first\n"), "{shell}: {ran:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_shell_within_another_program_is_told_from_the_one_around_it() {
     for shell in SHELLS {
         let world = World::new();

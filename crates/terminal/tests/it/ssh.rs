@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use steplatch_terminal::{Input, Reason};
+use steplatch_terminal::{CommandRequest, Input, Reason};
 
 use super::inner_shells::{INNER, entry, gives, integrate, start, until_input};
 use super::shells::{Session, World};
@@ -70,4 +70,22 @@ async fn every_shell_over_ssh_takes_commands_and_is_integrated() {
         assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
     }
     assert!(Path::new(&server.path("known_hosts")).exists());
+}
+
+#[tokio::test]
+async fn a_remote_command_without_a_terminal_asks_nothing() {
+    let server = Server::new();
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    let ssh = with_key(&server).replace("-tt ", "");
+    for (command, output, exit_code) in [
+        ("SSH 'sleep 1; echo done; exit 4'", "done\n", 4),
+        ("SSH 'sleep 1; echo done' | tr a-z A-Z", "DONE\n", 0),
+        ("x=$(SSH 'sleep 1; echo done'); echo got $x", "got done\n", 0),
+    ] {
+        let asked = CommandRequest { input: true, ..entry(&command.replace("SSH", &ssh)) };
+        let ran = session.0.run(asked).await.unwrap();
+        assert!(ran.asks.is_none(), "{command}: {ran:?}");
+        assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(exit_code)), "{command}");
+    }
 }

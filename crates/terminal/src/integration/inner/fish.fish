@@ -8,3 +8,4 @@ function __steplatch_prompt --on-event fish_prompt; __steplatch_end $status; bui
 function __steplatch_cancelled --on-event fish_cancel; __steplatch_end ""; end
 functions -c fish_prompt __steplatch_theirs
 function fish_prompt; __steplatch_theirs; __steplatch_mark B; end
+bind -M paste \t "commandline -i \t"

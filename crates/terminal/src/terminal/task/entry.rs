@@ -172,7 +172,9 @@ impl Task {
         if prompt.may_be_shell() && command::may_expand(&text, self.foreground_name().as_deref()) {
             return entering.refuse(&RunError::Expanded);
         }
-        if text.contains('\t') && !self.takes_tabs() {
+        let is_fish = self.foreground_name().is_some_and(|name| name.trim_start_matches('-') == "fish");
+        // fish drops a tab of a text that is pasted.
+        if text.contains('\t') && (is_fish || !self.takes_tabs()) {
             return entering.refuse(&RunError::Control(u32::from('\t')));
         }
         let is_edit = (text.contains('\n') && prompt.takes_pastes()) || text.contains('\t');

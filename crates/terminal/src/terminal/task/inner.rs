@@ -172,6 +172,9 @@ impl Task {
             let inner = std::mem::replace(&mut self.shell, outer);
             self.shell.resume(&inner);
             self.left_inner = Some(Instant::now());
+            if let Some(running) = &mut self.running {
+                running.has_ended_shell = true;
+            }
         }
     }
 

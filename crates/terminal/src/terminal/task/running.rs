@@ -15,6 +15,7 @@ use crate::integration::Kind;
 use crate::lines::settled;
 use crate::process::{Exit, InputState, takes_entries};
 use crate::terminal::input_watch::{Awaited, InputWatch, ScreenState};
+use crate::terminal::shell::Shell;
 use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
 use crate::wait::InputWait;
@@ -122,6 +123,10 @@ pub(super) struct Running {
     began: Option<u64>,
     ended: Option<u64>,
     exit_code: Option<i32>,
+    /// The shell takes it in one entry, so that it has one end.
+    is_one_entry: bool,
+    /// Another command has begun behind its end.
+    is_passed: bool,
     /// How often the shell requests more and gets it: where it has no line editor it reads line by line.
     asks: usize,
     /// The shell wants more than it was given.
@@ -130,6 +135,10 @@ pub(super) struct Running {
     refused: Option<u64>,
     /// Where something was printed last that may be a prompt.
     claimed: Option<u64>,
+    /// It has ended the inner shell that it was entered in.
+    pub(super) has_ended_shell: bool,
+    /// When to look again whether all is here that an inner shell has printed which is gone.
+    left: Option<Instant>,
     /// When the end of input is sent once more: a shell that is just about to read loses what is typed.
     take_back: Option<Instant>,
 }
@@ -140,11 +149,17 @@ const MAX_FAREWELL_BYTES: u64 = 32;
 /// How long a shell may take to give up what was not complete.
 const TAKES_BACK: Duration = Duration::from_millis(250);
 
+/// How long the output of an inner shell that is gone, and the mark of the shell around it, may take to arrive.
+const INNER_EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The same where the shell around it is known to report its prompts.
+const OUTER_PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Running {
     /// When something is to be done for it next.
     pub(super) fn due(&self) -> Instant {
         let look = self.input.as_ref().filter(|_| self.is_under_way()).map(InputWatch::due);
-        [self.take_back, look].into_iter().flatten().fold(self.deadline, Instant::min)
+        [self.take_back, look, self.left].into_iter().flatten().fold(self.deadline, Instant::min)
     }
 
     /// Returns the watch over its input.
@@ -173,6 +188,8 @@ impl Running {
     fn note(&mut self, marked: &Marked) {
         match marked.mark {
             Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
+            // Somebody else typed a line meanwhile, and the shell has gone from this command straight to that one.
+            Mark::CommandStarted if self.is_one_entry && self.ended.is_some() => self.is_passed = true,
             Mark::CommandStarted => {
                 self.began.get_or_insert(marked.offset);
                 self.ended = None;
@@ -367,10 +384,14 @@ impl Task {
             began: None,
             ended: None,
             exit_code: None,
+            is_one_entry: true,
+            is_passed: false,
             asks: 0,
             incomplete: false,
             refused: None,
             claimed: None,
+            has_ended_shell: false,
+            left: None,
             take_back: None,
         };
         self.enter(running, &first);
@@ -429,6 +450,8 @@ impl Task {
             began: None,
             ended: None,
             exit_code: None,
+            is_one_entry: asks == 0,
+            is_passed: false,
             asks,
             refused: None,
             claimed: None,
@@ -464,14 +487,20 @@ impl Task {
             self.outgoing.extend([0x03]);
             self.write_waiting();
         }
+        if self.running.is_none() {
+            return;
+        }
+        let left = self.has_left_for_good();
         let Some(running) = &self.running else { return };
         let over = if let Some(exit) = self.exit() {
             CommandAbort::Exited(exit)
         } else if let Some(program) = self.shell.replaced_by.clone() {
             CommandAbort::Replaced(program)
-        } else if self.shell.prompts > running.prompts && self.shell.at_prompt {
+        } else if self.shell.prompts > running.prompts && self.shell.at_prompt
+            || running.is_passed && running.then.is_none()
+        {
             CommandAbort::AtPrompt
-        } else if self.shell.has_left() {
+        } else if left {
             CommandAbort::Left
         } else if Instant::now() >= running.deadline {
             CommandAbort::OutOfTime
@@ -573,6 +602,26 @@ impl Task {
         }
     }
 
+    /// Whether the inner shell is gone, and what it and the shell around it print is here.
+    fn has_left_for_good(&mut self) -> bool {
+        let has_left = self.shell.has_left();
+        let is_around_reporting = self.outer.last().is_some_and(Shell::is_reporting);
+        let is_stirring = self.is_stirring();
+        let now = Instant::now();
+        let Some(running) = self.running.as_mut().filter(|_| has_left) else { return false };
+        let patience = if is_around_reporting { OUTER_PROMPT_TIMEOUT } else { INNER_EXIT_TIMEOUT };
+        let look_at = *running.left.get_or_insert(now + patience);
+        let settled = self.last_output + INNER_EXIT_TIMEOUT;
+        if now < look_at {
+            return false;
+        }
+        if is_stirring || now < settled {
+            running.left = Some(settled.max(now + INNER_EXIT_TIMEOUT));
+            return false;
+        }
+        true
+    }
+
     fn ran(&self, running: &Running, over: CommandAbort) -> CommandResult {
         let history = self.intake.transcript.history();
         let at_prompt = matches!(over, CommandAbort::AtPrompt);
@@ -592,6 +641,13 @@ impl Task {
             let behind = excerpt::as_printed_in(history, &[end + word..range.end], Zone::Output, running.limit);
             if said.tail.is_none() && word <= MAX_FAREWELL_BYTES {
                 said.head = output.head + &behind.head;
+            }
+        }
+        if running.has_ended_shell && running.kind == Kind::Bash {
+            let text = said.tail.as_mut().unwrap_or(&mut said.head);
+            let said_by_bash = ["exit\n", "logout\n"].into_iter().find_map(|word| text.strip_suffix(word));
+            if let Some(length) = said_by_bash.filter(|rest| rest.is_empty() || rest.ends_with('\n')).map(str::len) {
+                text.truncate(length);
             }
         }
         if let CommandAbort::AwaitsInput(InputRequest { full_screen: false, .. }) = &over

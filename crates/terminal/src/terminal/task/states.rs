@@ -64,7 +64,8 @@ impl Task {
             return InputState::Unknown;
         };
         let session = self.child.pid().as_raw_nonzero().get();
-        match input_state(session, group.as_raw_nonzero().get(), &device, !discipline.whole_lines) {
+        let group = group.as_raw_nonzero().get();
+        match input_state(session, group, &device, !discipline.whole_lines, !discipline.is_unseen()) {
             // A question from before the last input has been answered.
             InputState::Relays
                 if self.intake.transcript.history().end() > self.input_offset

@@ -339,10 +339,11 @@ async fn watch_terminal(
                 return;
             }
         };
-        let is_last = reply.reason == AwaitReason::Exit;
+        let is_last = matches!(reply.reason, AwaitReason::Exit | AwaitReason::Replaced);
         let kind = match reply.reason {
             AwaitReason::Match => "match",
             AwaitReason::Exit => "exit",
+            AwaitReason::Replaced => "replaced",
             AwaitReason::Prompt => "prompt",
             AwaitReason::Input => "input",
             AwaitReason::Quiet | AwaitReason::Run | AwaitReason::Timeout | AwaitReason::Error => "quiet",

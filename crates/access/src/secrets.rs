@@ -10,6 +10,7 @@ mod own_words;
 mod stream;
 mod words;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -258,37 +259,48 @@ impl Redactor {
     }
 
     /// Returns a portion of a text without any part of a secret in it that the whole text has.
-    pub fn masked_portion(&self, text: &str, portion: std::ops::Range<usize>) -> String {
+    pub fn masked_portion(&self, text: &str, portion: Range<usize>) -> String {
         if self.hides_all() && !portion.is_empty() {
             return MASK.to_owned();
         }
-        let mut hidden: Vec<(usize, usize)> = Vec::new();
-        for secret in self.values().iter() {
-            for found in places(text, secret) {
-                let (begin, end) = (found.start.max(portion.start), found.end.min(portion.end));
-                if begin < end {
-                    hidden.push((begin, end));
-                }
+        masked_at(text, portion.clone(), self.places(text))
+    }
+
+    /// Returns a text that was cut out of an unknown one without any secret in it, and without what the cuts may have left of one: a
+    /// beginning that is the end of a secret, an end that is the beginning of one, or all of it. Hides single characters too, since a
+    /// client may read one at a time; [`Self::masked_portion`] hides less where the text around is known.
+    pub fn masked_at_cuts(&self, text: &str) -> String {
+        if self.hides_all() && !text.is_empty() {
+            return MASK.to_owned();
+        }
+        // Without the line ends that may divide a secret, and the place in the text of each byte.
+        let (places, letters): (Vec<usize>, Vec<u8>) =
+            text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).unzip();
+        if letters.is_empty() {
+            return text.to_owned();
+        }
+        let mut hidden = self.places(text);
+        for secret in self.values().iter().map(String::as_bytes) {
+            if secret.windows(letters.len()).any(|part| part == letters) {
+                return MASK.to_owned();
+            }
+            let lengths = || (1..=secret.len().min(letters.len())).rev();
+            if let Some(front) = lengths().find(|length| secret.ends_with(&letters[..*length])) {
+                hidden.push(0..places[front - 1] + 1);
+            }
+            if let Some(back) = lengths().find(|length| secret.starts_with(&letters[letters.len() - length..])) {
+                hidden.push(places[letters.len() - back]..text.len());
             }
         }
-        let divided = wrapped(text, &self.values()).into_iter();
-        let cut = divided.map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
-        hidden.extend(cut.filter(|(begin, end)| begin < end));
-        hidden.sort_unstable();
-        let (mut masked, mut at) = (String::new(), portion.start);
-        for (begin, end) in hidden {
-            if end <= at {
-                continue;
-            }
-            // A match that begins within the last one is masked as a part of it.
-            if begin >= at {
-                masked.push_str(&text[at..begin]);
-                masked.push_str(MASK);
-            }
-            at = end;
-        }
-        masked.push_str(&text[at.min(portion.end)..portion.end]);
-        masked
+        masked_at(text, 0..text.len(), hidden)
+    }
+
+    /// Returns where secrets stand in a text, also divided by line ends.
+    fn places(&self, text: &str) -> Vec<Range<usize>> {
+        let values = self.values();
+        let mut found = wrapped(text, &values);
+        found.extend(values.iter().flat_map(|secret| places(text, secret)));
+        found
     }
 
     /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
@@ -462,12 +474,33 @@ fn mask_text(text: &mut String, secrets: &[String]) {
     }
 }
 
+/// Returns a portion of a text in which these parts of the text are masked.
+fn masked_at(text: &str, portion: Range<usize>, parts: Vec<Range<usize>>) -> String {
+    let within = parts.into_iter().map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
+    let mut hidden: Vec<(usize, usize)> = within.filter(|(begin, end)| begin < end).collect();
+    hidden.sort_unstable();
+    let (mut masked, mut at) = (String::new(), portion.start);
+    for (begin, end) in hidden {
+        if end <= at {
+            continue;
+        }
+        // A match that begins within the last one is masked as a part of it.
+        if begin >= at {
+            masked.push_str(&text[at..begin]);
+            masked.push_str(MASK);
+        }
+        at = end;
+    }
+    masked.push_str(&text[at.min(portion.end)..portion.end]);
+    masked
+}
+
 fn is_line_end(byte: &u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
 /// Returns the parts of a text that make one of these secrets together, divided by ends of lines: in order, and apart from each other.
-fn wrapped(text: &str, secrets: &[String]) -> Vec<std::ops::Range<usize>> {
+fn wrapped(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
     if !text.trim_end_matches(['\n', '\r']).bytes().any(|byte| is_line_end(&byte)) {
         return Vec::new();
     }
@@ -486,7 +519,7 @@ fn wrapped(text: &str, secrets: &[String]) -> Vec<std::ops::Range<usize>> {
     {
         places[at..at + secret.len()].iter().for_each(|place| hidden[*place] = true);
     }
-    let mut parts: Vec<std::ops::Range<usize>> = Vec::new();
+    let mut parts: Vec<Range<usize>> = Vec::new();
     for place in (0..text.len()).filter(|place| hidden[*place]) {
         match parts.last_mut().filter(|part| part.end == place) {
             Some(part) => part.end += 1,
@@ -560,6 +593,25 @@ mod tests {
         assert_eq!(secrets.masked_portion(text, 2..text.len()), format!("e {MASK} of {MASK}."));
         assert_eq!(secrets.reach(), 27);
         assert_eq!(Redactor::default().masked_portion("abc", 1..2), "b");
+    }
+
+    #[test]
+    fn a_text_of_unknown_surroundings_shows_no_part_of_a_secret_that_its_cuts_divide() {
+        let secrets = Redactor::default();
+        secrets.add("FLOWTOKEN-99");
+        secrets.add("KEYKEYKEY");
+        let text = "the FLOWTOK\nEN-99 of KEYKEYKEY, so.";
+        for begin in 0..text.len() {
+            for end in begin..=text.len() {
+                let masked = secrets.masked_at_cuts(&text[begin..end]);
+                let plain: String = masked.replace(MASK, "");
+                assert!(plain.chars().all(|shown| "the of, so.\n".contains(shown)), "{begin}..{end}: {masked}");
+            }
+        }
+        let rest = secrets.masked_at_cuts("99 and then, as it was\nto be");
+        assert_eq!(rest, format!("{MASK} and then, as it was\nto be"));
+        assert_eq!(secrets.masked_at_cuts("\n"), "\n");
+        assert_eq!(Redactor::default().masked_at_cuts("abc"), "abc");
     }
 
     #[test]

@@ -171,10 +171,14 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("key", "keys"),
     ("name", "workflow_name"),
     ("regex", "pattern"),
+    ("run_id", "run_ids"),
     ("session", "session_id"),
+    ("session", "session_ids"),
+    ("session_id", "session_ids"),
     ("state", "status"),
     ("status", "state"),
     ("terminal", "session_id"),
+    ("terminal", "session_ids"),
     ("terminal_id", "session_id"),
     ("text", "input_text"),
     ("timeout_ms", "timeout"),
@@ -186,7 +190,7 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// Fields that hold a list and often have one item, which is taken without its list.
-const LISTS_OF_ONE: &[&str] = &["keys"];
+const LISTS_OF_ONE: &[&str] = &["keys", "run_ids", "session_ids"];
 
 /// Returns the value of a field, as a list if it is the only item of one.
 fn as_list(name: &str, value: Value) -> Value {
@@ -386,7 +390,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{AwaitOutput, OpenTerminal, RunCommand, RunWorkflow, SendInput};
+    use crate::{AwaitOutput, CaptureWorkflow, OpenTerminal, RunCommand, RunWorkflow, SendInput};
 
     fn refused<V: Verb>(parameters: Value) -> Vec<String> {
         match read::<V>(parameters) {
@@ -502,6 +506,12 @@ mod tests {
         let run = read::<RunWorkflow>(json!({"workflow": "build", "arguments": {"A": "1"}})).unwrap().verb;
         assert_eq!(run.workflow_name.as_deref(), Some("build"));
         assert_eq!(run.initial_variables.map(|given| given.len()), Some(1));
+        let captured =
+            |name: &str| read::<CaptureWorkflow>(json!({name: "build", "name": "x"})).unwrap().verb.session_ids;
+        assert_eq!(
+            (captured("session_id"), captured("terminal")),
+            (vec!["build".to_owned()], vec!["build".to_owned()])
+        );
         // Our own name wins, and the other word is unknown then.
         let [refused_text] =
             refused::<SendInput>(json!({"session_id": "s", "input_text": "a", "text": "b"})).try_into().unwrap();

@@ -418,6 +418,8 @@ pub enum AwaitReason {
     Prompt,
     /// The program ended
     Exit,
+    /// Another program took the place of the shell, as after exec; no prompt of the shell will come
+    Replaced,
     /// There was no output for a while
     Quiet,
     /// The program asks for input

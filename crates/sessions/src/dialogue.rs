@@ -113,7 +113,7 @@ impl Sessions {
             // What was found is only the echo of what was typed: then the wait has ended otherwise.
             Reason::Match if found.is_none() && waited.exit.is_some() => AwaitReason::Exit,
             Reason::Match if found.is_none() => AwaitReason::Timeout,
-            reason => reason_of(reason),
+            _ => reason_of(&waited),
         };
         let secrets = self.secrets.within(terminal.id());
         let mut result = json!({

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use steplatch_access::{Caller, MASK, Redactor, hideable, is_short_word};
+use steplatch_access::{Caller, Redactor, hideable, is_short_word};
 use steplatch_clock as clock;
 use steplatch_host::{
     AskError, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, RUN_PATIENCE, Refusal, RemotePlace,
@@ -936,7 +936,7 @@ pub(crate) async fn whole_secrets_hidden(
     } else {
         // The output moved meanwhile, or a position is within a character: there is a secret nearby at an unknown
         // position.
-        MASK.to_owned()
+        secrets.masked_at_cuts(&excerpt.head)
     };
     Ok(Excerpt { head, ..excerpt })
 }

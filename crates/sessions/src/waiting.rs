@@ -190,7 +190,7 @@ impl Sessions {
         let secrets = self.secrets.within(terminal.id());
         let (found, groups) = masked_match(&secrets, &end.waited);
         let info = WaitInfo {
-            reason: reason_of(end.waited.reason),
+            reason: reason_of(&end.waited),
             match_text: found,
             groups,
             elapsed_time: (began.elapsed().as_secs_f64() * 1e3).round() / 1e3,
@@ -254,7 +254,7 @@ impl Sessions {
 
     fn terminal_wait(&self, end: EndedWait) -> TerminalWait {
         let secrets = self.secrets.within(end.terminal.id());
-        let reason = reason_of(end.waited.reason);
+        let reason = reason_of(&end.waited);
         TerminalWait {
             session_id: end.terminal.id().to_string(),
             reason,
@@ -274,7 +274,7 @@ impl Sessions {
         let handed_back = self.absence(caller, &end.terminal, &end.view).await;
         let mode = verb.screen.unwrap_or_default();
         let share = self.screen_share(caller, &end.terminal, &end.view, mode, None).await;
-        let reason = reason_of(end.waited.reason);
+        let reason = reason_of(&end.waited);
         let exit_code = exit_code_of(reason, &end);
         let EndedWait { terminal, waited, view, from } = end;
         let before = match reason {
@@ -288,7 +288,8 @@ impl Sessions {
             }
             (None, None) => match (&waited.replaced_by, before) {
                 (Some(program), _) => Some(format!(
-                    "{program} took the place of the shell, which told its prompts; wait for what it prints"
+                    "{program} took the place of the shell, so no prompt of the shell will come; wait until: \"input\", or for what \
+                     {program} prints"
                 )),
                 (None, Some(before)) => Some(format!(
                     "nothing new matched. The pattern matches at offset {}, before this wait began: a wait looks behind your \
@@ -358,8 +359,9 @@ struct EndedWait {
     from: Option<u64>,
 }
 
-pub(crate) fn reason_of(reason: Reason) -> AwaitReason {
-    match reason {
+pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
+    match waited.reason {
+        Reason::Exit if waited.replaced_by.is_some() => AwaitReason::Replaced,
         Reason::Match => AwaitReason::Match,
         Reason::Prompt => AwaitReason::Prompt,
         Reason::Exit => AwaitReason::Exit,

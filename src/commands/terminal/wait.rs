@@ -142,7 +142,7 @@ pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcom
         AwaitReason::Exit => done(until == AwaitUntil::Exit && succeeded),
         AwaitReason::Input if until == AwaitUntil::Input => WaitOutcome::Done,
         AwaitReason::Input => WaitOutcome::Asks,
-        AwaitReason::Timeout | AwaitReason::Error => WaitOutcome::Failed,
+        AwaitReason::Replaced | AwaitReason::Timeout | AwaitReason::Error => WaitOutcome::Failed,
     }
 }
 
@@ -193,6 +193,7 @@ mod tests {
             (reply(AwaitReason::Exit, Some(0)), Exit, Done),
             (reply(AwaitReason::Exit, Some(1)), Exit, Failed),
             (reply(AwaitReason::Exit, Some(0)), Match, Failed),
+            (reply(AwaitReason::Replaced, None), Prompt, Failed),
         ] {
             assert_eq!(outcome(&reply, until), expected, "{reply:?}");
         }

@@ -1,9 +1,10 @@
 //! Nodes that are programs in terminals.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use steplatch_testkit::{Agent, eventually_blocking};
 
-use crate::functions::story::Story;
+use crate::functions::story::{Story, written};
 
 #[test]
 fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
@@ -27,6 +28,34 @@ fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
     assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{over}");
     let open = story.home.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(open["sessions"], json!([]), "they are closed with their run");
+}
+
+#[test]
+fn a_node_keeps_its_terminal_when_another_program_takes_the_place_of_its_shell() {
+    let story = Story::of(
+        "await ctx.run('shell', 'exec python3 -q')\n\
+         value = await ctx.run('shell', 'print(6 * 7)')\n\
+         return [value['success'], '42' in value['output'].splitlines()]",
+        "PTYNode(id='shell', session=session, command='bash')",
+    );
+    let over = story.begins(60.0);
+    assert_eq!(over["result"], json!([true, true]), "{over}");
+}
+
+#[test]
+fn what_came_of_an_input_is_unknown_when_its_terminal_is_lost() {
+    let story = Story::of(
+        "lost = await ctx.run('shell', 'echo >begun; sleep 60')\n\
+         return [lost['success'], lost['error_type'], 'was typed' in lost['error']]",
+        "PTYNode(id='shell', session=session, command='bash')",
+    );
+    let run = story.begins(0.0);
+    written(&story.path("begun"));
+    let status = story.home.runs(&["daemon", "status", "--json"]).json();
+    let host = i32::try_from(status["hosts"][0]["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(host).unwrap(), Signal::KILL).unwrap();
+    let over = story.looks(&run, 60.0);
+    assert_eq!(over["result"], json!([false, "unknown", true]), "{over}");
 }
 
 #[test]

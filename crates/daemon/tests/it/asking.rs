@@ -49,6 +49,24 @@ async fn a_wait_for_the_prompt_returns_at_a_question() {
 }
 
 #[tokio::test]
+async fn a_shell_that_another_program_replaced_has_not_exited() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let sent = daemon.call(until(&session.id, "exec python3 -q\n", AwaitUntil::Prompt)).await;
+    assert_eq!((sent.waited.unwrap().reason, sent.exit_code), (AwaitReason::Replaced, None));
+    let wait = |until| AwaitOutput { session_id: session.id.clone(), timeout: 60.0, until, ..AwaitOutput::default() };
+    let reply = daemon.call(wait(AwaitUntil::Prompt)).await;
+    assert_eq!((reply.reason, reply.exit_code, reply.timeout_occurred), (AwaitReason::Replaced, None, false));
+    let error = reply.error.unwrap();
+    assert!(error.contains("python3 took the place of the shell") && error.contains("until: \"input\""), "{error}");
+    let reply = daemon.call(wait(AwaitUntil::Input)).await;
+    assert_eq!((reply.reason, reply.error), (AwaitReason::Input, None));
+    let sent = daemon.call(until(&session.id, "print(6 * 7)\n", AwaitUntil::Input)).await;
+    assert!(sent.screen_content.unwrap().contains("\n42\n"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_wait_begins_with_the_input() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;

@@ -65,7 +65,7 @@ impl PtyNodes {
         let text = |name: &str| result.get(name).and_then(Value::as_str);
         let all =
             GetScreenContent { content_mode: ContentMode::History, offset: Some(since), ..GetScreenContent::default() };
-        let output = self.read_whole(caller, session, all).await?;
+        let output = self.read_whole(caller, session, all).await.map_err(PtyNodeError::after_input)?;
         let echo = output.split_once('\n').filter(|(line, _)| !first.is_empty() && line.trim_end().ends_with(first));
         let output = echo.map_or(output.as_str(), |(_, behind)| behind).trim_end().to_owned();
         let code = result.get("exit_code").and_then(Value::as_i64);

@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How long the program of a finished call is given to end.
 const ENDING: Duration = Duration::from_secs(5);
 
+/// The time within which an editor of lines continues after it has drawn its prompt anew.
+const REDRAW_TIMEOUT: Duration = Duration::from_millis(250);
+
 /// The longest single wait; a longer one is split.
 const ONE_WAIT: Duration = Duration::from_secs(3600);
 
@@ -81,6 +84,18 @@ impl PtyNode {
 
 /// Why a call failed.
 pub(super) struct PtyNodeError(pub(super) ErrorType, pub(super) String);
+
+impl PtyNodeError {
+    /// Returns the error of a call whose input was typed already. If its terminal is lost then, nobody knows what the program did.
+    pub(super) fn after_input(self) -> Self {
+        match self {
+            Self(ErrorType::Connection, message) => {
+                Self(ErrorType::Unknown, format!("The input was typed, and what came of it is not known: {message}"))
+            }
+            other => other,
+        }
+    }
+}
 
 impl PtyNodes {
     pub(super) fn new(sessions: Sessions, owner: String) -> Self {
@@ -189,25 +204,41 @@ impl PtyNodes {
         let sent = self.send(caller, &session, &text, pane, step).await?;
         // No other call may type until the program is ready again.
         pane.given_up = true;
+        self.answer(caller, pty, &session, (&text, prompt.trim_end()), &sent, pane)
+            .await
+            .map_err(PtyNodeError::after_input)
+    }
+
+    /// Waits until the program is ready after its input, and returns what it printed.
+    async fn answer(
+        &self,
+        caller: &Arc<Caller>,
+        pty: &Pty,
+        session: &PtyTerminal,
+        (text, prompt): (&str, &str),
+        sent: &SendInputReply,
+        pane: &mut PtyNode,
+    ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
         // A shell without command integration is ready when it is quiet, like any other program.
+        let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
         let tells = pty.ready != Ready::Shell || sent.busy.is_some();
-        let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset).await?;
+        let waited = self.ready(caller, if tells { pty } else { &quiet }, session, sent.offset).await?;
         let since_input = GetScreenContent { content_mode: ContentMode::SinceInput, ..GetScreenContent::default() };
-        let raw = match self.read_whole(caller, &session, since_input).await {
+        let raw = match self.read_whole(caller, session, since_input).await {
             Ok(raw) => raw,
             Err(error) => {
                 pane.given_up = false;
                 return Err(error);
             }
         };
-        let reading = self.parsed(caller, pty, &session, &raw).await;
+        let reading = self.parsed(caller, pty, session, &raw).await;
         let output = match &reading {
             Some(reading) => reading.answer(),
-            None => answer_in(&raw, &text, prompt.trim_end(), pty, &waited),
+            None => answer_in(&raw, text, prompt, pty, &waited),
         };
         let ended = waited.reason == AwaitReason::Exit;
         if ended {
-            self.close_one(caller, &session).await;
+            self.close_one(caller, session).await;
             pane.lose();
         }
         pane.given_up = false;
@@ -328,11 +359,11 @@ impl PtyNodes {
         caller: &Arc<Caller>,
         pty: &Pty,
         session: &PtyTerminal,
-        since: Option<u64>,
+        mut since: Option<u64>,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
         // A question is no end of a node's call.
         let caller = &Arc::new(caller.unattended());
-        let (pattern, how) = match &pty.ready {
+        let (pattern, mut how) = match &pty.ready {
             Ready::Shell => (String::new(), AwaitUntil::Prompt),
             Ready::Quiet => (String::new(), AwaitUntil::Quiet),
             Ready::Pattern(pattern) => (pattern.clone(), AwaitUntil::Exit),
@@ -349,6 +380,15 @@ impl PtyNodes {
             let waited = self.sessions.wait(caller, wait).await;
             if !waited.success {
                 return Err(PtyNodeError(ErrorType::Connection, waited.error.unwrap_or_default()));
+            }
+            if waited.reason == AwaitReason::Replaced {
+                // What took the place of the shell has no prompt of the shell; it is ready when it reads.
+                how = AwaitUntil::Input;
+                continue;
+            }
+            if since.is_some() && self.is_redrawing(caller, session, &waited).await {
+                since = Some(waited.offset);
+                continue;
             }
             if !waited.timeout_occurred {
                 let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
@@ -367,6 +407,26 @@ impl PtyNodes {
                 return Ok(waited);
             }
         }
+    }
+
+    /// Whether a pattern was found in the line that is being typed: an editor of lines such as that of IPython draws its prompt anew
+    /// before each key, and more follows.
+    async fn is_redrawing(&self, caller: &Arc<Caller>, session: &PtyTerminal, waited: &AwaitOutputReply) -> bool {
+        if waited.reason != AwaitReason::Match {
+            return false;
+        }
+        let since_input = GetScreenContent { content_mode: ContentMode::SinceInput, ..GetScreenContent::default() };
+        if self.shown(caller, session, since_input).await.screen_content.is_some_and(|text| text.contains('\n')) {
+            return false;
+        }
+        let more = AwaitOutput {
+            session_id: session.as_str().to_owned(),
+            pattern: r"[\s\S]".to_owned(),
+            timeout: REDRAW_TIMEOUT.as_secs_f64(),
+            since: Some(Since::Offset(waited.offset)),
+            ..AwaitOutput::default()
+        };
+        !self.sessions.wait(caller, more).await.timeout_occurred
     }
 
     /// Returns the requested content of a terminal.

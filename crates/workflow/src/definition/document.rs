@@ -24,10 +24,12 @@ impl Diagnostics {
 
     /// Reads an object whose keys are all known; reports any other key.
     pub(crate) fn object<'v>(&mut self, place: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
-        let object = self.free_object(place, what)?;
+        let mut object = self.free_object(place, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
-            let message = format!("unknown key '{key}' in {what}{}", meant_key(key, known));
+            let meant = meant_key(key, known);
+            let message = format!("unknown key '{key}' in {what}{}", hint(key, meant));
             self.error(&format!("{}/{}", place.pointer, escaped(key)), message);
+            object.meant.extend(meant.map(str::to_owned));
         }
         Some(object)
     }
@@ -35,7 +37,7 @@ impl Diagnostics {
     /// Takes an object whose keys are names of its author's choice.
     pub(crate) fn free_object<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<Object<'v>> {
         match place.value {
-            Value::Object(fields) => Some(Object { fields, pointer: place.pointer.clone() }),
+            Value::Object(fields) => Some(Object { fields, pointer: place.pointer.clone(), meant: Vec::new() }),
             other => {
                 self.error(&place.pointer, format!("{what} must be an object, not {}", kind(other)));
                 None
@@ -47,9 +49,16 @@ impl Diagnostics {
     pub(crate) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<JsonPath<'v>> {
         let place = object.get(key);
         if place.is_none() {
-            self.error(&object.pointer, format!("'{key}' is missing"));
+            self.missing(object, key, "");
         }
         place
+    }
+
+    /// Reports that a field is missing, unless an unknown key was reported that stands for it. `advice` follows the message.
+    pub(crate) fn missing(&mut self, object: &Object<'_>, key: &str, advice: &str) {
+        if !object.meant.iter().any(|meant| meant == key) {
+            self.error(&object.pointer, format!("'{key}' is missing{advice}"));
+        }
     }
 
     pub(crate) fn text<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<&'v str> {
@@ -83,6 +92,8 @@ impl Diagnostics {
 pub(crate) struct Object<'v> {
     pub(crate) fields: &'v Map<String, Value>,
     pub(crate) pointer: String,
+    /// The known keys that its unknown ones stand for.
+    meant: Vec<String>,
 }
 
 impl<'v> Object<'v> {
@@ -138,14 +149,23 @@ const SYNONYMS: [(&str, &str); 17] = [
     ("contains", "field_contains"),
 ];
 
-/// Names the known key that an unknown one stands for: by its meaning, else by its letters.
-pub(crate) fn meant_key(unknown: &str, known: &[String]) -> String {
-    let is_known = |meant: &str| known.iter().any(|known| known == meant);
-    let synonym = SYNONYMS.iter().find(|(written, meant)| *written == unknown.to_lowercase() && is_known(meant));
-    match synonym {
-        Some((_, "field_equals")) => format!(", write {{\"field_equals\": {{\"{unknown}\": …}}}}"),
-        Some((_, meant)) => format!(", did you mean '{meant}'?"),
-        None => suggestion(unknown, known.iter().map(String::as_str)),
+/// Returns the known key that an unknown one stands for: by its meaning, else by its letters.
+pub(crate) fn meant_key<'k>(unknown: &str, known: &'k [String]) -> Option<&'k str> {
+    let synonym = SYNONYMS.iter().filter(|(written, _)| *written == unknown.to_lowercase());
+    let known = || known.iter().map(String::as_str);
+    synonym.filter_map(|(_, meant)| known().find(|known| known == meant)).next().or_else(|| nearest(unknown, known()))
+}
+
+/// Returns the rest of a message about an unknown key: the key that it stands for.
+pub(crate) fn hint(unknown: &str, meant: Option<&str>) -> String {
+    match meant {
+        Some("field_equals")
+            if unknown != "field_equals" && SYNONYMS.iter().any(|(written, _)| *written == unknown) =>
+        {
+            format!(", write {{\"field_equals\": {{\"{unknown}\": …}}}}")
+        }
+        Some(meant) => format!(", did you mean '{meant}'?"),
+        None => String::new(),
     }
 }
 
@@ -156,12 +176,16 @@ const LONGEST_COMPARED: usize = 128;
 ///
 /// Returns nothing where no word is near enough.
 pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
+    nearest(unknown, known).map(|candidate| format!(", did you mean '{candidate}'?")).unwrap_or_default()
+}
+
+fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     // A text this long is no typing mistake, and comparing two of them takes too long.
     let comparable = |text: &str| text.len() <= LONGEST_COMPARED;
-    let nearest = known
+    known
         .filter(|candidate| comparable(candidate) && comparable(unknown))
         .map(|candidate| (strsim::damerau_levenshtein(&unknown.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance * 3 <= candidate.len().max(3))
-        .min_by_key(|(distance, _)| *distance);
-    nearest.map(|(_, candidate)| format!(", did you mean '{candidate}'?")).unwrap_or_default()
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
 }

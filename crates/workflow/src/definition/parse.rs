@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
 
-use super::document::{Diagnostics, JsonPath, Object, kind, meant_key, suggestion};
+use super::document::{Diagnostics, JsonPath, Object, hint, kind, meant_key, suggestion};
 use super::needs::{self, NeededVariable};
 use super::shape::{
     ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, FOR_EACH_KEYS, GATE_KEYS, PARALLEL_KEYS, RETURN_KEYS,
@@ -519,8 +519,7 @@ impl Reader<'_> {
         let object = self.findings.object(place, "a transition", &TRANSITION_KEYS)?;
         let condition = match object.get("condition") {
             None => {
-                let message = "'condition' is missing; write {} for one that always holds";
-                self.findings.error(&object.pointer, message);
+                self.findings.missing(&object, "condition", "; write {} for one that always holds");
                 None
             }
             Some(place) => Condition::read(&mut self.findings, self.tools, &place, object.get("pattern").as_ref()),
@@ -612,7 +611,7 @@ fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
 fn unknown_keys(params: &Map<String, Value>, what: &str, known: &[String]) -> Vec<Problem> {
     let unknown = params.keys().filter(|key| !known.contains(key));
     let problem = |key: &String| {
-        let message = format!("unknown key '{key}' in {what}{}", meant_key(key, known));
+        let message = format!("unknown key '{key}' in {what}{}", hint(key, meant_key(key, known)));
         Problem::error(format!("/{}", super::document::escaped(key)), message)
     };
     unknown.map(problem).collect()

@@ -135,7 +135,7 @@ impl<'a> Joined<'a> {
             return Err(Failure::work(error));
         }
         let held = if hold { "held by you, " } else { "" };
-        let title = format!("{} ({held}{} detaches)", reply.session_id, key.name());
+        let title = format!("{id} ({held}{} detaches)", key.name());
         let joined = Self { place, session: reply.session_id.clone(), hold_key, client, events, title };
         Ok((joined, reply))
     }
@@ -218,15 +218,15 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
             "attach needs a terminal on standard input and output; to read a screen use: steplatch terminal screen",
         ));
     }
-    let (left, session) = visit(place, id, key, hold).await?;
+    let (left, _) = visit(place, id, key, hold).await?;
     print::line("")?;
     match left {
         AttachEnd::Detached => {
-            print::note(&format!("detached; the terminal keeps running: steplatch terminal attach {session}"));
+            print::note(&format!("detached; the terminal keeps running: steplatch terminal attach {id}"));
         }
         AttachEnd::Ended(code) => {
             let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
-            print::note(&format!("the program in {session} ended{code}"));
+            print::note(&format!("the program in {id} ended{code}"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -37,9 +37,15 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::{completion, front, print};
 
+const START_WITH: &str = "Start with:
+  steplatch setup          give your agents terminals and workflows
+  steplatch terminal open  open a terminal; 'terminal attach' takes you into it
+  steplatch run FILE       run a workflow; 'workflow schema' says how one is written
+  steplatch open           see terminals, runs and questions in the browser";
+
 /// Drive real terminals and run repeatable workflows, for agents and people
 #[derive(Debug, Parser)]
-#[command(name = "steplatch", version, max_term_width = 100)]
+#[command(name = "steplatch", version, max_term_width = 100, after_help = START_WITH)]
 pub(crate) struct Arguments {
     /// State directory (one daemon per directory) [default: ~/.local/state/steplatch]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]

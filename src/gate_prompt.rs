@@ -122,7 +122,7 @@ impl GatePrompt {
             let gate = &self.gate.gate_id;
             return Err(format!(
                 "the question is not shown whole here; read it with: steplatch gates show {gate}, then answer it with: \
-                 steplatch gates answer {gate} CHOICE"
+                 steplatch gates answer {gate} ANSWER"
             ));
         }
         match &mut self.step {

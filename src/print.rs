@@ -241,6 +241,16 @@ pub(crate) fn between(begin: &str, end: Option<&str>) -> Option<Duration> {
     Some(Duration::try_from(end.duration_since(begin)).unwrap_or_default())
 }
 
+/// Formats a timestamp (ISO 8601) in the time zone of this process: `2026-11-26 16:14:07`.
+pub(crate) fn local_time(moment: &str) -> String {
+    local_time_in(moment, &jiff::tz::TimeZone::system())
+}
+
+fn local_time_in(moment: &str, zone: &jiff::tz::TimeZone) -> String {
+    let Ok(time) = moment.parse::<jiff::Timestamp>() else { return visible(moment) };
+    time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
 /// Formats a timestamp (ISO 8601): `just now`, `12 min ago`, `3 h ago`, and the date for earlier days.
 pub(crate) fn ago(moment: &str) -> String {
     ago_at(moment, None)
@@ -254,7 +264,7 @@ pub(crate) fn ago_at(moment: &str, now: Option<&str>) -> String {
         seconds @ 10..60 => format!("{seconds} s ago"),
         seconds @ 60..3600 => format!("{} min ago", seconds / 60),
         seconds @ 3600..86_400 => format!("{} h ago", seconds / 3600),
-        _ => moment.split('T').next().unwrap_or_default().to_owned(),
+        _ => local_time(moment).split(' ').next().unwrap_or_default().to_owned(),
     }
 }
 
@@ -262,6 +272,39 @@ pub(crate) fn ago_at(moment: &str, now: Option<&str>) -> String {
 pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
     let lines: Vec<String> = text.lines().map(visible).collect();
     lines.join(&format!("\n{indent}"))
+}
+
+/// Wraps a text into lines of at most `room` columns, between words if possible.
+pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in visible(paragraph).split(' ') {
+            if !line.is_empty() && line.width() + 1 + word.width() > room {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            for character in word.chars() {
+                if line.width() + character.width().unwrap_or(0) > room {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(character);
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// Returns text whose further lines begin with `indent` blanks, as [`visible`]: its own lines, and those wrapped to fit the terminal of
+/// standard output, if it is one.
+pub(crate) fn hanging(text: &str, indent: usize) -> String {
+    /// The least room in which wrapping helps.
+    const MIN_ROOM: usize = 24;
+    let room = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_ROOM));
+    wrapped(text, room).join(&format!("\n{}", " ".repeat(indent)))
 }
 
 /// Cuts text to so many columns, with an ellipsis if it is longer.
@@ -381,7 +424,9 @@ mod tests {
         assert_eq!(before(-60), "just now", "also by a clock that is ahead of ours");
         assert_eq!(before(125), "2 min ago");
         assert_eq!(before(7300), "2 h ago");
-        assert_eq!(ago("2020-02-01T10:00:00.000Z"), "2020-02-01");
+        assert!(ago("2020-02-02T10:00:00.000Z").starts_with("2020-02-0"), "the day in the zone of this machine");
+        let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(-11));
+        assert_eq!(local_time_in("2020-02-01T10:00:59.123Z", &zone), "2020-01-31 23:00:59");
         assert_eq!(ago("once\n"), "once⏎");
         let begin = "2020-02-01T10:00:00.000Z";
         assert_eq!(between(begin, Some("2020-02-01T10:00:02.500Z")), Some(Duration::from_millis(2500)));

@@ -12,10 +12,10 @@ use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 use steplatch_protocol::GateInfo;
 use tokio::sync::mpsc;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::passphrase::EchoOff;
-use crate::print::{QUIET, STRONG, visible};
+use crate::print::{QUIET, STRONG, visible, wrapped};
 
 /// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
 pub(crate) const TWICE_WITHIN: Duration = Duration::from_secs(2);
@@ -207,30 +207,6 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
             let number = if row == 0 { number.as_str() } else { "" };
             lines.push(format!("    {number:>digits$}  {line}"));
         }
-    }
-    lines
-}
-
-/// Wraps a text into lines of at most `room` columns, between words if possible.
-pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for paragraph in text.lines() {
-        let mut line = String::new();
-        for word in visible(paragraph).split(' ') {
-            if !line.is_empty() && line.width() + 1 + word.width() > room {
-                lines.push(std::mem::take(&mut line));
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            for character in word.chars() {
-                if line.width() + character.width().unwrap_or(0) > room {
-                    lines.push(std::mem::take(&mut line));
-                }
-                line.push(character);
-            }
-        }
-        lines.push(line);
     }
     lines
 }

@@ -163,7 +163,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "gates.require",
         variable: "STEPLATCH_GATES_REQUIRE",
         former: None,
-        about: "minimum proof of a person for gates: none, dialog, terminal or passphrase",
+        about: "minimum proof of a person for gates: none, dialog, terminal, passphrase or passkey",
         kind: Kind::Text("none", is_proof),
         hot: true,
     },

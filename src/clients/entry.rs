@@ -43,6 +43,12 @@ impl OwnEntry {
         Ok(Self { command, program })
     }
 
+    /// Returns the two usual ways to add it by hand: the command of a client, and the entry as JSON.
+    pub(crate) fn by_hand(&self) -> String {
+        let entry = json!({"mcpServers": {NAME: {"command": self.command, "args": ["mcp"]}}});
+        format!("  claude mcp add {NAME} -- {} mcp\n  {entry}", shell_words::quote(&self.command))
+    }
+
     /// Returns the entry for a client that has none.
     pub(super) fn entry(&self, format: Format) -> Value {
         let mut entry = Map::new();

@@ -1,13 +1,15 @@
 //! `steplatch config …`: the settings and their origins.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::failure::Failure;
-use crate::print;
+use crate::print::{self, QUIET};
 use crate::settings::hosts::HostSetting;
 use crate::settings::remotes::Remote;
 use crate::settings::{Settings, file};
@@ -68,7 +70,8 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
         }
         vec![name.clone(), cell, origin.clone(), (*about).to_owned()]
     });
-    print::line(print::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>()))?;
+    let mut table: Vec<Vec<String>> = std::iter::once(head).chain(lines).collect();
+    print_described(&mut table)?;
     for (name, problem) in &missing {
         print::note(&format!("{name}: {problem}"));
     }
@@ -76,6 +79,28 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
         print::note(&format!("change them in {}, or in the environment", file.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The least columns for descriptions beside the other columns; with fewer, each stands on a line of its own.
+const MIN_DESCRIPTION_COLUMNS: usize = 50;
+
+/// Prints a table whose last column is a description, wrapped to the terminal.
+fn print_described(table: &mut [Vec<String>]) -> io::Result<()> {
+    let about: Vec<String> = table.iter_mut().filter_map(Vec::pop).collect();
+    let text = print::table(table);
+    let rows: Vec<&str> = text.lines().collect();
+    let beside = rows.iter().map(|row| row.width()).max().unwrap_or_default() + 2;
+    let is_narrow = print::width().is_some_and(|width| width < beside + MIN_DESCRIPTION_COLUMNS);
+    for (index, (row, about)) in rows.iter().zip(&about).enumerate() {
+        if !is_narrow {
+            print::line(format!("{}{}", print::padded(row, beside), print::hanging(about, beside)).trim_end())?;
+        } else if index == 0 {
+            print::line(row)?;
+        } else {
+            print::line(format!("{row}\n  {QUIET}{}{QUIET:#}", print::hanging(about, 2)))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns a value as the cell of a table.

@@ -61,11 +61,11 @@ fn print_section(section: &[Check]) -> Result<(), Failure> {
             State::Warning => format!("{STRONG}!{STRONG:#}"),
             State::Problem => format!("{BAD}✗{BAD:#}"),
         };
-        let indent = " ".repeat(ABOUT + 6);
-        let said = print::visible_lines(&check.said, &indent);
+        let said = print::hanging(&check.said, ABOUT + 6);
         print::line(format!("  {sign} {}  {said}", print::padded(&check.about, ABOUT)))?;
         if let Some(fix) = &check.fix {
-            print::line(format!("{indent}{QUIET}→{QUIET:#} {}", print::visible(fix)))?;
+            // Not wrapped: a command in it is copied.
+            print::line(format!("{}{QUIET}→{QUIET:#} {}", " ".repeat(ABOUT + 6), print::visible(fix)))?;
         }
     }
     print::line("")?;

@@ -57,6 +57,7 @@ pub(crate) struct Answer {
     /// Choice, by its number or its text; any text if the gate has no choices
     ///
     /// Without a choice and without fields, the question is asked here.
+    #[arg(value_name = "ANSWER")]
     choice: Option<String>,
     /// Field of the form (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = field, conflicts_with = "choice", requires = "run")]
@@ -183,7 +184,10 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 /// Returns a question, its content to `judge`, its choices and how to answer, one line each.
 pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
-    let mut lines = vec![format!("{indent}{} {QUIET}asked {since}{QUIET:#}", visible(&gate.prompt))];
+    let mut prompt = gate.prompt.lines().map(visible);
+    let first = prompt.next().unwrap_or_default();
+    let mut lines = vec![format!("{indent}{first} {QUIET}asked {since}{QUIET:#}")];
+    lines.extend(prompt.map(|line| format!("{indent}{line}")));
     lines.extend(judge.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     let choices = gate.choices.iter().enumerate();
     lines.extend(
@@ -199,7 +203,7 @@ pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) ->
     let answer = match &form {
         Some(_) => "--field NAME=VALUE",
         None if gate.choices.is_empty() => "TEXT",
-        None => "NUMBER",
+        None => "ANSWER",
     };
     lines.extend(gate.remarks().into_iter().map(|remark| format!("{indent}{QUIET}{remark}{QUIET:#}")));
     lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.named()));
@@ -374,7 +378,7 @@ impl Answer {
     ) -> Result<ExitCode, Failure> {
         let Some(mut person) = person else {
             return Err(Failure::usage(
-                "no question can be asked here, because input or output is not a terminal; answer with: steplatch gates answer GATE CHOICE",
+                "no question can be asked here, because input or output is not a terminal; answer with: steplatch gates answer GATE ANSWER",
             ));
         };
         if gates.is_empty() {

@@ -94,6 +94,27 @@ fn means_file(workflow: &str) -> bool {
 /// The daemon's phrase about a workflow that is not saved.
 const NOT_FOUND: &str = "not found. Available workflows";
 
+/// The beginning of a refusal of a definition; its problems follow, one a line.
+const INVALID: &str = "Workflow definition validation failed:\n";
+
+/// Returns the refusal of a run of the workflow or file `named` in words for a person.
+fn refusal(named: &str, error: String) -> String {
+    if let Some(problems) = error.strip_prefix(INVALID) {
+        let count = match problems.lines().count() {
+            1 => "1 problem".to_owned(),
+            many => format!("{many} problems"),
+        };
+        let problems: String = problems.lines().map(|problem| format!("\n  {problem}")).collect();
+        return format!("{named}: {count}{problems}");
+    }
+    match same_named_file(named).filter(|_| error.contains(NOT_FOUND)) {
+        Some(file) => {
+            format!("no workflow is saved as '{named}'; did you mean the file: steplatch run {}", file.display())
+        }
+        None => error,
+    }
+}
+
 /// Returns the file beside the caller that a name may mean, without its extension.
 fn same_named_file(name: &str) -> Option<PathBuf> {
     ["json", "py"].into_iter().map(|extension| PathBuf::from(format!("{name}.{extension}"))).find(|file| file.is_file())
@@ -110,9 +131,7 @@ impl Run {
         let started = daemon.call(verb).await?;
         if started.run_id.is_empty() {
             let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
-            let error = same_named_file(&named).filter(|_| error.contains(NOT_FOUND)).map_or(error, |file| {
-                format!("no workflow is saved as '{named}'; did you mean the file: steplatch run {}", file.display())
-            });
+            let error = refusal(&named, error);
             return Err(Failure::usage(error).with(&started));
         }
         if detach {
@@ -257,7 +276,7 @@ impl Watching<'_> {
                     }
                     if let Some(asked) = self.questions.front().map(|question| question.gate().clone()) {
                         self.end_question();
-                        self.view.remark("the question is left open; Ctrl-C again cancels the run")?;
+                        self.view.remark("the question is left open; leaving in 2 s, Ctrl-C again cancels the run")?;
                         if tokio::time::timeout(TWICE_WITHIN, interrupted.recv()).await.is_err() {
                             return Ok(self.leave_to_others(&asked)?.unwrap_or(Rest::Waits));
                         }
@@ -334,7 +353,7 @@ impl Watching<'_> {
 
     /// Prints how the question is answered elsewhere.
     fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
-        let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "CHOICE" };
+        let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "ANSWER" };
         self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.named()))?;
         Ok(Some(Rest::Waits))
     }

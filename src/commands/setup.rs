@@ -68,8 +68,11 @@ impl Setup {
             return Err(Failure::work(failed.join("\n")).with(&reply));
         }
         if done.iter().all(|done| done.outcome.is_none()) {
-            let sentence = "no client was found; name one with --client, or add steplatch by hand (see the README)";
-            return Err(Failure::work(sentence).with(&reply));
+            let by_hand = match &ours {
+                Some(ours) => format!(", or add steplatch to yours:\n{}", ours.by_hand()),
+                None => String::new(),
+            };
+            return Err(Failure::work(format!("no client was found; name one with --client{by_hand}")).with(&reply));
         }
         if self.json {
             print::json(&reply)?;

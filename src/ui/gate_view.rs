@@ -10,8 +10,8 @@ use steplatch_protocol::GateInfo;
 use super::layout::GatePlaces;
 use super::line_input::LineInput;
 use crate::gate_prompt::{GatePrompt, form_fields};
-use crate::print;
-use crate::question::{judged, wrapped};
+use crate::print::{self, wrapped};
+use crate::question::judged;
 
 /// How long a question takes no answer after it appears.
 pub(crate) const INERT: Duration = Duration::from_millis(800);
@@ -191,7 +191,8 @@ pub(crate) fn asked(gate: &GateInfo, now: &str) -> String {
         "agent" => "an agent answers, or a person",
         _ => "anyone answers",
     };
-    let until = gate.expires_at.as_ref().map(|until| format!(", until {}", print::visible(until))).unwrap_or_default();
+    let until =
+        gate.expires_at.as_ref().map(|until| format!(", until {}", print::local_time(until))).unwrap_or_default();
     format!("asked {since}, {by}{until}")
 }
 

@@ -274,16 +274,19 @@ impl Model {
         };
         let end = run.completed_at.as_deref().unwrap_or(&self.now);
         let took = print::between(&run.started_at, Some(end)).map(print::duration).unwrap_or_default();
-        let began = print::ago_at(&run.started_at, Some(&self.now));
+        let time = match run.completed_at {
+            Some(_) => format!("{}, took {took}", print::ago_at(&run.started_at, Some(&self.now))),
+            None => format!("for {took}"),
+        };
         Row {
             id: RowId { section: Section::Runs, id: run.run_id.clone() },
             mark,
             name: print::visible(&run.workflow_id),
             state,
             detail: if about.is_empty() {
-                format!("{began}, took {took}  {}", run.run_id)
+                format!("{time}  {}", run.run_id)
             } else {
-                format!("{began}, took {took}  {about}  {}", run.run_id)
+                format!("{time}  {about}  {}", run.run_id)
             },
             tone,
         }

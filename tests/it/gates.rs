@@ -365,7 +365,7 @@ fn ctrl_c_at_a_question_leaves_it_open_and_twice_cancels_the_run() {
     assert!(screen.contains("Ctrl-C leaves the question open, twice cancels the run"), "{screen}");
     person.presses("ctrl-c");
     let screen = person.sees("exit-code-3");
-    assert!(screen.contains("the question is left open; Ctrl-C again cancels the run"), "{screen}");
+    assert!(screen.contains("the question is left open; leaving in 2 s, Ctrl-C again cancels the run"), "{screen}");
     assert!(screen.contains("answer it with: steplatch gates answer run_"), "{screen}");
     let waiting = story.home.runs(&["gates", "list", "--json"]).json();
     let run = waiting["gates"][0]["run_id"].as_str().unwrap();

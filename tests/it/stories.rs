@@ -283,7 +283,7 @@ async fn a_person_attaches_types_resizes_and_leaves() {
     desk.presses("until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
     desk.shows("^resized").await;
     desk.presses("\x1c").await;
-    desk.shows("detached; the terminal keeps running: steplatch terminal attach term_").await;
+    desk.shows("detached; the terminal keeps running: steplatch terminal attach shared").await;
     let listed = home.runs(&["terminal", "list"]).well();
     assert!(listed.contains("shared") && listed.contains("100x30"), "it is as large as it was:\n{listed}");
 }
@@ -302,7 +302,7 @@ async fn an_attached_person_sees_the_end_of_the_program() {
     let desk = desk(&home, "terminal attach short").await;
     desk.shows(r"[$#] $|bash").await;
     desk.presses("exit 7\r").await;
-    desk.shows("the program in term_.* ended with exit code 7").await;
+    desk.shows("the program in short ended with exit code 7").await;
 }
 
 #[tokio::test]

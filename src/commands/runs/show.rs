@@ -137,7 +137,10 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
             ),
         );
     }
-    say("started", format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), record.started_at));
+    say(
+        "started",
+        format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), print::local_time(&record.started_at)),
+    );
     say("duration", took(record));
     if let Some(state) = &report.final_state {
         let states = if report.states_executed == 1 { "1 state" } else { "states" };

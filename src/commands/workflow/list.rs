@@ -69,7 +69,7 @@ fn row(workflow: &WorkflowInfo) -> Vec<String> {
     let WorkflowInfo { name, kind, description, status, run_count, success_count, last_run, hidden, .. } = workflow;
     let runs = if *run_count == 0 { "-".to_owned() } else { format!("{success_count}/{run_count}") };
     let status = if *hidden { "hidden".to_owned() } else { status.clone() };
-    let last_run = last_run.clone().unwrap_or_else(|| "-".to_owned());
+    let last_run = last_run.as_deref().map_or_else(|| "-".to_owned(), print::ago);
     // A description may be long; its first line fits a list.
     let description = description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
     vec![name.clone(), kind.clone(), status, runs, last_run, print::visible(description)]

@@ -75,12 +75,12 @@ fn page(reply: &DescribeWorkflowReply) -> String {
             count => format!("{count}, of which {} succeeded", metadata.success_count),
         };
         if let Some(last) = &metadata.last_run {
-            let _ = write!(runs, "; the last was over at {last}");
+            let _ = write!(runs, "; the last was over at {}", print::local_time(last));
         }
         let facts = [
             ("status", format!("{}, version {}", metadata.status, metadata.version)),
             ("runs", runs),
-            ("created", metadata.created.clone()),
+            ("created", print::local_time(&metadata.created)),
             ("signature", metadata.hash.get(..16).unwrap_or(&metadata.hash).to_owned()),
         ];
         for (title, fact) in facts {

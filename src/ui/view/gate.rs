@@ -8,8 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
 use super::{header, keys, typed, write, write_all};
-use crate::print::{fitted, visible};
-use crate::question::wrapped;
+use crate::print::{fitted, visible, wrapped};
 use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, asked, question_lines, remark_lines};
 use crate::ui::model::Model;
 

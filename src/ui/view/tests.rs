@@ -208,7 +208,7 @@ fn what_waits_comes_first_then_terminals_and_runs() {
         |  ▸ build                busy         bash in /srv, by claude
         |  ● term_yyyy            held by ana  ssh db
         | Runs 3
-        |  ? release              waiting      35 s ago, took 35.0 s  Deploy ·everywhere?
+        |  ? release              waiting      for 35.0 s  Deploy ·everywhere?
         |  ✓ build                completed    50 s ago, took 10.0 s  run_aaaa
         |  ✗ nightly              failed       1 h ago, took 1.0 s  it broke  run_cccc
         |─ release asks; asked 30 s ago, a person answers ───────────────────────────────
@@ -263,7 +263,7 @@ fn a_wide_screen_has_the_preview_beside_the_list() {
         |  ▸ build                busy         bash in /srv, by cl
         |  ● term_yyyy            held by ana  ssh db
         | Runs 3
-        |  ? release              waiting      35 s ago, took 35.0
+        |  ? release              waiting      for 35.0 s
         |  ✓ build                completed    50 s ago, took 10.0
         |  ✗ nightly              failed       1 h ago, took 1.0 s
         |

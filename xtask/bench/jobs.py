@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does 35 jobs with real programs as an agent would: through MCP tools alone, with the calls that a model makes first.
+"""Does 47 jobs with real programs as an agent would: through MCP tools alone, with the calls that a model makes first.
 
 Reports for each job whether it was done, its calls, seconds and bytes of reply text, and waits that ran to their limit
 while the program asked. `cargo xtask bench jobs` builds and installs what this needs, and then runs it.
@@ -129,7 +129,7 @@ class Ours:
         return reply
 
     def seen(self, reply, expect):
-        text = reply.get("screen_content") or ""
+        text = (reply.get("screen_content") or "") + ((reply.get("omitted") or {}).get("tail") or "")
         if expect is not None and not re.search(expect, text):
             raise Failed(f"no {expect!r} in {text!r}")
         self.checked(reply)
@@ -663,6 +663,175 @@ def tmux(hand, home):
     hand.say(term, f"tmux -S {home}/tmux.sock new -s inner", None)
     hand.say(term, "echo inside_$((6 * 7))", r"inside_42", until="input")
     hand.say(term, "exit", None)
+
+
+@job("a server that crashes and is started again")
+def restarted(hand, home):
+    write(f"{home}/server.sh", "echo listening $1; read -r line < pipe; echo boom; exit 1\n")
+    os.mkfifo(f"{home}/pipe")
+    term, other = hand.open(), hand.open()
+    say = f"bash server.sh one; bash server.sh two\n"
+    hand.checked(hand.server.call("send_input", session_id=term, input_text=say))
+    need(hand.wait(term, r"listening (\w+)")["match_text"] == "listening one", "the first")
+    hand.say(other, "echo > pipe", None)
+    # Not the line that was found before.
+    need(hand.wait(term, r"listening (\w+)")["match_text"] == "listening two", "the second")
+    hand.say(other, "echo > pipe", None)
+    hand.wait(term, r"boom")
+
+
+@job("a wizard that redraws its questions")
+def wizard(hand, home):
+    draw = r"""printf '\r\033[K? %s (%s) \033[22D\033[22C' "$1" "$2"; read x; echo "= $1 ${x:-$2}" """
+    write(f"{home}/wizard.sh", f"ask() {{ {draw}; }}\nask 'Project name' demo\nask Licence MIT\nask 'Go on' Y\n")
+    term = hand.open()
+    hand.say(term, "bash wizard.sh", r"\? Project name \(demo\)")
+    hand.say(term, "shop", r"= Project name shop[\s\S]*\? Licence \(MIT\)")
+    hand.say(term, "", r"= Licence MIT[\s\S]*\? Go on \(Y\)")
+    hand.say(term, "", r"= Go on Y")
+
+
+@job("a password that is a word of the output")
+def word(hand, home):
+    write(f"{home}/user.sh", "read -s -p 'Password: ' p; echo\necho 'This password is too short'\n"
+          "read -p 'Bypass password validation? [y/N] ' x; echo made $x\n")
+    term = hand.open()
+    hand.say(term, "bash user.sh", r"Password:")
+    hidden = {"secret": True} if hand.has_run else {}
+    hand.say(term, "pass", r"too short[\s\S]*Bypass \S+ validation\? \[y/N\]", **hidden)
+    hand.say(term, "y", r"made y")
+
+
+@job("GNU screen: detach and come back")
+def screen(hand, home):
+    write(f"{home}/.screenrc", "startup_message off\n")
+    term = hand.open()
+    hand.say(term, "screen -S work", None, until="input")
+    hand.say(term, "echo within_$((6 * 7))", r"within_42", until="input")
+    hand.keys(term, "ctrl-a", "d", expect=r"detached")
+    hand.say(term, "screen -r work", None, until="input")
+    hand.say(term, "echo back_$((6 * 7))", r"back_42", until="input")
+    hand.say(term, "exit", None)
+    hand.say(term, "echo out_$((6 * 7))", r"out_42")
+
+
+@job("ssh-keygen with a mismatch")
+def keygen(hand, home):
+    term = hand.open()
+    hand.say(term, f"ssh-keygen -t ed25519 -f {home}/key", r"Enter passphrase")
+    hidden = {"secret": True} if hand.has_run else {}
+    hand.say(term, "correct horse", r"same passphrase again", **hidden)
+    hand.say(term, "correct house", r"do not match", **hidden)
+    hand.say(term, "correct horse", r"same passphrase again", **hidden)
+    hand.say(term, "correct horse", r"fingerprint|SHA256", **hidden)
+
+
+@job("openssl req: eight questions")
+def request(hand, home):
+    term = hand.open()
+    hand.say(term, f"openssl req -new -newkey rsa:2048 -nodes -keyout {home}/k.pem -out {home}/r.pem", r"Country Name", timeout=60)
+    for answer, question in [("DE", "State or Province"), ("Berlin", "Locality"), ("Berlin", "Organization Name"),
+                             ("Shop", "Organizational Unit"), ("", "Common Name"), ("shop.example", "Email"),
+                             ("", "challenge password"), ("", "optional company")]:
+        hand.say(term, answer, question)
+    hand.say(term, "", None)
+    hand.say(term, f"openssl req -in {home}/r.pem -noout -subject", r"shop\.example")
+
+
+def workflow(hand, definition, **more):
+    need(hand.has_run, "has no workflows")
+    return hand.server.call("run_workflow", workflow_definition=definition, wait_seconds=60, **more)
+
+
+def step(tool, params, *ways):
+    return {"action": {"tool": tool, "params": params},
+            **({"transitions": [{"condition": condition, "next_state": state} for condition, state in ways]} if ways else {})}
+
+
+@job("workflow: a release with a gate")
+def gate(hand, home):
+    over = workflow(hand, {"name": "release", "initial_state": "test", "arguments": {"VERSION": {"description": "the new version"}},
+        "states": {
+            "test": step("run_command", {"command": "echo tests pass"}, ("success", "ask")),
+            "ask": step("gate", {"prompt": "Release {VERSION}?", "choices": ["yes", "no"], "answered_by": "agent"},
+                        ({"field_equals": {"answer": "yes"}}, "tag")),
+            "tag": step("run_command", {"command": "echo {VERSION|sh} > tag; cat tag"})}},
+        initial_variables={"VERSION": "1.1"})
+    need(over["status"] == "waiting" and "Release 1.1?" in json.dumps(over["pending_gate"]), over)
+    hand.checked(hand.server.call("decide", run_id=over["run_id"], answer="yes"))
+    over = hand.server.call("get_run", run_id=over["run_id"], wait_seconds=60)
+    need(over["status"] == "completed" and open(f"{home}/tag").read() == "1.1\n", over)
+
+
+@job("workflow: fan-out, and who failed")
+def fan_out(hand, _home):
+    one = {"name": "one", "description": "checks one machine", "initial_state": "check", "arguments": {"host": {"description": "a machine"}}, "states": {
+        "check": step("run_command", {"command": "echo {host|sh}; test {host|sh} != web3"})}}
+    need(hand.has_run, "has no workflows")
+    hand.checked(hand.server.call("create_workflow", workflow_definition=one))
+    over = workflow(hand, {"name": "fan", "initial_state": "all", "arguments": {"hosts": {"description": "machines", "schema": {"type": "array"}}},
+        "states": {
+            "all": {**step("run_workflow", {"workflow_name": "one", "initial_variables": {"host": "{item}"}}, ({}, "end")),
+                    "for_each": {"items": "{hosts}", "as": "item", "max_parallel": 3}},
+            "end": step("return", {"result": "{all_failed}"})}},
+        initial_variables={"hosts": ["web1", "web2", "web3", "web4"]})
+    text = json.dumps(over)
+    need(over["status"] == "completed" and '"web3"' in text and '"item"' in text, over)
+
+
+@job("workflow: a backup whose name is printed by a command")
+def backup(hand, home):
+    over = workflow(hand,
+        {"name": "backup", "initial_state": "make", "states": {
+            "make": step("run_command", {"command": "mkdir data; echo 1 > data/a; tar cf b.tar data; echo $PWD/b.tar"}, ("success", "verify")),
+            "verify": step("run_command", {"command": "tar tf {make_output|sh} | tail -n 1"}, ({"field_equals": {"output": "data/a"}}, "done")),
+            "done": step("return", {"result": "{verify_output}"})}})
+    need(over["status"] == "completed" and over.get("result") == "data/a", over)
+
+
+@job("workflow: an installer that asks")
+def installer(hand, home):
+    write(f"{home}/install.sh", "read -p 'Accept the licence? [y/n] ' a; read -s -p 'Admin password: ' p; echo\n"
+          "read -p \"Type wipe-$((40 + 2)) to go on: \" w; echo \"Installed 2.1 for $a ${#p} $w\"\n")
+    over = workflow(hand, {"name": "install", "initial_state": "open", "arguments": {"PW": {"description": "password", "secret": True}}, "states": {
+        "open": step("open_terminal", {"shell": "bash"}, ("success", "ask")),
+        "ask": step("dialogue", {"input_text": "bash install.sh\n", "timeout": 30, "until": r"^Installed (?P<version>\S+).*",
+            "rules": [{"when": r"licence\? \[y/n\] $", "type": "y\n"}, {"when": r"password: $", "secret": "PW"},
+                      {"when": r"Type (\S+) to", "type": "{groups.1}\n"}]}, ("success", "done")),
+        "done": step("return", {"result": "{match_text}"})}}, initial_variables={"PW": "pa55 word"})
+    need(over["status"] == "completed" and over.get("result") == "Installed 2.1 for y 9 wipe-42", over)
+
+
+@job("workflow: captured, and run with other input")
+def captured(hand, home):
+    need(hand.has_run, "has no workflows")
+    write(f"{home}/new.sh", "read -p 'Database (pg/sqlite): ' d; read -p 'Name: ' n; echo \"made $n with $d\"; echo $n.$d >> made\n")
+    term = hand.open()
+    hand.say(term, "bash new.sh", r"Database \(pg/sqlite\):")
+    hand.say(term, "pg", r"Name:")
+    hand.say(term, "shop", r"made shop with pg")
+    saved = hand.checked(hand.server.call("capture_workflow", session_id=term, name="new", save=True, inputs={"DB": "pg", "NAME": "shop"}))
+    over = hand.server.call("run_workflow", workflow_name="new", initial_variables={"DB": "sqlite", "NAME": "blog"}, wait_seconds=60)
+    need(over["status"] == "completed" and open(f"{home}/made").read() == "shop.pg\nblog.sqlite\n", (saved, over))
+
+
+@job("workflow: a function that tries again")
+def function(hand, home):
+    write(f"{home}/flow.py", '''
+async def again(ctx):
+    for attempt in range(1, 6):
+        got = await ctx.run("try", str(attempt))
+        if got["success"]:
+            return [attempt, got["output"].strip()]
+        await ctx.sleep(0.05)
+    raise RuntimeError("never")
+
+BashNode(id="try", session=session, command="test {input|sh} -ge 3 && echo works")
+Workflow(id="again", session=session, fn=again)
+''')
+    need(hand.has_run, "has no workflows")
+    over = hand.server.call("run_workflow", workflow_file=f"{home}/flow.py", wait_seconds=60)
+    need(over["status"] == "completed" and over.get("result") == [3, "works"], over)
 
 
 def measured(hand_type, command, wanted, environment):

@@ -1,0 +1,270 @@
+//! Programs that ask: interpreters that take entries, and questions as programs draw them.
+
+use serde_json::{Value, json};
+
+use crate::ways::{COMMAND_TIMEOUT, Failures, Field};
+
+/// An interpreter, and entries with their outputs.
+struct Interpreter {
+    name: &'static str,
+    command: &'static [&'static str],
+    /// Its prompt, as a pattern at the end of the output.
+    prompt: &'static str,
+    entries: &'static [(&'static str, &'static str)],
+}
+
+/// The table of interpreters.
+const INTERPRETERS: &[Interpreter] = &[
+    Interpreter {
+        name: "python",
+        command: &["python3", "-q"],
+        prompt: ">>> $",
+        entries: &[
+            ("6 * 7", "42\n"),
+            ("x = 'a!b'", ""),
+            ("x", "'a!b'\n"),
+            ("def f():\n    a = 1\n\n    return a + 1\nf()", "2\n"),
+            ("for i in range(2):\n    print(i)", "0\n1\n"),
+            ("1 / 0", "ZeroDivisionError: division by zero\n"),
+            ("print('>>> ')", ">>> \n"),
+            ("import time; time.sleep(0.5); print('late')", "late\n"),
+        ],
+    },
+    Interpreter {
+        name: "ipython",
+        command: &["ipython3", "--no-banner", "--colors=NoColor"],
+        prompt: r"In \[\d+\]: *$",
+        entries: &[("print(6 * 7)", "42\n"), ("print('a!b')", "a!b\n")],
+    },
+    Interpreter {
+        name: "node",
+        command: &["node"],
+        prompt: "> $",
+        entries: &[("6 * 7", "42\n"), ("'a!b'", "'a!b'\n"), ("[1, 2].map(x =>\n  x + 1)", "[ 2, 3 ]\n")],
+    },
+    Interpreter {
+        name: "sqlite",
+        command: &["sqlite3"],
+        prompt: "sqlite> $",
+        entries: &[
+            ("select 6 * 7;", "42\n"),
+            ("select 'a',\n'b!c';", "a|b!c\n"),
+            ("select 1 nothing nothing;", "near \"nothing\": syntax error"),
+        ],
+    },
+    Interpreter {
+        name: "bc",
+        command: &["bc", "-q"],
+        prompt: "",
+        entries: &[("6 * 7", "42\n"), ("2 ^ 70", "1180591620717411303424\n")],
+    },
+    Interpreter {
+        name: "gdb",
+        command: &["gdb", "-q", "-nx"],
+        prompt: r"\(gdb\) $",
+        entries: &[("print 6 * 7", "$1 = 42\n"), ("echo a\\n", "a\n")],
+    },
+];
+
+/// A question as a program draws it, asked by a shell command.
+struct Question {
+    name: &'static str,
+    command: &'static str,
+    /// Its text at the cursor.
+    text: &'static str,
+    answer: &'static str,
+    /// The line that is printed for the answer.
+    result: &'static str,
+}
+
+const fn question(name: &'static str, command: &'static str, text: &'static str) -> Question {
+    Question { name, command, text, answer: "ada", result: "got ada" }
+}
+
+/// The table of questions.
+const QUESTIONS: &[Question] = &[
+    question("read", "sh -c 'printf \"Name? \"; read x; echo got $x'", "Name?"),
+    question("bash's read", "bash -c 'read -p \"Name? \" x; echo got $x'", "Name?"),
+    Question {
+        result: "got 3",
+        ..question("not echoed", "bash -c 'read -s -p \"Password: \" x; echo; echo got ${#x}'", "Password:")
+    },
+    question("in pieces", "sh -c 'printf Na; sleep 0.3; printf \"me? \"; read x; echo got $x'", "Name?"),
+    question("behind much output", "sh -c 'seq 300; printf \"More? \"; read x; echo got $x'", "More?"),
+    question(
+        "over a progress line",
+        "sh -c 'printf \"working 100%%\\rReally? \\033[K\"; read x; echo got $x'",
+        "Really?",
+    ),
+    question(
+        "redrawn with the cursor moved",
+        "sh -c 'printf \"? Project name (demo) \\033[22D\\033[22C\"; read x; echo got $x'",
+        "? Project name (demo)",
+    ),
+    question(
+        "in colours",
+        "sh -c 'printf \"\\033[1;32m?\\033[0m \\033[1mPick one\\033[0m \"; read x; echo got $x'",
+        "? Pick one",
+    ),
+    question("over the width", "sh -c 'printf \"%0100d and so on? \" 7; read x; echo got $x'", "7 and so on?"),
+    question(
+        "with the line below drawn",
+        "sh -c 'printf \"Name: \\n(enter accepts)\\033[A\\r\\033[6C\"; read x; echo; echo got $x'",
+        "Name:",
+    ),
+    question("python", "python3 -c 'print(\"got\", input(\"Age? \"))'", "Age?"),
+    question(
+        "node",
+        "node -e 'const r = require(\"readline\").createInterface(process.stdin, process.stdout); r.question(\"Age? \", x => { console.log(\"got \" + x); r.close() })'",
+        "Age?",
+    ),
+    question(
+        "in a terminal of its own",
+        "script -q -e -c \"sh -c 'printf \\\"Name? \\\"; read x; echo got \\$x'\" /dev/null",
+        "Name?",
+    ),
+    question(
+        "without a question mark",
+        "sh -c 'echo Type the name of the branch; read x; echo got $x'",
+        "Type the name of the branch",
+    ),
+];
+
+impl Question {
+    fn check(&self, failures: &mut Failures, way: &str, asked: &Value, answered: &Value) {
+        let text = |reply: &Value| {
+            reply["screen_content"].as_str().or(reply["output"].as_str()).unwrap_or_default().to_owned()
+        };
+        let asks = (asked["awaiting_input"] == true || asked["waited"]["reason"] == "input")
+            && text(asked).trim_end().contains(self.text);
+        let is_answered = answered["waited"]["reason"] == "prompt"
+            && answered["exit_code"] == 0
+            && text(answered).contains(self.result);
+        if !asks || !is_answered {
+            failures.add(format!("{} / {way}:\n  asked {asked}\n  answered {answered}", self.name));
+        }
+    }
+}
+
+/// The pattern of a text.
+fn literal(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_alphanumeric() { letter.to_string() } else { format!("[{letter}]") })
+        .collect()
+}
+
+#[test]
+fn every_entry_of_an_interpreter_has_its_output() {
+    let field = Field::new();
+    Failures::of_rows(INTERPRETERS, |interpreter, failures| {
+        let alone = field.open(json!({"command": interpreter.command}));
+        let within = field.open(json!({"shell": "bash"}));
+        let line = format!("{}\n", interpreter.command.join(" "));
+        field.reply(
+            "send_input",
+            json!({"session_id": within, "input_text": line, "until": "input", "timeout": COMMAND_TIMEOUT}),
+        );
+        for (place, session) in [("alone", alone), ("in bash", within)] {
+            for (entry, output) in interpreter.entries {
+                let ran = field.run(&session, entry, false);
+                if !ran.text.ends_with(output) && !ran.text.contains(output.trim_end())
+                    || ran.error.is_some()
+                    || ran.exit_code.is_some()
+                {
+                    failures.add(format!(
+                        "{} {place} / {entry:?}: {:?}, {:?}; expected {output:?}",
+                        interpreter.name, ran.text, ran.error
+                    ));
+                }
+            }
+            field.reply("exit_terminal", json!({"session_id": session}));
+        }
+    });
+}
+
+#[test]
+fn every_entry_of_an_interpreter_that_a_node_keeps_has_its_output() {
+    let field = Field::new();
+    Failures::of_rows(
+        INTERPRETERS.iter().filter(|interpreter| !interpreter.prompt.is_empty()),
+        |interpreter, failures| {
+            let entries: Vec<&(&str, &str)> =
+                interpreter.entries.iter().filter(|(entry, _)| !entry.contains('\n')).collect();
+            let text = format!(
+                "PTYNode(id='program', session=session, command={:?}, ready={})\n\
+             async def field(ctx):\n    return [(await ctx.run('program', entry))['output'] for entry in {}]\n\
+             Workflow(id='field', session=session, fn=field)\n",
+                interpreter.command.join(" "),
+                json!({"pattern": interpreter.prompt}),
+                json!(entries.iter().map(|(entry, _)| entry).collect::<Vec<_>>()),
+            );
+            let over = field.function(&text);
+            for (number, (entry, output)) in entries.into_iter().enumerate() {
+                let got = over["result"][number].as_str().unwrap_or_default();
+                if !got.contains(output.trim_end()) {
+                    failures.add(format!(
+                        "{} / {entry:?}: {got:?}, expected {output:?}; {}",
+                        interpreter.name, over["error"]
+                    ));
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn every_question_is_in_the_reply_and_takes_its_answer() {
+    let field = Field::new();
+    Failures::of_rows(["bash", "zsh", "fish"], |shell, failures| {
+        let session = field.open(json!({"shell": shell}));
+        for question in QUESTIONS {
+            let answer = json!({
+                "session_id": session, "input_text": format!("{}\n", question.answer), "until": "prompt", "timeout": COMMAND_TIMEOUT
+            });
+            let typed = json!({
+                "session_id": session, "input_text": format!("{}\n", question.command), "until": "prompt", "timeout": COMMAND_TIMEOUT
+            });
+            let asked = field.reply("send_input", typed);
+            question.check(failures, &format!("typed in {shell}"), &asked, &field.reply("send_input", answer.clone()));
+            let run = json!({"session_id": session, "command": question.command, "timeout": COMMAND_TIMEOUT});
+            let asked = field.reply("run_command", run);
+            question.check(failures, &format!("run in {shell}"), &asked, &field.reply("send_input", answer));
+        }
+        field.reply("exit_terminal", json!({"session_id": session}));
+    });
+}
+
+#[test]
+fn every_question_is_answered_by_the_rule_of_a_machine_and_of_a_node() {
+    let field = Field::new();
+    Failures::of_rows(QUESTIONS, |question, failures| {
+        let script = json!({
+            "rules": [{"when": format!("{} *$", literal(question.text)), "type": format!("{}\n", question.answer)}], "timeout": COMMAND_TIMEOUT
+        });
+        let mut dialogue = script.clone();
+        dialogue["input_text"] = format!("{}\n", question.command).into();
+        let definition = json!({"name": "field", "initial_state": "open", "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": [{"condition": "success", "next_state": "ask"}]},
+            "ask": {"action": {"tool": "dialogue", "params": dialogue}, "timeout": 90, "transitions": [{"condition": "success", "next_state": "end"}]},
+            "end": {"action": {"tool": "return", "params": {"result": ["{ask_answers}", "{ask_exit_code}", "{ask_screen_content}"]}}},
+        }});
+        let over = field.machine(&definition);
+        let result = &over["result"];
+        let screen = result[2].as_str().unwrap_or_default();
+        if result[0] != 1 || result[1] != 0 || !screen.contains(question.result) {
+            failures.add(format!("{} / machine: {result}, {}", question.name, over["error"]));
+        }
+        let text = format!(
+            "PTYNode(id='shell', session=session, command='bash', dialogue={script})\n\
+             async def field(ctx):\n    got = await ctx.run('shell', {:?})\n    return [got['success'], got['output'], got['error']]\n\
+             Workflow(id='field', session=session, fn=field)\n",
+            question.command
+        );
+        let over = field.function(&text);
+        if over["result"][0] != true
+            || !over["result"][1].as_str().is_some_and(|output| output.contains(question.result))
+        {
+            failures.add(format!("{} / node: {}, {}", question.name, over["result"], over["error"]));
+        }
+    });
+}

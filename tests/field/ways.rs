@@ -1,0 +1,316 @@
+//! The ways in which a command reaches a shell, and each of them through the whole table of shells and commands.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home};
+
+use crate::cases::{CASES, Case};
+use crate::shells::{SHELLS, Shell};
+use crate::ssh_server::Server;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// The longest that one command may take, in seconds.
+pub(crate) const COMMAND_TIMEOUT: f64 = 60.0;
+
+/// What is returned for a command.
+pub(crate) struct Outcome {
+    /// Its output; of a way without one, the text that came since it was typed.
+    pub(crate) text: String,
+    pub(crate) exit_code: Option<i64>,
+    pub(crate) error: Option<String>,
+}
+
+/// An agent with a daemon of its own.
+pub(crate) struct Field {
+    home: Home,
+    agent: Agent,
+}
+
+/// The rows that were wrong.
+#[derive(Default)]
+pub(crate) struct Failures(Vec<String>);
+
+impl Outcome {
+    fn new(reply: &Value, text: &str) -> Self {
+        Self {
+            text: reply[text].as_str().unwrap_or_default().to_owned(),
+            exit_code: reply["exit_code"].as_i64(),
+            error: reply["error"].as_str().map(str::to_owned),
+        }
+    }
+}
+
+impl Failures {
+    /// Compares the output as it is with `is_exact`, else looks for each of its lines.
+    fn compare(&mut self, shell: &Shell, case: &Case, got: &Outcome, is_exact: bool) {
+        let is_text_right = match is_exact {
+            true => got.text == case.output,
+            false => case.output.lines().all(|line| got.text.contains(line.trim_end())),
+        };
+        let exit_code = shell.is_integrated.then_some(case.exit_code);
+        if !is_text_right || got.exit_code != exit_code || got.error.is_some() {
+            self.add(format!(
+                "{} / {}: {:?} with exit code {:?}, expected {:?} with {exit_code:?}; {:?}",
+                shell.name, case.name, got.text, got.exit_code, case.output, got.error
+            ));
+        }
+    }
+
+    pub(crate) fn add(&mut self, row: String) {
+        self.0.push(row);
+    }
+
+    /// Takes each row of a table through `work`, all at once: most of the time is spent waiting.
+    pub(crate) fn of_rows<R>(rows: impl IntoIterator<Item = R>, work: impl Fn(&R, &mut Self) + Sync)
+    where
+        R: Send + Sync,
+    {
+        let all = Mutex::new(Self::default());
+        std::thread::scope(|scope| {
+            for row in rows {
+                let (all, work) = (&all, &work);
+                scope.spawn(move || {
+                    let mut failures = Self::default();
+                    work(&row, &mut failures);
+                    all.lock().unwrap().0.extend(failures.0);
+                });
+            }
+        });
+        all.into_inner().unwrap().check();
+    }
+
+    fn check(self) {
+        assert!(self.0.is_empty(), "{} rows are wrong:\n{}", self.0.len(), self.0.join("\n"));
+    }
+}
+
+impl Field {
+    pub(crate) fn new() -> Self {
+        let home = Home::new(STEPLATCH);
+        let agent = Agent::new(&home);
+        Self { home, agent }
+    }
+
+    pub(crate) fn open(&self, opening: Value) -> String {
+        self.agent.calls("open_terminal", opening)["session_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the reply of a tool, also one with `isError`.
+    pub(crate) fn reply(&self, tool: &str, arguments: Value) -> Value {
+        let mut answer = self.agent.begins(tool, arguments).answer();
+        match answer["result"]["structuredContent"].take() {
+            Value::Null => json!({"error": answer["result"]["content"][0]["text"]}),
+            reply => reply,
+        }
+    }
+
+    pub(crate) fn run(&self, session: &str, command: &str, integrate: bool) -> Outcome {
+        let mut arguments =
+            json!({"session_id": session, "command": command, "timeout": COMMAND_TIMEOUT, "limit": 100_000});
+        if integrate {
+            arguments["integrate"] = true.into();
+        }
+        Outcome::new(&self.reply("run_command", arguments), "output")
+    }
+
+    fn type_line(&self, session: &str, command: &str) -> Outcome {
+        let arguments = json!({
+            "session_id": session, "input_text": format!("{command}\n"), "until": "prompt", "timeout": COMMAND_TIMEOUT, "screen": "new"
+        });
+        let reply = self.reply("send_input", arguments);
+        let mut outcome = Outcome::new(&reply, "screen_content");
+        if reply["waited"]["reason"] == "timeout" {
+            outcome.error = Some("its prompt did not come".to_owned());
+        }
+        outcome
+    }
+
+    /// Runs a machine to its end.
+    pub(crate) fn machine(&self, definition: &Value) -> Value {
+        self.reply(
+            "run_workflow",
+            json!({"workflow_definition": definition, "wait_seconds": 170, "save_on_success": false, "detail": "full"}),
+        )
+    }
+
+    /// Runs the function of a file to its end.
+    pub(crate) fn function(&self, text: &str) -> Value {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let file = self.home.path().join(format!("field{}.py", NEXT.fetch_add(1, Ordering::Relaxed)));
+        std::fs::write(&file, text).unwrap();
+        self.reply("run_workflow", json!({"workflow_file": file, "wait_seconds": 170, "save_on_success": false}))
+    }
+
+    /// Runs a machine that opens the shell and has one state for each case, and returns the results of these states.
+    fn run_cases(&self, shell: &Shell, cases: &[&Case], action: impl Fn(&Case) -> Value) -> Vec<Value> {
+        let mut states = json!({
+            "open": {
+                "action": {"tool": "open_terminal", "params": shell.opening(self.home.path())},
+                "transitions": [{"condition": "success", "next_state": "case0"}],
+            },
+            "end": {"action": {"tool": "exit_terminal", "params": {}}},
+        });
+        for (number, case) in cases.iter().enumerate() {
+            let next = if number + 1 == cases.len() { "end".to_owned() } else { format!("case{}", number + 1) };
+            let state =
+                json!({"action": action(case), "transitions": [{"condition": {}, "next_state": next}], "timeout": 90});
+            states[format!("case{number}")] = state;
+        }
+        let over = self.machine(&json!({"name": "field", "initial_state": "open", "states": states}));
+        let results: Vec<Value> = over["execution_log"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|entry| {
+                entry["phase"] == "execution" && entry["state"].as_str().is_some_and(|state| state.starts_with("case"))
+            })
+            .map(|entry| entry["result"].clone())
+            .collect();
+        assert_eq!(results.len(), cases.len(), "{}: {} {}", shell.name, over["status"], over["error"]);
+        results
+    }
+}
+
+fn cases_for(shell: &Shell, as_written: bool) -> Vec<&'static Case> {
+    CASES.iter().filter(|case| case.is_for(shell, as_written)).collect()
+}
+
+#[test]
+fn every_command_runs_as_written_in_every_shell() {
+    let field = Field::new();
+    Failures::of_rows(SHELLS, |shell, failures| {
+        let session = field.open(shell.opening(field.home.path()));
+        for case in cases_for(shell, true) {
+            failures.compare(shell, case, &field.run(&session, &case.text(), false), true);
+        }
+        field.reply("exit_terminal", json!({"session_id": session}));
+    });
+}
+
+#[test]
+fn a_shell_that_may_replace_an_exclamation_mark_is_given_none() {
+    let field = Field::new();
+    for shell in SHELLS.iter().filter(|shell| !shell.is_integrated) {
+        let session = field.open(shell.opening(field.home.path()));
+        let ran = field.run(&session, "echo \"a!b\"", false);
+        let is_refused = ran.text.is_empty() && ran.error.as_ref().is_some_and(|error| error.contains("history"));
+        assert!(
+            is_refused || (ran.text == "a!b\n" && ran.error.is_none()),
+            "{}: {:?} {:?}",
+            shell.name,
+            ran.text,
+            ran.error
+        );
+        field.reply("exit_terminal", json!({"session_id": session}));
+    }
+}
+
+#[test]
+fn every_line_typed_by_an_agent_is_followed_to_its_prompt() {
+    let field = Field::new();
+    Failures::of_rows(SHELLS, |shell, failures| {
+        let session = field.open(shell.opening(field.home.path()));
+        for case in cases_for(shell, false) {
+            failures.compare(shell, case, &field.type_line(&session, &case.text()), false);
+        }
+        field.reply("exit_terminal", json!({"session_id": session}));
+    });
+}
+
+#[test]
+fn every_command_of_a_machine_has_its_output_and_exit_code() {
+    let field = Field::new();
+    Failures::of_rows(SHELLS, |shell, failures| {
+        let cases = cases_for(shell, true);
+        let run = |case: &Case| json!({"tool": "run_command", "params": {"command": case.text(), "timeout": COMMAND_TIMEOUT}});
+        for (case, result) in cases.iter().zip(field.run_cases(shell, &cases, run)) {
+            // Values of a machine end without the end of their last line, and a failure has the exit code in words too.
+            let mut got = Outcome::new(&result, "output");
+            got.text.push_str(if case.output.ends_with('\n') { "\n" } else { "" });
+            got.error = got.error.filter(|_| case.exit_code == 0);
+            failures.compare(shell, case, &got, true);
+        }
+    });
+}
+
+#[test]
+fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
+    let field = Field::new();
+    // A machine waits for the prompt that its definition names, which only an integrated shell reports.
+    Failures::of_rows(SHELLS.iter().filter(|shell| shell.is_integrated), |shell, failures| {
+        let cases = cases_for(shell, false);
+        let line = |case: &Case| {
+            let input = format!("{}\n", case.text());
+            json!({"tool": "send_input", "params": {"input_text": input, "until": "prompt", "timeout": COMMAND_TIMEOUT}})
+        };
+        for (case, result) in cases.iter().zip(field.run_cases(shell, &cases, line)) {
+            failures.compare(shell, case, &Outcome::new(&result, "screen_content"), false);
+        }
+    });
+}
+
+#[test]
+fn every_command_of_a_node_has_its_output_and_exit_code() {
+    let field = Field::new();
+    Failures::of_rows(SHELLS, |shell, failures| {
+        let cases = cases_for(shell, false);
+        let commands: Vec<String> = cases.iter().map(|case| case.text()).collect();
+        let text = format!(
+            "PTYNode(id='shell', session=session, command={:?}, env={})\n\
+             async def field(ctx):\n    found = []\n    for command in {}:\n        got = await ctx.run('shell', command)\n        \
+             found.append({{'output': got['output'], 'exit_code': got['attributes'].get('exit_code'), 'error': got['error']}})\n    \
+             return found\n\
+             Workflow(id='field', session=session, fn=field)\n",
+            shell.command.join(" "),
+            json!(shell.settle(field.home.path())),
+            json!(commands),
+        );
+        let over = field.function(&text);
+        let found = over["result"].as_array().unwrap_or_else(|| panic!("{}: {over}", shell.name));
+        assert_eq!(found.len(), cases.len(), "{}", shell.name);
+        for (case, result) in cases.iter().zip(found) {
+            failures.compare(shell, case, &Outcome::new(result, "output"), false);
+        }
+    });
+}
+
+#[test]
+fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
+    let field = Field::new();
+    let server = Server::new();
+    let user = steplatch_testkit::user_name();
+    let options = format!("-i {} -o StrictHostKeyChecking=accept-new -o LogLevel=ERROR", server.path("key"));
+    let inner = [
+        "bash",
+        "bash, heavy prompt",
+        "bash, vi mode",
+        "zsh",
+        "zsh, heavy prompt",
+        "fish",
+        "fish, heavy prompt",
+        "dash",
+        "ksh",
+    ];
+    Failures::of_rows(SHELLS.iter().filter(|shell| inner.contains(&shell.name)), |shell, failures| {
+        let variables: Vec<String> =
+            shell.settle(field.home.path()).into_iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+        let start = format!("env {} {}", variables.join(" "), shell.command.join(" "));
+        for begin in [start.clone(), format!("{} \"{start}\"", server.ssh(&user, &options))] {
+            let session = field.open(json!({"shell": "bash"}));
+            let started = field.reply(
+                "send_input",
+                json!({"session_id": session, "input_text": format!("{begin}\n"), "until": "input", "timeout": COMMAND_TIMEOUT}),
+            );
+            assert_eq!(started["waited"]["reason"], "input", "{}: {started}", shell.name);
+            // A shell is integrated by its first command, and has exit codes from then on.
+            let integrated = Shell { is_integrated: true, ..**shell };
+            for case in cases_for(shell, true) {
+                failures.compare(&integrated, case, &field.run(&session, &case.text(), true), true);
+            }
+            field.reply("exit_terminal", json!({"session_id": session}));
+        }
+    });
+}

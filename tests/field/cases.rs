@@ -1,6 +1,6 @@
 //! Commands with a known output and exit code.
 
-use crate::shells::{Dialect, Shell};
+use crate::field::shells::{Dialect, Shell};
 
 /// A command, and the outcome that it has in a shell.
 pub(crate) struct Case {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::ways::{COMMAND_TIMEOUT, Failures, Field};
+use crate::field::ways::{COMMAND_TIMEOUT, Failures, Field};
 
 /// An interpreter, and entries with their outputs.
 struct Interpreter {

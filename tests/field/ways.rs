@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
 
-use crate::cases::{CASES, Case};
-use crate::shells::{SHELLS, Shell};
+use crate::field::cases::{CASES, Case};
+use crate::field::shells::{SHELLS, Shell};
 use crate::ssh_server::Server;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");

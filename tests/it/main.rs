@@ -15,6 +15,8 @@ mod doctor;
 mod durable;
 mod engines;
 mod events;
+#[path = "../field/mod.rs"]
+mod field;
 mod functions;
 mod gates;
 mod hosts;

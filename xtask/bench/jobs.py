@@ -195,6 +195,11 @@ def write(path, text):
         file.write(text)
 
 
+def printed(ran):
+    """The output of a command, with its end where the middle is omitted."""
+    return ran["output"] + ((ran.get("omitted") or {}).get("tail") or "")
+
+
 def text_of(reply):
     return reply.get("screen_content") or reply.get("output") or ""
 
@@ -489,7 +494,7 @@ def build(hand, home):
     write(f"{home}/build.sh", script)
     if hand.has_run:
         ran = hand.run("bash build.sh", timeout=60)
-        need(ran["exit_code"] == 0 and "BUILD OK" in ran["output"] and ran["truncated"], ran)
+        need(ran["exit_code"] == 0 and "BUILD OK" in printed(ran) and ran["truncated"], ran)
         found = hand.screen(ran["session_id"], search="warning")
         need("unit_1777" in found["matches"][0]["text"], found)
     else:
@@ -588,7 +593,7 @@ def flood(hand, home):
     term = hand.open()
     if hand.has_run:
         ran = hand.run("bash flood.sh", term, limit=300, timeout=60)
-        need(ran.get("awaiting_input") and "Delete all?" in ran["output"], ran)
+        need(ran.get("awaiting_input") and "Delete all?" in printed(ran), ran)
     else:
         hand.say(term, "bash flood.sh", r"Delete all\?", timeout=60)
     hand.say(term, "no", r"answered no")

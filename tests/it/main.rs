@@ -15,7 +15,6 @@ mod doctor;
 mod durable;
 mod engines;
 mod events;
-#[path = "../field/mod.rs"]
 mod field;
 mod functions;
 mod gates;

@@ -218,7 +218,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
             "attach needs a terminal on standard input and output; to read a screen use: steplatch terminal screen",
         ));
     }
-    let (left, _) = visit(place, id, key, hold).await?;
+    let left = visit(place, id, key, hold).await?;
     print::line("")?;
     match left {
         AttachEnd::Detached => {
@@ -233,12 +233,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
 }
 
 /// As [`attach`], without a remark at the end. Returns how the person left, and the terminal's id.
-pub(crate) async fn visit(
-    place: &DaemonPaths,
-    id: &str,
-    key: DetachKey,
-    hold: bool,
-) -> Result<(AttachEnd, String), Failure> {
+pub(crate) async fn visit(place: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<AttachEnd, Failure> {
     let (mut joined, found) = Joined::join(place, id, key, hold).await?;
     let raw = RawMode::enter()?;
     let mut out = io::stdout();
@@ -286,7 +281,7 @@ pub(crate) async fn visit(
         joined.leave(found.cols, found.rows).await;
     }
     drop(raw);
-    Ok((left, joined.session))
+    Ok(left)
 }
 
 /// Sets the title of the window.

@@ -243,10 +243,10 @@ impl Desk<'_> {
         self.was_handed_over = true;
         self.keyboard = Some(Keyboard::open()?);
         Ok(match left {
-            Ok((AttachEnd::Detached, _)) if hold => Ok(format!("you left {name} and gave it back; it keeps running")),
-            Ok((AttachEnd::Detached, _)) => Ok(format!("you left {name}; it keeps running")),
-            Ok((AttachEnd::Ended(Some(code)), _)) => Ok(format!("the program in {name} ended with exit code {code}")),
-            Ok((AttachEnd::Ended(None), _)) => Ok(format!("the program in {name} ended")),
+            Ok(AttachEnd::Detached) if hold => Ok(format!("you left {name} and gave it back; it keeps running")),
+            Ok(AttachEnd::Detached) => Ok(format!("you left {name}; it keeps running")),
+            Ok(AttachEnd::Ended(Some(code))) => Ok(format!("the program in {name} ended with exit code {code}")),
+            Ok(AttachEnd::Ended(None)) => Ok(format!("the program in {name} ended")),
             Err(failure) => Err(failure.message().to_owned()),
         })
     }

@@ -250,7 +250,7 @@ pub(crate) enum Editor {
     None,
 }
 
-/// Whether a program of this name is a shell that reads command lines.
+/// Returns whether `name` is the name of a shell.
 pub(crate) fn is_shell_name(name: &str) -> bool {
     const SHELLS: &[&str] = &[
         "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "oksh", "rbash", "sh", "tcsh", "yash",
@@ -293,7 +293,7 @@ const BASH_PLAIN_LINE: &[u8] = b"\x1b\x1fh";
 /// The key that makes zsh do the same, and enters the line, see `integration/zshenv.zsh`.
 const ZSH_ENTER: &[u8] = b"\x1b\x1fe";
 
-/// The key that begins a paste in zsh, whatever a plugin makes of one, see `integration/zshenv.zsh`.
+/// The key that starts a paste in zsh with the builtin widget, also where a plugin has replaced that, see `integration/zshenv.zsh`.
 const ZSH_PASTE: &[u8] = b"\x1b\x1fp";
 
 /// Returns the keys that enter `text`, which has been through [`entered`]. Our own keys are bound in shells that were

@@ -193,7 +193,7 @@ pub(crate) struct LearnedPrompt {
     kind: Kind,
     /// The prompt, as it stood in its row.
     text: String,
-    /// It is the prompt of a shell, or looks like one.
+    /// Shows a shell: by its text, or by the name of the program.
     is_shell: bool,
 }
 
@@ -348,7 +348,7 @@ impl LearnedPrompt {
     /// where only blank lines are behind it, because editors that keep room for a menu end its line.
     pub(crate) fn trim_end(&self, output: &mut String) {
         let Kind::Known(interpreter) = self.kind else { return };
-        // Elsewhere a last line that looks like the prompt was printed.
+        // Other programs print such a last line as output.
         if !interpreter.separates {
             return;
         }

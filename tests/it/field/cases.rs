@@ -22,8 +22,7 @@ pub(crate) enum Command {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     All,
-    /// Where a command is run as it is written, in shells that report their commands; a line that is typed is a person's, in which
-    /// the shell expands history and completes names.
+    /// Commands run as written, in integrated shells. In a typed line the shell expands history and completes names.
     AsWrittenIntegrated,
     /// The same, in shells that read POSIX syntax.
     AsWrittenPosix,
@@ -46,7 +45,7 @@ pub(crate) const CASES: &[Case] = &[
     case("late output", "sh -c 'echo soon; sleep 0.5; echo late'", "soon\nlate\n", 0),
     case("letters of other scripts", "echo 'žluť 漢字 🙂 ñ'", "žluť 漢字 🙂 ñ\n", 0),
     case("looks like a prompt", "printf 'me@host:~$ \\n❯ \\n'", "me@host:~$ \n❯ \n", 0),
-    case("a question that nobody reads", "echo 'Continue? [y/N] '", "Continue? [y/N] \n", 0),
+    case("output like a question", "echo 'Continue? [y/N] '", "Continue? [y/N] \n", 0),
     case("error stream", "sh -c 'echo wrong >&2; exit 2'", "wrong\n", 2),
     case("many lines", "seq 1 200 | tail -n 3", "198\n199\n200\n", 0),
     case("reads nothing", "cat < /dev/null", "", 0),
@@ -81,7 +80,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 impl Case {
-    /// Whether it is for this shell, in a way of typing that runs commands `as_written` or types them as a person does.
+    /// Returns whether the case applies to a shell: to commands run `as_written`, or to typed lines.
     pub(crate) fn is_for(&self, shell: &Shell, as_written: bool) -> bool {
         let is_posix = shell.dialect == Dialect::Posix;
         match self.scope {

@@ -14,7 +14,7 @@ pub(crate) struct Shell {
     /// Files of its home, by path.
     pub(crate) files: &'static [(&'static str, &'static str)],
     pub(crate) dialect: Dialect,
-    /// Whether it reports its commands, so that they have exit codes.
+    /// Reports the start and end of commands, with exit codes.
     pub(crate) is_integrated: bool,
 }
 
@@ -58,7 +58,7 @@ PROMPT='%F{blue}%n@%m%f %~ %(?..%F{red}%?%f)
 RPROMPT='%F{242}%*%f'
 "#;
 
-/// What oh-my-zsh does to pastes and addresses.
+/// Widgets of oh-my-zsh for pastes and URLs.
 const MAGIC_ZSH: &str = r#"
 autoload -Uz bracketed-paste-magic url-quote-magic
 zle -N bracketed-paste bracketed-paste-magic

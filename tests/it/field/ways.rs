@@ -15,7 +15,7 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 /// The longest that one command may take, in seconds.
 pub(crate) const COMMAND_TIMEOUT: f64 = 60.0;
 
-/// What is returned for a command.
+/// The outcome of a command.
 pub(crate) struct Outcome {
     /// Its output; of a way without one, the text that came since it was typed.
     pub(crate) text: String,
@@ -44,7 +44,7 @@ impl Outcome {
 }
 
 impl Failures {
-    /// Compares the output as it is with `is_exact`, else looks for each of its lines.
+    /// Compares the whole output if `is_exact`, otherwise searches for each of its lines.
     fn compare(&mut self, shell: &Shell, case: &Case, got: &Outcome, is_exact: bool) {
         let is_text_right = match is_exact {
             true => got.text == case.output,

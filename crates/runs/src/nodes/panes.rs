@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How long the program of a finished call is given to end.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// The time within which an editor of lines continues after it has drawn its prompt anew.
+/// Time limit for the output of a line editor after it has redrawn its prompt.
 const REDRAW_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The longest single wait; a longer one is split.
@@ -86,11 +86,11 @@ impl PtyNode {
 pub(super) struct PtyNodeError(pub(super) ErrorType, pub(super) String);
 
 impl PtyNodeError {
-    /// Returns the error of a call whose input was typed already. If its terminal is lost then, nobody knows what the program did.
+    /// Returns the error of a call whose input was already typed: with the terminal lost, the outcome is unknown.
     pub(super) fn after_input(self) -> Self {
         match self {
             Self(ErrorType::Connection, message) => {
-                Self(ErrorType::Unknown, format!("The input was typed, and what came of it is not known: {message}"))
+                Self(ErrorType::Unknown, format!("The input was typed, and its outcome is not known: {message}"))
             }
             other => other,
         }
@@ -190,12 +190,10 @@ impl PtyNodes {
             }
             return self.converse(caller, nodes, rules, &session, &text, pane, step).await;
         }
-        let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
         if pane.given_up {
-            let shown = self.shown(caller, &session, GetScreenContent::default());
-            let tells = pty.ready != Ready::Shell || shown.await.busy.is_some();
+            let busy = self.shown(caller, &session, GetScreenContent::default()).await.busy;
             // Since the last input, which was that of the call that was given up.
-            self.ready(caller, if tells { pty } else { &quiet }, &session, None).await?;
+            self.ready(caller, pty, &session, busy, None).await?;
             pane.given_up = false;
         }
         let tail =
@@ -219,10 +217,7 @@ impl PtyNodes {
         sent: &SendInputReply,
         pane: &mut PtyNode,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
-        // A shell without command integration is ready when it is quiet, like any other program.
-        let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
-        let tells = pty.ready != Ready::Shell || sent.busy.is_some();
-        let waited = self.ready(caller, if tells { pty } else { &quiet }, session, sent.offset).await?;
+        let waited = self.ready(caller, pty, session, sent.busy, sent.offset).await?;
         let since_input = GetScreenContent { content_mode: ContentMode::SinceInput, ..GetScreenContent::default() };
         let raw = match self.read_whole(caller, session, since_input).await {
             Ok(raw) => raw,
@@ -342,7 +337,7 @@ impl PtyNodes {
                 if self.sessions.exists(session.as_str()).await.is_ok() {
                     // The opening of a shell has waited for its prompt.
                     if pty.ready != Ready::Shell && waits {
-                        self.ready(caller, pty, &session, Some(0)).await?;
+                        self.ready(caller, pty, &session, None, Some(0)).await?;
                     }
                     return Ok((session, true));
                 }
@@ -359,13 +354,15 @@ impl PtyNodes {
         caller: &Arc<Caller>,
         pty: &Pty,
         session: &PtyTerminal,
+        busy: Option<bool>,
         mut since: Option<u64>,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
         // A question is no end of a node's call.
         let caller = &Arc::new(caller.unattended());
         let (pattern, mut how) = match &pty.ready {
-            Ready::Shell => (String::new(), AwaitUntil::Prompt),
-            Ready::Quiet => (String::new(), AwaitUntil::Quiet),
+            Ready::Shell if busy.is_some() => (String::new(), AwaitUntil::Prompt),
+            // A shell without command integration is ready when it is quiet, like any other program.
+            Ready::Shell | Ready::Quiet => (String::new(), AwaitUntil::Quiet),
             Ready::Pattern(pattern) => (pattern.clone(), AwaitUntil::Exit),
         };
         loop {
@@ -394,14 +391,7 @@ impl PtyNodes {
                 let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
                 if reads && !self.parsed(caller, pty, session, "").await.is_none_or(|reading| reading.is_ready) {
                     // Quiet, but not done: waiting continues when the program prints again.
-                    let quiet = AwaitOutput {
-                        session_id: session.as_str().to_owned(),
-                        pattern: r"[\s\S]".to_owned(),
-                        timeout: ONE_WAIT.as_secs_f64(),
-                        since: Some(Since::Offset(waited.offset)),
-                        ..AwaitOutput::default()
-                    };
-                    self.sessions.wait(caller, quiet).await;
+                    self.more_output(caller, session, waited.offset, ONE_WAIT).await;
                     continue;
                 }
                 return Ok(waited);
@@ -409,8 +399,8 @@ impl PtyNodes {
         }
     }
 
-    /// Whether a pattern was found in the line that is being typed: an editor of lines such as that of IPython draws its prompt anew
-    /// before each key, and more follows.
+    /// Returns whether a pattern was found in the line being typed, with more output to follow: a line editor such as that of IPython
+    /// redraws its prompt before each key.
     async fn is_redrawing(&self, caller: &Arc<Caller>, session: &PtyTerminal, waited: &AwaitOutputReply) -> bool {
         if waited.reason != AwaitReason::Match {
             return false;
@@ -419,14 +409,25 @@ impl PtyNodes {
         if self.shown(caller, session, since_input).await.screen_content.is_some_and(|text| text.contains('\n')) {
             return false;
         }
-        let more = AwaitOutput {
+        !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
+    }
+
+    /// Waits for any output behind an offset.
+    async fn more_output(
+        &self,
+        caller: &Arc<Caller>,
+        session: &PtyTerminal,
+        offset: u64,
+        timeout: Duration,
+    ) -> AwaitOutputReply {
+        let wait = AwaitOutput {
             session_id: session.as_str().to_owned(),
             pattern: r"[\s\S]".to_owned(),
-            timeout: REDRAW_TIMEOUT.as_secs_f64(),
-            since: Some(Since::Offset(waited.offset)),
+            timeout: timeout.as_secs_f64(),
+            since: Some(Since::Offset(offset)),
             ..AwaitOutput::default()
         };
-        !self.sessions.wait(caller, more).await.timeout_occurred
+        self.sessions.wait(caller, wait).await
     }
 
     /// Returns the requested content of a terminal.

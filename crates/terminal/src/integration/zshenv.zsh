@@ -130,7 +130,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     unset -f __steplatch_install __steplatch_take_places
     typeset -ga precmd_functions preexec_functions
     zle -N __steplatch_enter
-    # A widget of a plugin in the place of this one may quote addresses in what is pasted.
+    # A plugin may replace the widget by one that quotes URLs in a paste.
     zle -A .bracketed-paste __steplatch_paste
     preexec_functions=(${preexec_functions:#__steplatch_preexec} __steplatch_preexec)
     precmd_functions=(${precmd_functions:#__steplatch_(install|precmd)} __steplatch_precmd)

@@ -134,7 +134,7 @@ const RELAYS: &[&str] = &[
     "zellij",
 ];
 
-/// Relays that look for input all the time while the remote command runs, also where that command has no terminal and reads nothing.
+/// Relays that poll for input during the remote command, also for one without a terminal that reads nothing.
 const POLLING_RELAYS: &[&str] =
     &["autossh", "docker", "kubectl", "nerdctl", "plink", "podman", "socat", "ssh", "sshpass"];
 

@@ -88,7 +88,7 @@ impl InputWatch {
         *self = Self::new(self.wait, now);
     }
 
-    /// Whether the end of its output counts as waiting, where the program's reading cannot be determined.
+    /// Returns whether a quiet program counts as waiting where its state cannot be determined.
     pub(super) fn guesses(&self) -> bool {
         self.wait == InputWait::KnownOrQuiet
     }

@@ -222,7 +222,7 @@ impl Pending {
         self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
     }
 
-    /// Whether only a prompt of the shell or its end can end it, and no question of whichever program it runs.
+    /// Returns whether it ends at a prompt of the shell or the exit, but not at a question of a quiet program.
     fn needs_prompt(&self) -> bool {
         self.is_for_prompt() && !self.input.as_ref().is_some_and(InputWatch::guesses)
     }

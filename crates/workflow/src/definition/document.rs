@@ -151,17 +151,16 @@ const SYNONYMS: [(&str, &str); 17] = [
 
 /// Returns the known key that an unknown one stands for: by its meaning, else by its letters.
 pub(crate) fn meant_key<'k>(unknown: &str, known: &'k [String]) -> Option<&'k str> {
-    let synonym = SYNONYMS.iter().filter(|(written, _)| *written == unknown.to_lowercase());
     let known = || known.iter().map(String::as_str);
-    synonym.filter_map(|(_, meant)| known().find(|known| known == meant)).next().or_else(|| nearest(unknown, known()))
+    let written = unknown.to_lowercase();
+    let synonym = known().find(|known| SYNONYMS.contains(&(&written, known)));
+    synonym.or_else(|| nearest(unknown, known()))
 }
 
 /// Returns the rest of a message about an unknown key: the key that it stands for.
 pub(crate) fn hint(unknown: &str, meant: Option<&str>) -> String {
     match meant {
-        Some("field_equals")
-            if unknown != "field_equals" && SYNONYMS.iter().any(|(written, _)| *written == unknown) =>
-        {
+        Some("field_equals") if SYNONYMS.contains(&(&unknown.to_lowercase(), "field_equals")) => {
             format!(", write {{\"field_equals\": {{\"{unknown}\": …}}}}")
         }
         Some(meant) => format!(", did you mean '{meant}'?"),

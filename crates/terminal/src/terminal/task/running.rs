@@ -123,9 +123,9 @@ pub(super) struct Running {
     began: Option<u64>,
     ended: Option<u64>,
     exit_code: Option<i32>,
-    /// The shell takes it in one entry, so that it has one end.
+    /// Entered as one line or one paste, with one end mark.
     is_one_entry: bool,
-    /// Another command has begun behind its end.
+    /// Another command has started after its end.
     is_passed: bool,
     /// How often the shell requests more and gets it: where it has no line editor it reads line by line.
     asks: usize,
@@ -135,9 +135,9 @@ pub(super) struct Running {
     refused: Option<u64>,
     /// Where something was printed last that may be a prompt.
     claimed: Option<u64>,
-    /// It has ended the inner shell that it was entered in.
+    /// The inner shell in which it was entered has exited.
     pub(super) has_ended_shell: bool,
-    /// When to look again whether all is here that an inner shell has printed which is gone.
+    /// Time of the next look for the last output of an inner shell that has exited.
     left: Option<Instant>,
     /// When the end of input is sent once more: a shell that is just about to read loses what is typed.
     take_back: Option<Instant>,
@@ -149,10 +149,10 @@ const MAX_FAREWELL_BYTES: u64 = 32;
 /// How long a shell may take to give up what was not complete.
 const TAKES_BACK: Duration = Duration::from_millis(250);
 
-/// How long the output of an inner shell that is gone, and the mark of the shell around it, may take to arrive.
+/// Time limit for the last output of an inner shell that has exited, and for the mark of its outer shell.
 const INNER_EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The same where the shell around it is known to report its prompts.
+/// The same for an outer shell that reports its prompts.
 const OUTER_PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Running {
@@ -188,7 +188,7 @@ impl Running {
     fn note(&mut self, marked: &Marked) {
         match marked.mark {
             Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
-            // Somebody else typed a line meanwhile, and the shell has gone from this command straight to that one.
+            // Another client typed a line during the command: the shell has executed it without a prompt between.
             Mark::CommandStarted if self.is_one_entry && self.ended.is_some() => self.is_passed = true,
             Mark::CommandStarted => {
                 self.began.get_or_insert(marked.offset);
@@ -602,7 +602,7 @@ impl Task {
         }
     }
 
-    /// Whether the inner shell is gone, and what it and the shell around it print is here.
+    /// Returns whether the inner shell has exited and its last output has arrived.
     fn has_left_for_good(&mut self) -> bool {
         let has_left = self.shell.has_left();
         let is_around_reporting = self.outer.last().is_some_and(Shell::is_reporting);

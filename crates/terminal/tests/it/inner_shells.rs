@@ -306,3 +306,14 @@ async fn a_command_that_ends_an_inner_shell_has_its_output_and_exit_code() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_last_line_of_an_inner_bash_that_is_killed_is_output() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "PS1='$ ' bash --norc").await;
+    session.0.run(integrate("")).await.unwrap();
+    let (output, exit_code) = gives(&session, "echo exit; kill -9 $$").await;
+    assert!(output.starts_with("exit\n"), "{output:?}");
+    assert_eq!(exit_code, Some(137));
+}

@@ -643,7 +643,9 @@ impl Task {
                 said.head = output.head + &behind.head;
             }
         }
-        if running.has_ended_shell && running.kind == Kind::Bash {
+        // A bash that a signal ends says nothing.
+        let is_killed = running.exit_code.is_some_and(|code| code > 128);
+        if running.has_ended_shell && running.kind == Kind::Bash && !is_killed {
             let text = said.tail.as_mut().unwrap_or(&mut said.head);
             let said_by_bash = ["exit\n", "logout\n"].into_iter().find_map(|word| text.strip_suffix(word));
             if let Some(length) = said_by_bash.filter(|rest| rest.is_empty() || rest.ends_with('\n')).map(str::len) {

@@ -292,7 +292,6 @@ fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
         "fish",
         "fish, heavy prompt",
         "dash",
-        "ksh",
     ];
     Failures::of_rows(SHELLS.iter().filter(|shell| inner.contains(&shell.name)), |shell, failures| {
         let variables: Vec<String> =

@@ -132,10 +132,16 @@ fn border(buffer: &mut Buffer, place: Rect, title: &str) -> Rect {
     Rect { x: place.x + 1, y: place.y + 1, width: place.width - 2, height: place.height - 1 }
 }
 
-/// Draws a line at the top of a place; what does not fit is left out.
+/// Draws a line at the top of a place, with an ellipsis where it is cut.
 fn write(buffer: &mut Buffer, place: Rect, line: &Line<'_>) {
-    if !place.is_empty() {
+    if place.is_empty() {
+        return;
+    }
+    if line.width() <= usize::from(place.width) {
         buffer.set_line(place.x, place.y, line, place.width);
+    } else {
+        let (x, y) = buffer.set_line(place.x, place.y, line, place.width - 1);
+        buffer.set_string(x, y, "…", QUIET);
     }
 }
 

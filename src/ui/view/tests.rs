@@ -208,7 +208,7 @@ fn what_waits_comes_first_then_terminals_and_runs() {
         |  ▸ build                busy         bash in /srv, by claude
         |  ● term_yyyy            held by ana  ssh db
         | Runs 3
-        |  ? release              waiting      for 35.0 s  Deploy ·everywhere?
+        |  ? release              waiting      for 35.0 s  Deploy ·everywhere? (2 choice…
         |  ✓ build                completed    50 s ago, took 10.0 s  run_aaaa
         |  ✗ nightly              failed       1 h ago, took 1.0 s  it broke  run_cccc
         |─ release asks; asked 30 s ago, a person answers ───────────────────────────────
@@ -260,12 +260,12 @@ fn a_wide_screen_has_the_preview_beside_the_list() {
         | Waits for you 1                                          ─ build: busy 40x5 ─────────────────────────────────────────────────────
         |  ? Deploy ·everywhere?  30 s ago     release run_bbbb     $ make 漢字
         | Terminals 2                                               ok
-        |  ▸ build                busy         bash in /srv, by cl
+        |  ▸ build                busy         bash in /srv, by c…
         |  ● term_yyyy            held by ana  ssh db
         | Runs 3
-        |  ? release              waiting      for 35.0 s
-        |  ✓ build                completed    50 s ago, took 10.0
-        |  ✗ nightly              failed       1 h ago, took 1.0 s
+        |  ? release              waiting      for 35.0 s  Deploy…
+        |  ✓ build                completed    50 s ago, took 10.…
+        |  ✗ nightly              failed       1 h ago, took 1.0 …
         |
         |
         |
@@ -282,12 +282,12 @@ fn a_wide_screen_has_the_preview_beside_the_list() {
 #[test]
 fn a_small_screen_has_the_list_only() {
     Desk::usual(30, 8).looks(&expect![[r#"
-        | steplatch  1 question waits f
+        | steplatch  1 question waits …
         | Waits for you 1
-        |  ? Deploy ·eve…  30 s a…  rel
+        |  ? Deploy ·eve…  30 s a…  re…
         | Terminals 2
-        |  ▸ build         busy     bas
-        |  ● term_yyyy     held b…  ssh
+        |  ▸ build         busy     ba…
+        |  ● term_yyyy     held b…  ss…
         |
         | ↑↓ select
     "#]]);
@@ -686,7 +686,7 @@ fn help_covers_what_is_shown_and_any_key_goes_back() {
         | List
         |   tab             the next section
         |   /               filter by words
-        |   g               go to a run or terminal by the beginning of its id, or its n
+        |   g               go to a run or terminal by the beginning of its id, or its …
         |   t               take a terminal over: attach, and nothing else can type
         |   q               leave; terminals and runs continue
         | Run

@@ -34,6 +34,9 @@ pub(crate) struct Discipline {
     pub(crate) echo: bool,
     /// How the program reads.
     pub(crate) reading: Reading,
+    /// A carriage return reaches the program as such (ICRNL and INLCR unset), also one that it reads only after it has
+    /// changed that: a character is translated on its arrival.
+    pub(crate) keeps_returns: bool,
 }
 
 /// How a program reads what is typed, according to the modes of the terminal.
@@ -164,7 +167,8 @@ impl Pty {
         let modes = tcgetattr(self.master.get_ref()).ok()?;
         let reading = Reading::of(&modes);
         let echo = modes.local_modes.contains(LocalModes::ECHO);
-        Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading })
+        let keeps_returns = !modes.input_modes.intersects(InputModes::ICRNL | InputModes::INLCR);
+        Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading, keeps_returns })
     }
 
     /// The path of the program's side.

@@ -1,9 +1,12 @@
-//! Input that the kernel has not taken yet, in order, with a pause behind each escape key.
+//! Input that the kernel has not taken yet, in order, with pauses where a program must take the bytes before first.
 //!
-//! A terminal sends Alt-Q as the bytes of Escape and Q. A program therefore takes a byte that follows Escape at once for a
+//! **Escape keys.** A terminal sends Alt-Q as the bytes of Escape and Q. A program therefore takes a byte that follows Escape at once for a
 //! part of the same key, and decides by time: vim waits 100 ms (`ttimeoutlen`), Node, readline and `prompt_toolkit` 500 ms,
 //! ncurses 1,000 ms (`ESCDELAY`). A person never types that fast; keys that are sent in one request do. The pause ends early
 //! if the program answers to the escape key.
+//!
+//! **Lines typed ahead.** The kernel makes one line of all that it holds when a program begins to read whole lines. A line
+//! that follows Enter at a line editor therefore waits until the editor has passed the terminal on, or reads again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,6 +27,12 @@ const ANSWER_SILENCE: Duration = Duration::from_millis(60);
 
 /// Pause behind a lone escape byte for programs that wait 500 ms for the rest of a key.
 const READLINE_ESCAPE_PAUSE: Duration = Duration::from_millis(550);
+
+/// Maximum pause behind the end of a line.
+const MAX_LINE_PAUSE: Duration = Duration::from_millis(300);
+
+/// Silence behind the answer of a line editor to Enter, after which it reads the next line itself.
+const LINE_SILENCE: Duration = Duration::from_millis(30);
 
 /// Programs that wait 500 ms for the rest of a key, by their names or those of their main threads: readline
 /// (`keyseq-timeout`), zsh (`KEYTIMEOUT`), Node (`escapeCodeTimeout`), and `prompt_toolkit` (`ttimeoutlen`).
@@ -52,20 +61,36 @@ impl EscapeReader {
     }
 }
 
-/// A pause behind an escape key.
+/// A key with a pause behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PausedKey {
+    /// A key that ends in a lone escape byte.
+    Escape,
+    /// Enter at a line editor, with another line behind it.
+    Enter,
+}
+
+/// The reader of a key with a pause behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PauseReader {
+    Escape(EscapeReader),
+    /// A line editor that takes a line.
+    LineEditor,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Pause {
     since: Instant,
     until: Instant,
-    reader: EscapeReader,
+    reader: PauseReader,
 }
 
 /// The bytes of one input.
 #[derive(Debug, Default)]
 pub(super) struct Keystrokes {
     pub(super) bytes: Vec<u8>,
-    /// How many bytes there are up to the end of each key that ends in a lone escape byte, ascending.
-    escapes: Vec<usize>,
+    /// How many bytes there are up to the end of each key with a pause behind it, ascending.
+    pauses: Vec<(usize, PausedKey)>,
 }
 
 impl Keystrokes {
@@ -78,8 +103,31 @@ impl Keystrokes {
     pub(super) fn key(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
         if key.last() == Some(&0x1b) {
-            self.escapes.push(self.bytes.len());
+            self.pauses.push((self.bytes.len(), PausedKey::Escape));
         }
+    }
+
+    /// Returns whether text follows the end of a line.
+    pub(super) fn has_lines_ahead(&self) -> bool {
+        self.bytes.iter().position(|byte| *byte == b'\r').is_some_and(|end| end + 1 < self.bytes.len())
+    }
+
+    /// Puts a pause behind each Enter that a line follows, for a line editor.
+    ///
+    /// With `keeps_returns` each Enter is a line feed, which line editors take as well: a program that the editor starts
+    /// would find a carriage return in its line.
+    pub(super) fn type_lines_ahead(&mut self, keeps_returns: bool) {
+        let last = self.bytes.len();
+        let ends = self.bytes.iter_mut().enumerate().filter(|(_, byte)| **byte == b'\r');
+        for (at, byte) in ends {
+            if keeps_returns {
+                *byte = b'\n';
+            }
+            if at + 1 < last {
+                self.pauses.push((at + 1, PausedKey::Enter));
+            }
+        }
+        self.pauses.sort_by_key(|(upto, _)| *upto);
     }
 }
 
@@ -90,7 +138,7 @@ pub(super) struct Outgoing {
     /// Bytes that were ever handed to the kernel.
     written: u64,
     /// Bytes that will have been written when a pause begins, ascending.
-    pauses: VecDeque<u64>,
+    pauses: VecDeque<(u64, PausedKey)>,
     pause: Option<Pause>,
 }
 
@@ -111,7 +159,7 @@ impl Outgoing {
     /// Appends what was typed.
     pub(super) fn type_in(&mut self, typed: &Keystrokes) {
         let before = self.written + self.bytes.len() as u64;
-        self.pauses.extend(typed.escapes.iter().map(|upto| before + *upto as u64));
+        self.pauses.extend(typed.pauses.iter().map(|(upto, key)| (before + *upto as u64, *key)));
         self.bytes.extend(&typed.bytes);
     }
 
@@ -124,8 +172,11 @@ impl Outgoing {
     pub(super) fn delay(&self, now: Instant) -> Duration {
         let end = self.written + self.bytes.len() as u64;
         let begun = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let to_come = self.pauses.iter().filter(|pause| **pause < end).count();
-        begun + MAX_ESCAPE_PAUSE * u32::try_from(to_come).unwrap_or(u32::MAX)
+        let to_come = self.pauses.iter().filter(|(upto, _)| *upto < end).map(|(_, key)| match key {
+            PausedKey::Escape => MAX_ESCAPE_PAUSE,
+            PausedKey::Enter => MAX_LINE_PAUSE,
+        });
+        begun + to_come.sum::<Duration>()
     }
 
     /// Returns the next bytes to write: none while a pause lasts.
@@ -135,33 +186,49 @@ impl Outgoing {
         }
         self.pause = None;
         let (front, _) = self.bytes.as_slices();
-        let before_pause = self.pauses.front().and_then(|pause| usize::try_from(pause - self.written).ok());
+        let before_pause = self.pauses.front().and_then(|(upto, _)| usize::try_from(upto - self.written).ok());
         &front[..front.len().min(before_pause.unwrap_or(usize::MAX))]
     }
 
-    /// Notes that the kernel took the first `count` bytes of [`Self::due`]. Returns whether a pause begins behind them, see
-    /// [`Self::begin_pause`].
+    /// Notes that the kernel took the first `count` bytes of [`Self::due`]. Returns the key before them behind which a pause
+    /// begins, see [`Self::begin_pause`].
     #[must_use]
-    pub(super) fn advance(&mut self, count: usize) -> bool {
+    pub(super) fn advance(&mut self, count: usize) -> Option<PausedKey> {
         self.bytes.drain(..count);
         self.written += count as u64;
-        let begun = self.pauses.iter().take_while(|pause| **pause <= self.written).count();
-        self.pauses.drain(..begun);
-        begun > 0
+        let begun = self.pauses.iter().take_while(|(upto, _)| *upto <= self.written).count();
+        self.pauses.drain(..begun).next_back().map(|(_, key)| key)
     }
 
-    /// Writes nothing until `reader` has decided what the escape key before it is.
-    pub(super) fn begin_pause(&mut self, now: Instant, reader: EscapeReader) {
-        let pause = if reader == EscapeReader::Readline { READLINE_ESCAPE_PAUSE } else { MAX_ESCAPE_PAUSE };
+    /// Writes nothing until `reader` has taken the key before it.
+    pub(super) fn begin_pause(&mut self, now: Instant, reader: PauseReader) {
+        let pause = match reader {
+            PauseReader::Escape(EscapeReader::Readline) => READLINE_ESCAPE_PAUSE,
+            PauseReader::Escape(_) => MAX_ESCAPE_PAUSE,
+            PauseReader::LineEditor => MAX_LINE_PAUSE,
+        };
         self.pause = Some(Pause { since: now, until: now + pause, reader });
     }
 
-    /// Notes that the program has printed something, which may be its answer to an escape key.
+    /// Returns whether a line waits until a line editor has taken the one before it.
+    pub(super) fn awaits_line_editor(&self) -> bool {
+        self.pause.is_some_and(|pause| pause.reader == PauseReader::LineEditor)
+    }
+
+    /// Ends the pause: the line editor has passed the terminal on.
+    pub(super) fn end_pause(&mut self) {
+        self.pause = None;
+    }
+
+    /// Notes that the program has printed something, which may be its answer to the key before the pause.
     pub(super) fn note_output(&mut self, now: Instant) {
-        if let Some(Pause { since, until, reader: EscapeReader::Quiet }) = &mut self.pause
-            && now >= *since + ECHO_TIME
-        {
-            *until = (now + ANSWER_SILENCE).clamp(*since + MIN_ESCAPE_PAUSE, *since + MAX_ESCAPE_PAUSE);
+        let Some(Pause { since, until, reader }) = &mut self.pause else { return };
+        match reader {
+            PauseReader::Escape(EscapeReader::Quiet) if now >= *since + ECHO_TIME => {
+                *until = (now + ANSWER_SILENCE).clamp(*since + MIN_ESCAPE_PAUSE, *since + MAX_ESCAPE_PAUSE);
+            }
+            PauseReader::LineEditor => *until = (now + LINE_SILENCE).min(*since + MAX_LINE_PAUSE),
+            PauseReader::Escape(_) => {}
         }
     }
 
@@ -195,8 +262,10 @@ mod tests {
             // The kernel may take less than it is offered.
             let count = due.len().min(3);
             written.extend_from_slice(&due[..count]);
-            if outgoing.advance(count) {
-                outgoing.begin_pause(now, EscapeReader::Quiet);
+            match outgoing.advance(count) {
+                Some(PausedKey::Escape) => outgoing.begin_pause(now, PauseReader::Escape(EscapeReader::Quiet)),
+                Some(PausedKey::Enter) => outgoing.begin_pause(now, PauseReader::LineEditor),
+                None => {}
             }
         }
     }
@@ -239,8 +308,8 @@ mod tests {
         let until = |reader, outputs: &[u64]| {
             let (mut outgoing, start) = (Outgoing::default(), Instant::now());
             outgoing.type_in(&typed(&[b"\x1b", b"q"]));
-            assert!(outgoing.advance(1));
-            outgoing.begin_pause(start, reader);
+            assert_eq!(outgoing.advance(1), Some(PausedKey::Escape));
+            outgoing.begin_pause(start, PauseReader::Escape(reader));
             outputs.iter().for_each(|after| outgoing.note_output(start + milliseconds(*after)));
             (outgoing.held_until().unwrap() - start).as_millis()
         };
@@ -254,6 +323,35 @@ mod tests {
         assert_eq!(EscapeReader::from_program_name(Some("node"), false), EscapeReader::Readline);
         assert_eq!(EscapeReader::from_program_name(Some("vim"), false), EscapeReader::Quiet);
         assert_eq!(EscapeReader::from_program_name(None, true), EscapeReader::Noisy);
+    }
+
+    #[test]
+    fn a_line_behind_another_waits_until_the_line_editor_has_passed_the_terminal_on_or_reads_again() {
+        let (mut outgoing, start) = (Outgoing::default(), Instant::now());
+        let mut keystrokes = Keystrokes::default();
+        keystrokes.text(b"read x\rhello\rls");
+        keystrokes.key(b"\r");
+        assert!(keystrokes.has_lines_ahead());
+        keystrokes.type_lines_ahead(true);
+        outgoing.type_in(&keystrokes);
+        assert_eq!(outgoing.delay(start), 2 * MAX_LINE_PAUSE);
+        assert_eq!(written(&mut outgoing, start), b"read x\n");
+        assert!(outgoing.awaits_line_editor());
+        outgoing.note_output(start + LINE_SILENCE);
+        assert_eq!(outgoing.held_until(), Some(start + 2 * LINE_SILENCE), "it may read again");
+        outgoing.end_pause();
+        assert_eq!(written(&mut outgoing, start), b"hello\n");
+        assert_eq!(written(&mut outgoing, start + MAX_LINE_PAUSE), b"ls\n");
+        assert_eq!((outgoing.written(), outgoing.held_until()), (16, None));
+    }
+
+    #[test]
+    fn one_line_is_none_ahead() {
+        for (text, has_more) in [("ls", false), ("ls\r", false), ("\r", false), ("ls\rx", true), ("\r\r", true)] {
+            let mut keystrokes = Keystrokes::default();
+            keystrokes.text(text.as_bytes());
+            assert_eq!(keystrokes.has_lines_ahead(), has_more, "{text:?}");
+        }
     }
 
     #[test]

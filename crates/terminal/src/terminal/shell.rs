@@ -144,6 +144,11 @@ impl Shell {
         !self.running || self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Fish)
     }
 
+    /// Returns whether lines were typed that the shell has not taken.
+    pub(super) fn has_untaken_lines(&self) -> bool {
+        self.untaken > 0
+    }
+
     pub(super) fn send_off(&mut self, lines: usize) {
         self.sent = true;
         self.knows_exit = false;

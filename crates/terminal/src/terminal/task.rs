@@ -25,7 +25,7 @@ use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
 use super::floods::{OutputScheduler, Place};
 use super::input_watch::{Awaited, InputWatch};
-use super::outgoing::{EscapeReader, Keystrokes, Outgoing};
+use super::outgoing::{EscapeReader, Keystrokes, Outgoing, PauseReader, PausedKey};
 use super::screen_marks::ScreenMarks;
 use super::seat::WriteLock;
 use super::shell::{DoubtfulPrompt, Shell};
@@ -36,6 +36,7 @@ use super::{
     excerpt,
 };
 use crate::activity::Activity;
+use crate::command::is_shell_name;
 use crate::echo::{Echo, Followed};
 use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
@@ -45,7 +46,9 @@ use crate::integration::IntegrationSession;
 use crate::keys;
 use crate::line_limit::{self, LineTooLong, MAX_LINE_BYTES};
 use crate::mouse;
-use crate::process::{Child, Discipline, Exit, InputState, Pty, Read, SessionLeader, end_all, is_relay, signal_group};
+use crate::process::{
+    Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_relay, signal_group,
+};
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size};
 use crate::transcript::{Mark, Transcript};
@@ -591,6 +594,9 @@ impl Task {
         }
         self.last_output = Instant::now();
         self.outgoing.note_output(self.last_output);
+        if self.outgoing.awaits_line_editor() && self.collects_lines() {
+            self.outgoing.end_pause();
+        }
         self.description.last_activity = SystemTime::now();
         self.activity.note();
         for wait in &mut self.waits {
@@ -850,6 +856,11 @@ impl Task {
         Sent { offset, version: Some(version), view }
     }
 
+    /// Returns whether the terminal collects lines and hands them over whole.
+    fn collects_lines(&self) -> bool {
+        self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines)
+    }
+
     /// Checks that the lines of `typed` arrive whole at a program that reads whole lines, here or behind a program that passes
     /// them on.
     fn check_lines(&self, typed: &[u8]) -> Result<(), LineTooLong> {
@@ -857,7 +868,7 @@ impl Task {
         if bytes <= MAX_LINE_BYTES {
             return Ok(());
         }
-        if self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines) {
+        if self.collects_lines() {
             return Err(LineTooLong { bytes, relay: None });
         }
         let modes = self.intake.screen.modes();
@@ -877,11 +888,28 @@ impl Task {
         for name in &input.keys {
             typed.key(&keys::key(name, modes, disambiguates)?);
         }
+        if (typed.has_lines_ahead() || self.shell.has_untaken_lines())
+            && let Some(editor) = self.line_editor()
+        {
+            typed.type_lines_ahead(editor.keeps_returns);
+        }
         for input in &input.mouse {
             typed.text(&mouse::mouse(*input, modes));
         }
         typed.text(&input.raw);
         Ok(typed)
+    }
+
+    /// Returns the modes of the terminal where a line editor reads at the prompt of a shell or an interpreter.
+    fn line_editor(&self) -> Option<Discipline> {
+        let discipline = self.pty.line_discipline().filter(|discipline| discipline.reading == Reading::Keys)?;
+        if self.intake.screen.modes().alternate_screen {
+            return None;
+        }
+        let name = self.foreground_name();
+        let is_at_prompt = name.as_deref().is_some_and(is_shell_name)
+            || LearnedPrompt::learn(&self.row_before_cursor(), name.as_deref()).is_some();
+        is_at_prompt.then_some(discipline)
     }
 
     /// Returns whether there is input to write and no pause holds it back. The end of the pause is a deadline.
@@ -899,12 +927,17 @@ impl Task {
             }
             match self.pty.write(due) {
                 Ok(0) => break,
-                Ok(count) => {
-                    if self.outgoing.advance(count) {
-                        let reader = EscapeReader::from_program_name(self.foreground_name().as_deref(), self.is_noisy);
-                        self.outgoing.begin_pause(now, reader);
+                Ok(count) => match self.outgoing.advance(count) {
+                    Some(PausedKey::Escape) => {
+                        let name = self.foreground_name();
+                        let reader = EscapeReader::from_program_name(name.as_deref(), self.is_noisy);
+                        self.outgoing.begin_pause(now, PauseReader::Escape(reader));
                     }
-                }
+                    Some(PausedKey::Enter) if !self.collects_lines() => {
+                        self.outgoing.begin_pause(now, PauseReader::LineEditor);
+                    }
+                    Some(PausedKey::Enter) | None => {}
+                },
                 Err(_) => {
                     // No program will ever read it. The end of the program is noticed where output is read.
                     self.outgoing.clear();

@@ -1,6 +1,7 @@
 //! Input that arrives as it was given, or is refused before the first byte: long lines, entries of several lines, keys behind
 //! Escape.
 
+use steplatch_patience::eventually;
 use steplatch_terminal::{Input, InputError, RunError};
 
 use super::inner_shells::{entry, start, until_input};
@@ -166,4 +167,32 @@ async fn escape_and_the_key_behind_it_are_two_keys_to_programs_that_wait_long_fo
     session.0.send(Input { text: "word".to_owned(), keys, ..Input::default() }).await.unwrap();
     session.prompt().await;
     assert!(session.view().await.screen.contains("\nword\n"), "{}", session.view().await.screen);
+}
+
+#[tokio::test]
+async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts() {
+    // A line editor keeps carriage returns, and what it leaves unread is read by the program as it arrived.
+    let shells = ["bash", "zsh", "fish"].map(|shell| (shell, None));
+    let inner = ["bash --norc", "bash --posix", "zsh -f", "fish -N", "dash", "ksh", "tcsh -f"]
+        .map(|inner| ("bash", Some(inner)));
+    let rows = [
+        ("head -n 2 > typed", "one\ntwo"),
+        ("sh -c 'read a; read b; printf \"%s\\n\" \"$a\" \"$b\" > typed'", "one\ntwo"),
+        ("python3 -c 'open(\"typed\", \"w\").write(input() + \"\\n\" + input() + \"\\n\")'", "one\ntwo"),
+    ];
+    for (shell, inner) in shells.into_iter().chain(inner) {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        if let Some(inner) = inner {
+            start(&session, inner).await;
+        }
+        for (command, answers) in rows {
+            session.types(&format!("{command}\n{answers}\ntouch after\n")).await;
+            let row = format!("{shell} {inner:?}: {command}");
+            let [typed, after] = ["typed", "after"].map(|name| std::path::Path::new(world.home()).join(name));
+            eventually(&row, async || if after.exists() { Ok(()) } else { Err(session.view().await.screen) }).await;
+            assert_eq!(std::fs::read_to_string(&typed).unwrap(), "one\ntwo\n", "{row}");
+            std::fs::remove_file(&after).unwrap();
+        }
+    }
 }

@@ -192,12 +192,18 @@ async fn an_unchanged_terminal_takes_what_was_approved_also_after_a_restart() {
     let child = json!({"tool": "run_workflow", "params": {"workflow_definition": {
         "name": "child", "initial_state": "c", "arguments": {"WHAT": {"default": "it"}},
         "states": {"c": {"action": command("echo child-$WHAT")}}}}});
-    let daemon = TestDaemon::new().await;
-    let session = daemon.bash().await.id.clone();
-    let asked = started(&daemon, gated(&[command("true"), command("new=1; cd /"), child]), Some(&session)).await;
-    assert!(approved(&daemon, &asked).await.success);
-    let ended = end_of(&daemon, &asked).await;
-    assert_eq!(ended.status, "completed", "{ended:?}");
+    let mut daemon = TestDaemon::new().await;
+    for restarts in [false, true] {
+        let session = daemon.bash().await.id.clone();
+        let steps = [command("true"), command("new=1; cd /"), child.clone()];
+        let asked = started(&daemon, gated(&steps), Some(&session)).await;
+        if restarts {
+            daemon = daemon.restarted().await;
+        }
+        assert!(approved(&daemon, &asked).await.success);
+        let ended = end_of(&daemon, &asked).await;
+        assert_eq!(ended.status, "completed", "after a restart: {restarts}; {ended:?}");
+    }
     daemon.stop().await;
 }
 

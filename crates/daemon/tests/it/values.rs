@@ -292,3 +292,36 @@ async fn a_terminal_has_the_address_of_its_view_while_the_page_is_served() {
     assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].web_url, None);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_state_whose_command_did_not_run_has_failed() {
+    let daemon = TestDaemon::new().await;
+    let rows = [
+        ("bash", "echo )("),
+        ("bash", "# a comment"),
+        ("bash", "echo )(\necho two"),
+        ("zsh", "echo )("),
+        ("zsh", "# a comment"),
+        ("fish", "echo )("),
+        ("fish", "# a comment"),
+    ];
+    for (shell, command) in rows {
+        let run = |command: &str, next: &[(&str, &str)]| {
+            let transitions: Vec<Value> =
+                next.iter().map(|(condition, state)| json!({"condition": condition, "next_state": state})).collect();
+            json!({"action": run_command(command), "transitions": transitions})
+        };
+        let set = |value: &str| json!({"action": {"tool": "return", "params": {"result": value}}});
+        let definition = json!({"initial_state": "open", "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"shell": shell}},
+                     "transitions": [{"condition": "success", "next_state": "before"}]},
+            "before": run("true", &[("success", "doubtful")]),
+            "doubtful": run(command, &[("success", "ran"), ("failure", "failed")]),
+            "ran": set("ran"),
+            "failed": set("failed"),
+        }});
+        let ended = daemon.run(definition).await;
+        assert_eq!(ended.result, Some(json!("failed")), "{shell}: {command}: {ended:?}");
+    }
+    daemon.stop().await;
+}

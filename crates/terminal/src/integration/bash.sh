@@ -59,6 +59,9 @@ if [ -n "$__steplatch_key" ]; then
     __steplatch_keep_first
     __steplatch_expand_again
     __steplatch_marks ''
+    # bash prints its prompts to standard error, which is 3 here.
+    __steplatch_elsewhere=
+    [ -t 3 ] || __steplatch_elsewhere=1 __steplatch_without+=B
     printf '\e]133;D;%s;k=%s;n=%s\a\e]133;A;k=%s;w=%s\a' "$status" "$__steplatch_key" "$((__steplatch_count += 1))" \
       "$__steplatch_key" "$__steplatch_without" >/dev/tty
   }
@@ -104,6 +107,9 @@ if [ -n "$__steplatch_key" ]; then
     if [ -n "$__steplatch_had_bang" ]; then histchars=$__steplatch_bang; else unset histchars; fi
     __steplatch_bang=
   }
+  # A fork only where the prompts are not printed to the terminal.
+  __steplatch_elsewhere=
+  __steplatch_started+="\${__steplatch_elsewhere:+\$(builtin printf '\\e]133;R;k=$__steplatch_key;s=%s\\a\\e]133;C;k=$__steplatch_key\\a' \$? >/dev/tty)}"
   __steplatch_started="\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}$__steplatch_started"
 
   # Marks where the output of a command ends, before all other hooks.
@@ -114,7 +120,7 @@ if [ -n "$__steplatch_key" ]; then
   }
   # What set -x and a DEBUG trap print for the hooks goes nowhere: they are nobody's command.
   __steplatch_first='{ __steplatch_end; } >/dev/null 2>&1'
-  __steplatch_hook='{ __steplatch_prompt; } >/dev/null 2>&1'
+  __steplatch_hook='{ __steplatch_prompt; } 3>&2 >/dev/null 2>&1'
   # Puts the first hook in front of the list. Entries change where they are, because bash goes through the list meanwhile.
   __steplatch_keep_first() {
     [ -n "${PROMPT_COMMAND[999]-}" ] || return 0
@@ -159,7 +165,7 @@ ${PROMPT_COMMAND-}
 $__steplatch_hook"
   fi
   # Unless the hooks of the first prompt are still to come, they are running already.
-  [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && [ -z "${__steplatch_before_hooks-}" ] && __steplatch_prompt
+  [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && [ -z "${__steplatch_before_hooks-}" ] && __steplatch_prompt 3>&2
   unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
 
   # What bash says when it ends is no output of the command that has it end.

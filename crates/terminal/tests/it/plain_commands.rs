@@ -237,3 +237,28 @@ async fn a_prompt_before_a_typed_line_is_read_is_not_the_one_after_it() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_bash_whose_prompts_go_elsewhere_runs_commands() {
+    let world = World::new();
+    for elsewhere in ["/dev/null", "errors"] {
+        let session = world.open(&["bash"]).await;
+        for before in ["true", "false"] {
+            session.gives(before).await;
+            let ran = session.runs(&format!("exec 2>{elsewhere}; echo one; ls /nowhere")).await;
+            assert_eq!((ran.output.as_str(), ran.exit_code), ("one\n", Some(2)), "{elsewhere}");
+            assert_eq!(session.gives("echo two; sh -c 'exit 3'").await, ("two\n".into(), Some(3)), "{elsewhere}");
+            session.types("echo three; false\n").await;
+            assert_eq!(session.prompt().await.exit_code, Some(1), "{elsewhere}");
+            assert_eq!(session.gives("exec 2>/dev/tty").await, (String::new(), Some(0)), "{elsewhere}");
+            assert_eq!(session.gives("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
+        }
+    }    // What another program passes on comes at any time.
+    let session = world.open(&["bash"]).await;
+    session.runs("exec > >(tee copy) 2>&1").await;
+    for code in [0, 3, 0, 1] {
+        assert_eq!(session.gives(&format!("echo code; sh -c 'exit {code}'")).await.1, Some(code));
+    }
+    session.runs("exec >/dev/tty 2>&1").await;
+    assert_eq!(session.gives("grep -c 'code$' copy").await, ("4\n".into(), Some(0)));
+}

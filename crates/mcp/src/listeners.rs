@@ -4,7 +4,7 @@
 //! client sends a request to listen, which lasts until the client ends it. Each listener collects the changes of a
 //! short interval and sends one notification for them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,14 +29,27 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// The most resources that one client, or one request to listen, can follow.
 const MOST_FOLLOWED: usize = 32;
 
-/// The notifications to a client of before 2026-07-28. All of them end when this is dropped.
+/// The notifications to a client. Those of before 2026-07-28 end when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     followed: Mutex<HashMap<String, DropGuard>>,
     lists: Mutex<Option<DropGuard>>,
+    /// Changes of lists for requests to listen that are being acknowledged, oldest first.
+    accepted: Mutex<VecDeque<broadcast::Receiver<ListChange>>>,
 }
 
 impl Listeners {
+    /// Collects changes of lists for a request to listen that is acknowledged next: the client relies on them from then
+    /// on, and the request begins later.
+    pub(crate) fn accept(&self, changes: broadcast::Receiver<ListChange>) {
+        self.accepted.lock().push_back(changes);
+    }
+
+    /// Returns the changes of lists for the request to listen that begins.
+    pub(crate) fn take_accepted(&self) -> Option<broadcast::Receiver<ListChange>> {
+        self.accepted.lock().pop_front()
+    }
+
     /// # Errors
     /// When the limit of followed resources is reached.
     pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
@@ -111,16 +124,18 @@ pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
     uris
 }
 
-/// Sends the requested notifications until the client or the server ends the request.
+/// Sends the requested notifications until the client or the server ends the request. `changes` are those of lists since
+/// before its acknowledgement.
 ///
 /// # Errors
 /// When a resource cannot be followed.
 pub(crate) async fn listen(
     offer: &impl ServerBackend,
+    changes: broadcast::Receiver<ListChange>,
     context: SubscriptionContext,
     ended: &CancellationToken,
 ) -> Result<(), ErrorData> {
-    let mut changes = DebouncedChanges::new(offer.changes());
+    let mut changes = DebouncedChanges::new(changes);
     let (sender, mut updated) = mpsc::channel(MOST_FOLLOWED);
     // They end with this request.
     let mut following = JoinSet::new();
@@ -210,6 +225,20 @@ impl DebouncedChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_between_the_acknowledgement_and_the_begin_of_a_request_reaches_it() {
+        let (listeners, (sender, _)) = (Listeners::default(), broadcast::channel(2));
+        for list in [ListChange::Tools, ListChange::Prompts] {
+            listeners.accept(sender.subscribe());
+            sender.send(list).unwrap();
+        }
+        let mut first = DebouncedChanges::new(listeners.take_accepted().unwrap());
+        assert_eq!(first.next().await, Some(BTreeSet::from([ListChange::Tools, ListChange::Prompts])));
+        let mut second = DebouncedChanges::new(listeners.take_accepted().unwrap());
+        assert_eq!(second.next().await, Some(BTreeSet::from([ListChange::Prompts])));
+        assert!(listeners.take_accepted().is_none());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn changes_of_a_moment_are_told_at_once_and_none_is_lost_to_a_listener_that_looks_elsewhere_meanwhile() {

@@ -36,7 +36,7 @@ pub struct Server<O> {
     pub(crate) shared: Arc<Shared<O>>,
     /// Cancelled when the client is gone, or the server shuts down.
     ended: CancellationToken,
-    /// The client's subscriptions, before 2026-07-28.
+    /// The client's subscriptions.
     listeners: Arc<Listeners>,
 }
 
@@ -306,11 +306,13 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.prompts_list_changed = requested.prompts_list_changed;
         accepted.resource_subscriptions = requested.resource_subscriptions.clone().map(crate::listeners::bounded);
+        self.listeners.accept(self.offer().changes());
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        listen(self.offer(), context, &self.ended).await
+        let changes = self.listeners.take_accepted().unwrap_or_else(|| self.offer().changes());
+        listen(self.offer(), changes, context, &self.ended).await
     }
 
     async fn complete(

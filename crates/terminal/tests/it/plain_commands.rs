@@ -253,7 +253,7 @@ async fn a_bash_whose_prompts_go_elsewhere_runs_commands() {
             assert_eq!(session.gives("exec 2>/dev/tty").await, (String::new(), Some(0)), "{elsewhere}");
             assert_eq!(session.gives("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
         }
-    }    // What another program passes on comes at any time.
+    } // What another program passes on comes at any time.
     let session = world.open(&["bash"]).await;
     session.runs("exec > >(tee copy) 2>&1").await;
     for code in [0, 3, 0, 1] {

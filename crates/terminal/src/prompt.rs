@@ -134,7 +134,7 @@ const INTERPRETERS: &[Interpreter] = &[
         separates: false,
     },
     Interpreter {
-        name: "node",
+        name: NODE,
         prompt: |row| (row == "> ").then_some(2),
         continuation: |row| row.starts_with("... ") || row.starts_with("| "),
         ends_with_empty_line: false,
@@ -175,6 +175,9 @@ const CONTINUATIONS: &[&str] = &[
 
 /// Maximum length of a row that has nothing but signs and requests the rest of an entry, in characters.
 const MAX_CONTINUATION_SIGNS: usize = 4;
+
+/// The name of the prompt of Node and of programs like it.
+const NODE: &str = "node";
 
 /// The name of Python's own prompt.
 const PYTHON: &str = "python";
@@ -286,6 +289,12 @@ impl LearnedPrompt {
     /// Returns whether each entry is a complete statement.
     pub(crate) fn takes_statements(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == PYTHON)
+    }
+
+    /// Returns whether the program reads its terminal all the time, also while an entry is executed, as Node does while
+    /// one awaits something.
+    pub(crate) fn reads_while_it_works(&self) -> bool {
+        matches!(self.kind, Kind::Known(interpreter) if interpreter.name == NODE)
     }
 
     /// Returns whether a row may be a continuation prompt: it has only punctuation, or begins like the prompt.

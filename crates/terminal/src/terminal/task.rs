@@ -163,6 +163,8 @@ struct Task {
     entry: Option<PromptEntry>,
     /// The prompt of the last entry.
     last_prompt: Option<LearnedPrompt>,
+    /// The programs that came back to that prompt, and the time of the last input before.
+    reached_prompt: Option<(Pid, Instant)>,
     waits: Vec<Pending>,
     watchers: ScreenWatchers,
     viewers: broadcast::Sender<Output>,
@@ -285,6 +287,7 @@ pub(crate) async fn run(
         typed_line: None,
         entry: None,
         last_prompt: None,
+        reached_prompt: None,
         waits: Vec::new(),
         watchers: ScreenWatchers::default(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),

@@ -317,3 +317,31 @@ async fn the_last_line_of_an_inner_bash_that_is_killed_is_output() {
     assert!(output.starts_with("exit\n"), "{output:?}");
     assert_eq!(exit_code, Some(137));
 }
+
+#[tokio::test]
+async fn an_interpreter_that_works_in_the_background_asks_nothing_and_takes_entries() {
+    let rows = [
+        (
+            "node",
+            ("await new Promise(done => setTimeout(() => done('late'), 700))", "'late'\n"),
+            ("setTimeout(() => console.log('by' + 'itself'), 700); 1", "1\n"),
+        ),
+        (
+            "python3 -q",
+            ("import time, threading; time.sleep(0.7); 'late'", "'late'\n"),
+            ("threading.Timer(0.7, lambda: print('by' + 'itself')).start()", ""),
+        ),
+    ];
+    for (program, (late, result), (background, at_once)) in rows {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, program).await;
+        for (entered, output) in [(late, result), (background, at_once)] {
+            let ran = session.0.run(entry(entered)).await.unwrap();
+            assert_eq!((ran.output.as_str(), ran.asks.is_some()), (output, false), "{program}: {entered}");
+        }
+        session.sees("byitself$").await;
+        let ran = session.0.run(entry("1+1")).await.unwrap_or_else(|error| panic!("{program}: {error}"));
+        assert_eq!(ran.output, "2\n", "{program}");
+    }
+}

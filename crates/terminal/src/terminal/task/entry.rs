@@ -127,7 +127,16 @@ impl Task {
         let row = self.row_before_cursor();
         // Output without an end of line may stand before a prompt that was seen before.
         let known = self.last_prompt.as_ref().filter(|known| known.is_behind_output(&row)).cloned();
-        known.or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
+        known
+            .or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
+            .or_else(|| self.last_prompt.clone().filter(|_| row.is_empty() && self.is_still_at_prompt()))
+    }
+
+    /// Returns whether nothing was typed since the program came back to its prompt after the last entry. What it has
+    /// printed since, for instance of something that it does in the background, may have moved the cursor on.
+    fn is_still_at_prompt(&self) -> bool {
+        self.reached_prompt
+            .is_some_and(|reached| Some(reached) == self.pty.foreground().map(|group| (group, self.last_input)))
     }
 
     /// Whether the prompt of the last entry, or one of the foreground program's kind, stands at the cursor, so that its
@@ -303,7 +312,11 @@ impl Task {
                 if has_more && kind == RowKind::Other && entry.prompt.may_continue(&row) {
                     kind = RowKind::Continuation;
                 }
-                verdict(kind, self.input_state(), now.saturating_duration_since(self.last_output), has_more)
+                let state = match self.input_state() {
+                    InputState::Awaits if entry.prompt.reads_while_it_works() && row.is_empty() => InputState::Unknown,
+                    state => state,
+                };
+                verdict(kind, state, now.saturating_duration_since(self.last_output), has_more)
             }
             _ => Verdict::NotYet,
         };
@@ -316,7 +329,10 @@ impl Task {
             Verdict::NotYet => {}
             Verdict::Over if entry.taken_back => self.refuse_entry(&RunError::Incomplete),
             Verdict::Over if !entry.rest.is_empty() => self.type_next_entry(true),
-            Verdict::Over => self.end_entry(|_| {}),
+            Verdict::Over => {
+                self.reached_prompt = entry.group.map(|group| (group, self.last_input));
+                self.end_entry(|_| {});
+            }
             Verdict::Incomplete if !entry.rest.is_empty() && !entry.taken_back && !entry.prompt.takes_statements() => {
                 self.type_next_entry(false);
             }

@@ -351,6 +351,7 @@ fn has_run_nothing(error: &RunError) -> bool {
             | RunError::NoPrompt { .. }
             | RunError::HalfTyped { .. }
             | RunError::Expanded
+            | RunError::Wrapped { .. }
             | RunError::Control(_)
             | RunError::Full { .. }
             | RunError::LineTooLong(_)

@@ -154,6 +154,16 @@ pub enum RunError {
          true, which turns that off, or put the '!' in single quotes, or a backslash before it"
     )]
     Expanded,
+    /// fish, which reports no commands here, would draw a line of it over several rows, and its echo could not be
+    /// separated from its output. Nothing was typed.
+    #[error(
+        "a line of the command is wider than the {cols} columns of the terminal, and what fish draws then can not be \
+         told from output, so nothing was typed; use integrate: true"
+    )]
+    Wrapped {
+        /// Columns of the terminal.
+        cols: u16,
+    },
     /// A line of it would not arrive whole.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),

@@ -403,14 +403,16 @@ fn is_variant(learned: &str, row: &str) -> bool {
         || (has_place(learned) && shared >= SHARED)
 }
 
-/// Returns the bytes at the beginning of a line that are output without an end of line, where zsh has put its prompt
-/// behind it: it prints a sign and fills the row, so that its prompt begins on the next row only behind output.
+/// Returns the bytes at the beginning of a line that are output without an end of line, where zsh or fish has put its
+/// prompt behind it: they print a sign and fill the row, so that the prompt begins on the next row only behind output.
 pub(crate) fn unfinished_line(line: &str, cols: u16) -> usize {
-    let Some((filled, _)) = line.split_once('\r') else { return 0 };
-    if filled.chars().count() <= usize::from(cols) {
+    // In a row that the line goes on in, a return to the row's beginning is so many steps back.
+    let Some((filled, _)) = line.split_once(['\r', '\x08']) else { return 0 };
+    let before = filled.trim_end_matches(' ');
+    if filled.len() - before.len() + 1 < usize::from(cols) {
         return 0;
     }
-    filled.trim_end_matches(' ').trim_end_matches(['%', '#']).len()
+    before.strip_suffix(['%', '#', '⏎', '¶', '~']).unwrap_or(before).len()
 }
 
 #[cfg(test)]
@@ -531,10 +533,13 @@ mod tests {
     }
 
     #[test]
-    fn zsh_fills_a_row_behind_output_without_an_end_of_line() {
+    fn zsh_and_fish_fill_a_row_behind_output_without_an_end_of_line() {
         let fill = |output: &str| format!("{output}%{}\r \r\rbox% ", " ".repeat(79));
         assert_eq!(unfinished_line(&fill("abc"), 80), 3);
         assert_eq!(unfinished_line(&fill(""), 80), 0);
+        assert_eq!(unfinished_line(&fill("100%"), 80), 4);
+        let steps = |output: &str| format!("{output}⏎{}\x08\x08\x08⏎ \r\r{output}⏎ box ~# ", " ".repeat(79));
+        assert_eq!(unfinished_line(&steps("abc"), 80), 3);
         assert_eq!(unfinished_line("50%\r100%\rbox% ", 80), 0, "a progress bar");
         assert_eq!(unfinished_line("box% ", 80), 0);
     }

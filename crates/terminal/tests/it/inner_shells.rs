@@ -345,3 +345,31 @@ async fn an_interpreter_that_works_in_the_background_asks_nothing_and_takes_entr
         assert_eq!(ran.output, "2\n", "{program}");
     }
 }
+
+#[tokio::test]
+async fn an_inner_shell_without_marks_adds_nothing_to_an_output() {
+    let long = "w".repeat(130);
+    let (echo, printed) = (format!("echo {long}"), format!("{long}\n"));
+    let rows = [
+        ("printf nonl", "nonl"),
+        ("printf 'one\\ntwo'", "one\ntwo"),
+        (&echo, printed.as_str()),
+        ("if true; then\n\techo x\nfi", "x\n"),
+        ("cat <<'END'\n\tone\nEND", "\tone\n"),
+    ];
+    for shell in ["bash --norc", "zsh -f", "dash", "ksh", "fish -N"] {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, shell).await;
+        for (entered, output) in rows {
+            match session.0.run(entry(entered)).await {
+                Ok(ran) => assert_eq!(ran.output, output, "{shell}: {entered:?}"),
+                Err(RunError::Control(_)) => {
+                    assert!(entered.contains('\t') && matches!(shell, "ksh" | "fish -N"), "{shell}")
+                }
+                Err(RunError::Wrapped { .. }) => assert!(entered == echo && shell == "fish -N", "{shell}"),
+                Err(error) => panic!("{shell}: {entered:?}: {error}"),
+            }
+        }
+    }
+}

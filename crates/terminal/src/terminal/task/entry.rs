@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::Task;
 use super::running::{Entering, Reply};
@@ -186,10 +187,16 @@ impl Task {
         if text.contains('\t') && (is_fish || !self.takes_tabs()) {
             return entering.refuse(&RunError::Control(u32::from('\t')));
         }
-        let is_edit = (text.contains('\n') && prompt.takes_pastes()) || text.contains('\t');
-        let pastes = is_edit && self.intake.screen.modes().bracketed_paste;
-        let entries = match pastes {
+        let (before, cols) = (self.row_before_cursor().chars().count(), self.intake.screen.size().cols);
+        if is_fish && text.lines().any(|line| before + line.width() >= usize::from(cols)) {
+            return entering.refuse(&RunError::Wrapped { cols });
+        }
+        let is_edited = self.intake.screen.modes().bracketed_paste;
+        let is_paste = (text.contains('\n') || text.contains('\t')) && prompt.takes_pastes();
+        let entries = match is_paste && is_edited {
             true => Ok(vec![format!("\x1b[200~{text}\x1b[201~")]),
+            // The line editors of shells show what is pasted twice.
+            false if is_edited => prompt.entries(&text.replace('\t', QUOTED_TAB)),
             false => prompt.entries(&text),
         };
         let mut rest = match entries {
@@ -438,6 +445,9 @@ impl Task {
         begin..end.max(begin)
     }
 }
+
+/// A tab for a line editor, behind the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
+const QUOTED_TAB: &str = "\x16\t";
 
 /// Bytes behind an echo that are searched for further lines of it.
 const ECHO_LOOKED_AT: u64 = 64 << 10;

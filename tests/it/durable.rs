@@ -121,6 +121,59 @@ fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again
     assert_eq!(events["runs"], 0);
 }
 
+/// Returns a machine of commands without a terminal, each of which appends its number to `file`: one after the other, and
+/// three at once.
+fn numbered_commands(commands: usize, file: &Path) -> Value {
+    let mut states = Map::new();
+    let run =
+        |name: &str| json!({"tool": "run_command", "params": {"command": format!("echo {name} >>{}", file.display())}});
+    for command in 1..=commands {
+        let name = format!("step_{command}");
+        let action = match command % 3 {
+            0 => {
+                let child = |part: &str| {
+                    json!({"workflow_definition": {"name": part, "initial_state": "only", "states": {
+                        "only": {"action": run(&format!("{name}-{part}"))}}}})
+                };
+                json!({"tool": "parallel", "params": {"workflows": {"a": child("a"), "b": child("b"), "c": child("c")}}})
+            }
+            _ => run(&name),
+        };
+        let next = format!("step_{}", command + 1);
+        let mut state = json!({"action": action});
+        if command < commands {
+            state["transitions"] = json!([{"condition": "success", "next_state": next}]);
+        }
+        states.insert(name, state);
+    }
+    json!({"name": "commands", "initial_state": "step_1", "states": states})
+}
+
+#[test]
+fn commands_without_a_terminal_run_once_each_while_their_daemon_is_killed_again_and_again() {
+    let home = Home::new(STEPLATCH);
+    let file = home.path().join("done");
+    let agent = Agent::new(&home);
+    let request =
+        json!({"workflow_definition": numbered_commands(12, &file), "wait_seconds": 0, "save_on_success": false});
+    let run = agent.calls("run_workflow", request)["run_id"].clone();
+    for _ in 0..12 {
+        std::thread::sleep(unforeseen(150));
+        kill(&daemon(&home)["pid"]);
+    }
+    let ended = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended:#}");
+    let parts = |command: usize| match command % 3 {
+        0 => ["a", "b", "c"].map(|part| format!("step_{command}-{part}")).to_vec(),
+        _ => vec![format!("step_{command}")],
+    };
+    let mut done = lines_in(&file);
+    done.sort();
+    let mut expected: Vec<String> = (1..=12).flat_map(parts).collect();
+    expected.sort();
+    assert_eq!(done, expected);
+}
+
 /// Returns a machine that answers the numbered questions of a program by a dialogue. The program appends each answer to
 /// `file`, and asks on once a file exists that is named after the answer.
 fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {

@@ -251,6 +251,7 @@ mod tests {
         let host = || "box".to_owned();
         let away = AskError::NotConnected { host: host(), since: None, why: "away".to_owned() };
         let unreached = RemoteError::Failed { host: host(), why: ConnectFailure::Connection("away".to_owned()) };
+        let before = OpenRefused::OpenedBefore { terminal: "term_aaaaaaaaaa".parse().unwrap() };
         let cases = [
             (SessionError::from(away), false, true),
             (AskError::HostSilent { pid: 1 }.into(), false, true),
@@ -264,6 +265,7 @@ mod tests {
             (AskError::Refused(Refusal::Retiring).into(), false, false),
             (AskError::Refused(Refusal::NotUnderstood).into(), false, false),
             (HostsError::Refused(OpenRefused::TooMany { most: 50 }).into(), false, false),
+            (HostsError::Refused(before).into(), true, true),
             (SessionError::Words("a name has 1 to 64 characters".to_owned()), false, false),
         ];
         for (trouble, first, repeated) in cases {

@@ -47,19 +47,19 @@ impl DetachKey {
     }
 }
 
-/// A line at the bottom of the screen that says how to leave, for the first seconds.
+/// A line at the bottom of the screen that states how to leave, for the first seconds.
 ///
 /// It is shown only on a blank row. Output that may have moved or replaced the row leaves it to scroll away.
 struct Hint {
-    /// When it is removed.
+    /// Time of its removal.
     until: tokio::time::Instant,
-    /// How many bytes of output may still come before the row counts as changed.
+    /// Number of bytes of output that may still come before the row counts as changed.
     quiet: usize,
     is_shown: bool,
 }
 
 impl Hint {
-    /// How long it is shown.
+    /// Time that it is shown.
     const SHOWN: Duration = Duration::from_secs(5);
     /// A shell that draws its prompt again after a resize writes fewer bytes.
     const QUIET: usize = 256;
@@ -98,7 +98,7 @@ impl Hint {
     }
 }
 
-/// How a person left a terminal.
+/// End of a person's attachment to a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttachEnd {
     /// By the detach key; the terminal keeps running.
@@ -117,8 +117,8 @@ struct Joined<'a> {
     title: String,
 }
 
-/// How long a client waits for a daemon that went away.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a client waits for a daemon that went away.
+pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<'a> Joined<'a> {
     async fn join(
@@ -150,7 +150,7 @@ impl<'a> Joined<'a> {
                     Some(error) => return Err(Failure::work(error)),
                 },
                 // The daemon may be stopping or starting, so this is retried.
-                Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(_) if began.elapsed() < RECONNECT_TIMEOUT => tokio::time::sleep(Duration::from_millis(50)).await,
                 Err(error) => return Err(error),
             }
         }

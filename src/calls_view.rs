@@ -25,7 +25,7 @@ pub(crate) struct CallLine {
     /// The input, on one line.
     pub(crate) given: String,
     began: String,
-    /// When it started.
+    /// Time of its start.
     pub(crate) since: Instant,
 }
 
@@ -90,7 +90,7 @@ fn ended(event: &RunEvent, called: Option<CallLine>, width: Option<usize>) -> St
         None => (id, "", String::new()),
     };
     let kind = text(&result["node_type"]);
-    // A command's output says more than its input.
+    // A command's output tells more than its input.
     let detail = if said == given { said } else { led_to(given, &said) };
     line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }

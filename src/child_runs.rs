@@ -11,8 +11,8 @@ use steplatch_protocol::{ReconnectingClient, RunEvent};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// How long to wait for the rest of a nested run when its parent continues. The nested run has ended by then.
-const REST_WITHIN: Duration = Duration::from_millis(300);
+/// Time to wait for the rest of a nested run when its parent continues. The nested run has ended by then.
+const CHILD_END_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The nested runs that are followed.
 #[derive(Debug)]
@@ -137,14 +137,14 @@ impl ChildRuns {
             while left.iter().any(|run| self.children.contains_key(run)) {
                 match self.receive().await {
                     ChildNews::Event(event) if left.contains(&event.run_id) => rest.push(event),
-                    // Another nested run goes on, and may ask.
+                    // Another nested run continues, and may open a gate.
                     ChildNews::Event(event) => self.queued.push_back(event),
                     ChildNews::Over(run) => drop(self.children.remove(&run)),
                 }
             }
         };
         // A run that never began has no events, so the wait is limited.
-        let _ = tokio::time::timeout(REST_WITHIN, until_they_are_over).await;
+        let _ = tokio::time::timeout(CHILD_END_TIMEOUT, until_they_are_over).await;
         for run in &left {
             self.children.remove(run);
         }

@@ -1,7 +1,7 @@
 //! The MCP clients of this machine, and the steplatch entry in their configuration.
 //!
 //! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
-//! stays byte for byte as it is ([`json`], [`toml`]). Every change is compared with the intended one before it is
+//! stays byte for byte unchanged ([`json`], [`toml`]). Every change is compared with the intended one before it is
 //! written ([`edit`]). It is written atomically, and only if no other program wrote meanwhile ([`file`]).
 
 pub(crate) mod edit;

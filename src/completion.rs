@@ -22,11 +22,11 @@ use crate::print::{fitted, visible};
 /// The variable by which the script of a shell requests candidates.
 const VARIABLE: &str = "STEPLATCH_COMPLETE";
 
-/// The time limit of a request to the daemon.
-const WITHIN: Duration = Duration::from_millis(500);
+/// Time limit of a request to the daemon.
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many runs are offered, the newest first.
-const MOST_RUNS: u32 = 100;
+/// Maximum number of offered runs, the newest first.
+const MAX_RUNS: u32 = 100;
 
 /// Answers a request for candidates and exits; returns at any other start of the program.
 pub(crate) fn answer(command: fn() -> clap::Command) {
@@ -151,7 +151,7 @@ fn completer(candidates: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueComple
 }
 
 fn runs_like(current: &str, wanted: fn(&RunRecord) -> bool) -> Vec<CompletionCandidate> {
-    let newest = ListWorkflowRuns { limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
+    let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     let runs = asked(newest).map(|reply| reply.runs).unwrap_or_default();
     let about = |run: &RunRecord| format!("{} {}", run.workflow_id, run.state);
     runs.iter().filter(|run| wanted(run)).filter_map(|run| without_prefix(current, &run.run_id, &about(run))).collect()
@@ -198,7 +198,7 @@ fn asked<V: Verb>(verb: V) -> Option<V::Reply> {
             let (client, _) = connect(&place, hello).await.ok()?;
             client.call(verb).await.ok()
         };
-        tokio::time::timeout(WITHIN, asking).await.ok().flatten()
+        tokio::time::timeout(REQUEST_TIMEOUT, asking).await.ok().flatten()
     });
     runtime.shutdown_background();
     reply

@@ -125,7 +125,7 @@ async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
     checks
 }
 
-/// How long a server may take to end once its client is gone, without a warning.
+/// Time that a server may take to end once its client is gone, without a warning.
 const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
 
 fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
@@ -247,10 +247,10 @@ fn is_ours(program: &Path, ours: &OwnEntry) -> bool {
 
 /// Returns the daemon's reply to one verb, if a daemon can be reached.
 async fn ask<V: steplatch_protocol::Verb>(place: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
-    let asked = tokio::time::timeout(probe::PATIENCE, front::ask(place, verb)).await;
+    let asked = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(place, verb)).await;
     match asked {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(failure)) => Err(failure.message().to_owned()),
-        Err(_) => Err(format!("the daemon did not answer within {}", print::duration(probe::PATIENCE))),
+        Err(_) => Err(format!("the daemon did not answer within {}", print::duration(probe::ANSWER_TIMEOUT))),
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure of the work; `message` says what failed and what to do.
+    /// Creates a failure of the work; `message` states the failure and the remedy.
     pub(crate) fn work(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: FAILED, reply: None }
     }
@@ -51,7 +51,7 @@ impl Failure {
         Self { message: message.into(), code: USAGE, reply: None }
     }
 
-    /// Creates a failure of a wait whose time limit passed; `message` says what is still open.
+    /// Creates a failure of a wait whose time limit passed; `message` states what is still open.
     pub(crate) fn timed_out(message: impl std::fmt::Display) -> Self {
         let reply = serde_json::json!({ "timed_out": true });
         Self { message: format!("timed out; {message}"), code: TIMED_OUT, reply: Some(reply) }

@@ -15,7 +15,7 @@ use crate::question::{chosen, is_shown_whole};
 pub(crate) struct GatePrompt {
     gate: GateInfo,
     form: Option<Form>,
-    /// Whether all of its content is shown. Otherwise it takes no answer.
+    /// True if all of its content is shown. Otherwise it takes no answer.
     is_whole: bool,
     step: Step,
 }
@@ -151,7 +151,7 @@ impl GatePrompt {
     }
 
     /// Handles the rejection of an answer: only the passphrase is requested, or the whole answer again. Returns the
-    /// message to show; a passphrase that was not given yet needs none, because its prompt says enough.
+    /// message to show; a passphrase that was not given yet needs none, because its prompt suffices.
     pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
         let first = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {
@@ -196,7 +196,7 @@ fn lead_of(field: &Field) -> Vec<String> {
     about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(&choice)))).collect()
 }
 
-/// Returns the fields of a question's form, as they are asked for: each with what it takes, and the lines about it.
+/// Returns the fields of a question's form, in their order: each with the values that it takes, and the lines about it.
 pub(crate) fn form_fields(gate: &GateInfo) -> Vec<(String, Vec<String>)> {
     let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
     let fields = form.as_ref().map(Form::fields).unwrap_or_default();

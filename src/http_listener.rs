@@ -21,7 +21,7 @@ const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
 /// Reserved descriptors, which are not connections.
 const OTHER_DESCRIPTORS: u64 = 128;
 
-/// Where to listen, and whose requests are answered.
+/// Address to listen on, and clients whose requests are answered.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Over HTTP")]
 pub(crate) struct ListenOptions {

@@ -20,14 +20,14 @@ use crate::front;
 /// The port on which the page is, unless it is taken or the last one was at another.
 const USUAL_PORT: u16 = 7878;
 
-/// How long a server may take to listen, or to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a server may take to listen, or to end.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time between two looks at the file.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often a server tries to become the one that has the page.
-const ATTEMPTS: usize = 5;
+/// Number of attempts of a server to become the owner of the page.
+const MAX_ATTEMPTS: usize = 5;
 
 /// The place of the server of the page, held while it runs.
 #[derive(Debug)]
@@ -57,11 +57,11 @@ fn failed(error: &io::Error) -> Failure {
 /// Becomes the server of the page. `None` if there is one. Retries for a short time, because commands that look for the
 /// server hold the lock for a moment.
 pub(crate) async fn acquire(place: &DaemonPaths) -> Result<Option<ServerLock>, Failure> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         if let Some(lock) = locked(place)? {
             return Ok(Some(lock));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(None)
 }
@@ -91,7 +91,7 @@ impl ServerLock {
 
 /// Returns the server of the page, if one runs.
 pub(crate) async fn running(place: &DaemonPaths) -> Result<Option<PageServerRecord>, Failure> {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + SERVER_TIMEOUT;
     loop {
         if locked(place)?.is_some() {
             return Ok(None);
@@ -103,7 +103,7 @@ pub(crate) async fn running(place: &DaemonPaths) -> Result<Option<PageServerReco
         if tokio::time::Instant::now() > end {
             return Err(Failure::work("the server of the page does not come up; end it with: steplatch serve stop"));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -116,7 +116,7 @@ fn is_alive(pid: i32) -> bool {
 pub(crate) struct RunningServer {
     /// The server.
     pub(crate) record: PageServerRecord,
-    /// Why it does not listen at the usual port, if it was started and that port could not be used.
+    /// Reason for not listening at the usual port, if it was started and that port could not be used.
     pub(crate) elsewhere: Option<Failure>,
 }
 
@@ -166,12 +166,12 @@ pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<PageServerRecord>
         kill_process(pid, Signal::TERM)
             .map_err(|error| Failure::system("the server can not be ended", &error.into()))?;
     }
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + SERVER_TIMEOUT;
     while locked(place)?.is_none() {
         if tokio::time::Instant::now() > end {
             return Err(Failure::work(format!("the server (pid {}) does not end", record.pid)));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(Some(record))
 }

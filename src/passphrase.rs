@@ -17,8 +17,8 @@ use crate::question::Person;
 /// The remark where people could be asked and no passphrase is set.
 pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
 
-/// The longest line that is read from a script.
-const LONGEST_LINE: u64 = 4096;
+/// Maximum length of a line that is read from a script, in bytes.
+const MAX_LINE_BYTES: u64 = 4096;
 
 /// The terminal of standard input, with its echo off until this is dropped.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub(crate) fn from_stdin() -> Result<Passphrase, Failure> {
         return Err(Failure::usage("--stdin is for scripts: a passphrase that is typed here would be seen"));
     }
     let mut line = String::new();
-    io::Read::take(&mut io::stdin().lock(), LONGEST_LINE)
+    io::Read::take(&mut io::stdin().lock(), MAX_LINE_BYTES)
         .read_line(&mut line)
         .map_err(|error| Failure::system("the passphrase can not be read from standard input", &error))?;
     let words = line.trim_end_matches(['\n', '\r']);

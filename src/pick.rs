@@ -10,10 +10,10 @@ use crate::front;
 use crate::print;
 use crate::question::Person;
 
-/// The most runs that are offered.
-const MOST_RUNS: u32 = 20;
+/// Maximum number of offered runs.
+const MAX_RUNS: u32 = 20;
 
-/// Returns the terminal that is named, the only one that is open, or the one that the person picks.
+/// Returns the named terminal, the only open one, or the person's choice.
 ///
 /// # Errors
 /// When none is named, and there is none or no person to ask.
@@ -30,7 +30,7 @@ pub(crate) async fn terminal(place: &DaemonPaths, named: Option<String>) -> Resu
     pick("terminal", rows.collect(), "no terminals are open; open one with: steplatch terminal open").await
 }
 
-/// Returns the run that is named, the only one there is, or the one that the person picks.
+/// Returns the named run, the only run, or the person's choice.
 ///
 /// # Errors
 /// When none is named, and there is none or no person to ask.
@@ -42,12 +42,12 @@ pub(crate) async fn run(place: &DaemonPaths, named: Option<String>) -> Result<St
     if Person::here().is_none() {
         return Err(Failure::usage(missing));
     }
-    let listed = runs::listed(place, None, None, MOST_RUNS).await?;
+    let listed = runs::listed(place, None, None, MAX_RUNS).await?;
     let rows = listed.iter().map(|run| (run.run_id.clone(), runs::row(run)));
     pick("run", rows.collect(), "there are no runs; start one with: steplatch run").await
 }
 
-/// Returns the only id, or the one that the person picks by the number of its row.
+/// Returns the only id, or the person's choice by the number of its row.
 async fn pick(what: &str, rows: Vec<(String, Vec<String>)>, none: &str) -> Result<String, Failure> {
     let (ids, cells): (Vec<String>, Vec<Vec<String>>) = rows.into_iter().unzip();
     match ids.as_slice() {
@@ -74,7 +74,7 @@ async fn pick(what: &str, rows: Vec<(String, Vec<String>)>, none: &str) -> Resul
     picked(&ids, &line).cloned().ok_or_else(|| Failure::usage(format!("no {what} was picked")))
 }
 
-/// Returns the id that a line selects: by its number, or as it is.
+/// Returns the id that a line selects: by its number, or as the id itself.
 fn picked<'i>(ids: &'i [String], line: &str) -> Option<&'i String> {
     let line = line.trim();
     let by_number = line.parse::<usize>().ok().and_then(|number| ids.get(number.checked_sub(1)?));

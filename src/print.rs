@@ -17,7 +17,7 @@ use crate::translation::for_people;
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// What waits for a person.
+/// Style of items that wait for a person.
 pub(crate) const WAITS: Style = AnsiColor::Yellow.on_default();
 pub(crate) const QUIET: Style = Style::new().dimmed();
 pub(crate) const STRONG: Style = Style::new().bold();
@@ -55,7 +55,7 @@ pub(crate) fn log_filter(filter: Option<&str>) {
     }
 }
 
-/// Checks a filter of logs; the error says what is wrong.
+/// Checks a filter of logs; the error states what is wrong.
 pub(crate) fn is_log_filter(filter: &str) -> Result<(), String> {
     EnvFilter::try_new(filter).map(drop).map_err(|error| error.to_string())
 }
@@ -116,7 +116,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     json_text(serde_json::to_string(value).map_err(io::Error::other)?)
 }
 
-/// Escapes C1 controls and bidirectional characters, which JSON leaves as they are, if the output is a terminal.
+/// Escapes C1 controls and bidirectional characters, which JSON leaves unchanged, if the output is a terminal.
 fn json_text(mut text: String) -> io::Result<()> {
     if io::stdout().is_terminal() && text.chars().any(is_harmful) {
         text = escaped_json(&text);

@@ -1,6 +1,6 @@
 //! A question of a run, shown to the person at this terminal.
 //!
-//! Owns standard input while a run is watched: a thread reads lines from it, starting with the first question. It goes on to
+//! Owns standard input while a run is watched: a thread reads lines from it, starting with the first question. It runs to
 //! the end of the process, so that the next [`Person`] of the process has the lines of the same thread. A line that was typed
 //! for an earlier question is not taken as the answer to the next one.
 
@@ -18,17 +18,17 @@ use crate::passphrase::EchoOff;
 use crate::print::{QUIET, STRONG, visible, wrapped};
 
 /// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
-pub(crate) const TWICE_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const SECOND_INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most lines of a question's content that are shown. A longer question is not asked inline: `gates show` has all
-/// of it, with a pager.
-const MOST_LINES: usize = 40;
+/// Maximum number of lines of a question's content that are shown. A longer question is not asked inline: `gates show`
+/// has all of it, with a pager.
+const MAX_LINES: usize = 40;
 
 /// The person at this terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     lines: Option<mpsc::Receiver<(Instant, String)>>,
-    /// When the current question was shown. Earlier lines belong to other questions.
+    /// Time at which the current question was shown. Earlier lines belong to other questions.
     since: Option<Instant>,
     /// Held while the input is hidden.
     unseen: Option<EchoOff>,
@@ -88,11 +88,11 @@ impl Drop for Person {
     }
 }
 
-/// The lines of the thread that reads, while no question is asked.
+/// The lines of the thread that reads, while no question is shown.
 static UNUSED: Mutex<Option<mpsc::Receiver<(Instant, String)>>> = Mutex::new(None);
 
 /// Reads lines from standard input in a thread, which ends with the input or with the program; the thread of an earlier
-/// question goes on.
+/// question continues.
 fn typed() -> mpsc::Receiver<(Instant, String)> {
     if let Some(lines) = UNUSED.lock().ok().and_then(|mut unused| unused.take()) {
         return lines;
@@ -240,7 +240,7 @@ pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
     let judge: usize = judged(gate).iter().map(|line| rows(line)).sum();
     let choices: usize = gate.choices.iter().map(|choice| rows(choice)).sum();
     let form = gate.form.as_ref().map_or(0, |form| rows(&form.to_string()));
-    !gate.shortened && judge <= MOST_LINES && rows(&gate.prompt) + choices + form <= MOST_LINES
+    !gate.shortened && judge <= MAX_LINES && rows(&gate.prompt) + choices + form <= MAX_LINES
 }
 
 /// Returns the content of a question, up to a bound, and how to see all of it.
@@ -249,7 +249,7 @@ pub(crate) fn bounded(gate: &GateInfo) -> Vec<String> {
     if is_shown_whole(gate) {
         return lines;
     }
-    lines.truncate(MOST_LINES);
+    lines.truncate(MAX_LINES);
     lines.push(format!("… this is not all; read it with: steplatch gates show {}", gate.gate_id));
     lines
 }

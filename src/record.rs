@@ -18,7 +18,7 @@ use steplatch_protocol::{
 use steplatch_recording::{Catalog, Events as RecordedEvents, Header};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::attach::PATIENCE;
+use crate::attach::RECONNECT_TIMEOUT;
 use crate::failure::Failure;
 use crate::{front, print};
 
@@ -140,7 +140,7 @@ async fn join_again(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerm
     let began = Instant::now();
     loop {
         match join(place, id).await {
-            Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(_) if began.elapsed() < RECONNECT_TIMEOUT => tokio::time::sleep(Duration::from_millis(50)).await,
             joined => return joined,
         }
     }

@@ -13,13 +13,13 @@ use steplatch_protocol::{
 
 use crate::failure::Failure;
 
-/// How long to try to reach a daemon that went away.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of the attempts to reach a daemon that went away.
+pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause between two such tries.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many runs are requested at a time.
+/// Number of runs that are requested at a time.
 const PAGE: u32 = 1000;
 
 /// A change of one run.
@@ -35,7 +35,7 @@ pub(crate) enum RunChange {
     Paused,
     /// It was resumed.
     Resumed,
-    /// It completed, failed or was cancelled, as its record says.
+    /// It completed, failed or was cancelled, as its record states.
     Ended,
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn subscribed<V: Verb + Clone>(
         };
         match tried {
             Ok(subscribed) => return Ok(subscribed),
-            Err(_) if began.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+            Err(_) if began.elapsed() < patience => tokio::time::sleep(RETRY_PAUSE).await,
             Err(error) => return Err(error.into()),
         }
     }
@@ -107,7 +107,7 @@ pub(crate) struct RunChanges {
     /// The reported run of which each nested run is a descendant.
     ancestors: HashMap<String, String>,
     events: Option<Events>,
-    /// Whether the runs that existed at the start are known.
+    /// True if the runs that existed at the start are known.
     has_looked: bool,
     ready: VecDeque<RunUpdate>,
 }
@@ -138,7 +138,7 @@ impl RunChanges {
             }
             match &mut self.events {
                 None => {
-                    let patience = if self.has_looked { PATIENCE } else { Duration::ZERO };
+                    let patience = if self.has_looked { RECONNECT_TIMEOUT } else { Duration::ZERO };
                     let (reply, events) = subscribed(&self.daemon, &Watch {}, patience).await?;
                     if let Some(error) = reply.error {
                         return Err(Failure::work(error));

@@ -60,7 +60,7 @@ pub(crate) trait View {
 const STATE: usize = 16;
 const TOOL: usize = 18;
 
-/// How many lines of the screen are shown when a run fails.
+/// Number of lines of the screen that are shown when a run fails.
 const SCREEN_LINES: usize = 12;
 
 /// The state in execution.
@@ -226,10 +226,10 @@ pub(crate) struct Shown {
     run: String,
     /// The nested runs in progress.
     nested: HashMap<String, Story>,
-    /// Whether standard output is a terminal.
+    /// True if standard output is a terminal.
     watched: bool,
     frame: usize,
-    /// Whether the last line on the screen is to be replaced.
+    /// True if the last line on the screen is to be replaced.
     open: bool,
 }
 
@@ -252,7 +252,7 @@ fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
 }
 
 /// A state that ends sooner than this is not animated.
-const PATIENCE: Duration = Duration::from_millis(150);
+const ANIMATION_DELAY: Duration = Duration::from_millis(150);
 
 impl Shown {
     /// Creates a display on standard output; `watched` is whether that is a terminal.
@@ -426,7 +426,9 @@ impl View for Shown {
     }
 
     fn tick(&mut self) -> io::Result<()> {
-        let Some(current) = self.current().filter(|current| current.since.elapsed() > PATIENCE) else { return Ok(()) };
+        let Some(current) = self.current().filter(|current| current.since.elapsed() > ANIMATION_DELAY) else {
+            return Ok(());
+        };
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
         self.frame = (self.frame + 1) % FRAMES.len();

@@ -1,4 +1,4 @@
-//! Secret arguments of a machine that a person starts: each that has no value is asked for, without echo.
+//! Secret arguments of a machine that a person starts: each one without a value is requested, without echo.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ struct SecretArgument {
 }
 
 /// Asks for every secret argument that the workflow needs and that neither the command line nor the environment has. A
-/// workflow that cannot be read is left to the daemon, which says what is wrong with it.
+/// workflow that cannot be read is left to the daemon, which reports its error.
 ///
 /// # Errors
 /// When the person gives none.

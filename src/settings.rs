@@ -41,7 +41,7 @@ pub(crate) struct Key {
     pub(crate) about: &'static str,
     /// The type of its value.
     kind: Kind,
-    /// Whether a running daemon applies a new value.
+    /// True if a running daemon applies a new value.
     pub(crate) hot: bool,
 }
 
@@ -61,7 +61,7 @@ enum Kind {
     Number(u64, RangeInclusive<u64>),
     /// `true` or `false`, in any case.
     Flag(bool),
-    /// Text, with the check that says why a value is invalid.
+    /// Text, with the check that reports why a value is invalid.
     Text(&'static str, fn(&str) -> Result<(), String>),
 }
 
@@ -575,8 +575,8 @@ impl Key {
     }
 }
 
-/// The most bytes of a file of settings.
-const MOST_BYTES: u64 = 1 << 20;
+/// Maximum size of a settings file, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Reads the text of a file. Only regular files are read: others may be endless, or block.
 fn text_of(path: &Path) -> std::io::Result<String> {
@@ -584,8 +584,11 @@ fn text_of(path: &Path) -> std::io::Result<String> {
     if !about.is_file() {
         return Err(std::io::Error::other("it is no file"));
     }
-    if about.len() > MOST_BYTES {
-        return Err(std::io::Error::other(format!("it has {} bytes, and at most {MOST_BYTES} are read", about.len())));
+    if about.len() > MAX_FILE_BYTES {
+        return Err(std::io::Error::other(format!(
+            "it has {} bytes, and at most {MAX_FILE_BYTES} are read",
+            about.len()
+        )));
     }
     std::fs::read_to_string(path)
 }

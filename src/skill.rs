@@ -17,9 +17,9 @@ pub(crate) use standalone::{NotStandalone, called, standalone};
 
 use crate::typed_inputs::typed_inputs;
 
-/// The most characters of a description, and of what a skill needs, by the format.
-const LONGEST_DESCRIPTION: usize = 1024;
-const LONGEST_COMPATIBILITY: usize = 500;
+/// Maximum numbers of characters of a description, and of the compatibility note, by the format.
+const MAX_DESCRIPTION_CHARS: usize = 1024;
+const MAX_COMPATIBILITY_CHARS: usize = 500;
 
 /// The file with the steps, in the folder.
 pub(crate) const STEPS: &str = "references/steps.md";
@@ -31,15 +31,15 @@ pub(crate) struct Skill<'s> {
     pub(crate) name: &'s SkillName,
     /// The name of the workflow.
     pub(crate) workflow: &'s str,
-    /// What `steplatch run` is given, from the folder on: a file, and a function in it.
+    /// Argument of `steplatch run`, from the folder on: a file, and a function in it.
     pub(crate) target: &'s str,
-    /// What the workflow is for.
+    /// Purpose of the workflow.
     pub(crate) description: Option<&'s str>,
-    /// What it must be given.
+    /// Its required arguments.
     pub(crate) arguments: &'s [VariableOfContract],
     /// The machine; none of a function.
     pub(crate) machine: Option<&'s Definition>,
-    /// When it was captured and proved, where that is known (ISO 8601, UTC).
+    /// Times of its capture and proof, where they are known (ISO 8601, UTC).
     pub(crate) captured: Option<&'s str>,
     pub(crate) proved: Option<&'s str>,
 }
@@ -103,12 +103,12 @@ impl Skill<'_> {
              Use it whenever that is asked for, instead of typing the commands one by one.",
             self.workflow
         );
-        let room = LONGEST_DESCRIPTION - when.chars().count() - 2;
+        let room = MAX_DESCRIPTION_CHARS - when.chars().count() - 2;
         let mut what: String = what.trim_end_matches('.').chars().take(room).collect();
         if !what.is_empty() {
             what.push_str(". ");
         }
-        let compatibility: String = plain(&self.needs()).chars().take(LONGEST_COMPATIBILITY).collect();
+        let compatibility: String = plain(&self.needs()).chars().take(MAX_COMPATIBILITY_CHARS).collect();
         let _ = writeln!(text, "description: {}", quoted(&format!("{what}{when}")));
         let _ = writeln!(text, "compatibility: {}", quoted(&compatibility));
         let _ = writeln!(text, "metadata:\n  workflow: {}", quoted(self.workflow));
@@ -193,7 +193,7 @@ impl Skill<'_> {
     }
 }
 
-/// Whether the client of a run always has this variable.
+/// Returns whether the client of a run always has this variable.
 fn from_environment(name: &str) -> bool {
     matches!(name, "PWD" | "HOME")
 }
@@ -331,7 +331,7 @@ mod tests {
         let front: Vec<&str> = text.lines().skip(1).take_while(|line| *line != "---").collect();
         assert_eq!(front[0], "name: release-app");
         let description: String = serde_json::from_str(front[1].strip_prefix("description: ").unwrap()).unwrap();
-        assert_eq!(description.chars().count(), LONGEST_DESCRIPTION, "{description}");
+        assert_eq!(description.chars().count(), MAX_DESCRIPTION_CHARS, "{description}");
         assert!(!description.contains(['<', '>', '\n']));
         for part in [
             "steplatch run SKILL_DIR/scripts/release.json -i V='…'\n",

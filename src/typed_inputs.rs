@@ -1,4 +1,4 @@
-//! What a machine types and runs, for a person who reads it before it is done.
+//! Inputs and commands that a machine will type and run, for a person who reads them in advance.
 
 use serde_json::Value;
 use steplatch_workflow::{Definition, tool};

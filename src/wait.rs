@@ -1,4 +1,4 @@
-//! What waiting commands share: their options, their time limit, and the exit code that says how a wait ended.
+//! Common parts of waiting commands: their options, their time limit, and the exit code that reports how a wait ended.
 
 use std::future::pending;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ pub(crate) const AT_GATE: u8 = 3;
 /// The exit code of a command whose time limit passed, as that of timeout(1).
 pub(crate) const TIMED_OUT: u8 = 124;
 
-/// The longest time limit in seconds: a year.
-const LONGEST: f64 = 31_536_000.0;
+/// Maximum time limit in seconds: a year.
+const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 
 /// The options of every waiting command.
 #[derive(Debug, Clone, Args)]
@@ -28,11 +28,11 @@ pub(crate) struct WaitOptions {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let parsed = text.parse().ok().filter(|seconds| (0.0..=LONGEST).contains(seconds));
-    parsed.ok_or_else(|| format!("is a number of seconds from 0 to {LONGEST}"))
+    let parsed = text.parse().ok().filter(|seconds| (0.0..=MAX_TIMEOUT_SECONDS).contains(seconds));
+    parsed.ok_or_else(|| format!("is a number of seconds from 0 to {MAX_TIMEOUT_SECONDS}"))
 }
 
-/// How a wait ended. Of several the greatest counts.
+/// Outcome of a wait. Of several the greatest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WaitOutcome {
     /// The awaited event happened: a match, a prompt, the success of a run.

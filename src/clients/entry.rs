@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The name of the entry.
 pub(crate) const NAME: &str = "steplatch";
 
-/// How a client should start this program.
+/// Entry with which a client should start this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnEntry {
     /// The program's path, or its name if `PATH` finds this very program.

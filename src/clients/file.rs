@@ -8,14 +8,14 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The largest configuration that is read, in bytes. Claude Code keeps its history in its own, which grows to megabytes.
-const LARGEST: u64 = 64 << 20;
+/// Maximum size of a configuration, in bytes. Claude Code keeps its history in its own, which grows to megabytes.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// How often a replacement is tried while another program keeps writing.
-const ATTEMPTS: u32 = 10;
+/// Number of attempts of a replacement while another program keeps writing.
+const MAX_ATTEMPTS: u32 = 10;
 
-/// The most links that are followed, as in the kernel.
-const MOST_LINKS: usize = 40;
+/// Maximum number of links that are followed, as in the kernel.
+const MAX_LINKS: usize = 40;
 
 /// A file that cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(crate) enum FileError {
     #[error("it is no file")]
     NoFile,
     /// Larger than any configuration.
-    #[error("it is larger than {} MB", LARGEST >> 20)]
+    #[error("it is larger than {} MB", MAX_FILE_BYTES >> 20)]
     TooLarge,
     /// Not UTF-8.
     #[error("it is not text in UTF-8")]
@@ -72,8 +72,8 @@ fn look(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > LARGEST {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(FileError::TooLarge);
     }
     let text = String::from_utf8(bytes).map_err(|_| FileError::NoText)?;
@@ -93,7 +93,7 @@ pub(crate) fn replace<T, E: From<FileError>>(
     mut make: impl FnMut(Option<&str>) -> Result<(T, String), E>,
 ) -> Result<T, E> {
     let real = destination(path);
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let before = look(&real)?;
         let text = before.as_ref().map(|(text, _)| text.as_str());
         let (made, new) = make(text)?;
@@ -157,7 +157,7 @@ fn write_beside(
 /// Returns the target of a path after links, whether it exists or not.
 fn destination(path: &Path) -> PathBuf {
     let mut at = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = at.read_link() else { break };
         at = at.parent().unwrap_or(Path::new("/")).join(target);
     }

@@ -1,7 +1,7 @@
 //! Server entries in JSON, with comments and trailing commas where a client accepts them.
 //!
 //! The parser reports the position of each property. An entry is added, changed or removed with a few splices, so that
-//! the order, the comments and the blanks of everything else stay as they are.
+//! the order, the comments and the blanks of everything else stay unchanged.
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ use super::text::{Splice, Unreadable, indentation, is_blank, line_end, line_star
 pub(crate) struct Shape {
     /// The property of the document that contains the servers.
     pub(super) servers: &'static str,
-    /// Whether the client rejects comments and trailing commas.
+    /// True if the client rejects comments and trailing commas.
     pub(super) strict: bool,
-    /// Whether an entry names its transport.
+    /// True if an entry names its transport.
     pub(super) typed: bool,
 }
 
@@ -172,7 +172,7 @@ struct Style {
     line_end: &'static str,
     /// The indentation of one level.
     unit: String,
-    /// Whether the document is on one line.
+    /// True if the document is on one line.
     one_line: bool,
 }
 

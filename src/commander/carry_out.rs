@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::print::{self, visible};
 use crate::ui::{self, Leaving};
 
-/// How many runs `/runs` lists.
-const LISTED: u32 = 20;
+/// Maximum number of runs that `/runs` lists.
+const MAX_RUNS: u32 = 20;
 
 /// The states by which `/runs` filters.
 const STATES: [&str; 5] = ["running", "waiting", "completed", "failed", "cancelled"];
@@ -56,7 +56,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, because no line is asked for.
+    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, because no line is requested.
     async fn opens_full_screen(&mut self, what: &str) -> Result<(), Failure> {
         let run = match what {
             "" => None,
@@ -175,7 +175,7 @@ impl Conversation<'_> {
             Some(word) if STATES.contains(&word.as_str()) => (Some(word), None),
             word => (None, word.map(|word| word.trim_start_matches('%').to_owned())),
         };
-        let found = runs::listed(self.place, workflow, state, LISTED).await?;
+        let found = runs::listed(self.place, workflow, state, MAX_RUNS).await?;
         let ids: Vec<String> = found.iter().map(|run| run.run_id.clone()).collect();
         self.screen.lines.change_words(|words| {
             words.runs.retain(|known| !ids.contains(known));

@@ -25,8 +25,8 @@ use crate::failure::Failure;
 use crate::print::{self, visible};
 use crate::run_view::{Shown, View};
 
-/// After this time a call moves to the background.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// Time after which a call moves to the background.
+pub(super) const BACKGROUND_DELAY: Duration = Duration::from_secs(2);
 
 /// The exit code of a script whose last line waits for an answer.
 pub(super) const WAITING: u8 = 3;
@@ -40,7 +40,7 @@ pub(super) struct Foreground {
     pub(super) number: usize,
     /// The time at which it moves to the background; `None` waits for its end.
     until: Option<Instant>,
-    /// Whether the person has requested its end.
+    /// True if the person has requested its end.
     pub(super) ending: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Conversation<'a> {
     /// The exit code of the last line.
     pub(super) code: u8,
     pub(super) over: bool,
-    /// Whether the conversation ends as soon as no call is awaited.
+    /// True if the conversation ends as soon as no call is awaited.
     stopping: bool,
     /// Lines whose references are resolved now.
     pub(super) later: VecDeque<(PendingText, Value)>,
@@ -228,7 +228,7 @@ impl<'a> Conversation<'a> {
         if quietly {
             self.screen.note(&format!("::{number} {shown} runs in the background"))?;
         } else {
-            self.watches(number, self.screen.is_watched().then_some(PATIENCE));
+            self.watches(number, self.screen.is_watched().then_some(BACKGROUND_DELAY));
         }
         Ok(())
     }

@@ -36,12 +36,12 @@ pub(crate) enum Typed {
     Closed,
 }
 
-/// The most lines that the history keeps.
-const REMEMBERED: usize = 5000;
+/// Maximum number of lines in the history.
+const MAX_HISTORY_LINES: usize = 5000;
 
-/// The most texts that may wait to be printed above a line, so that a blocked terminal does not accumulate them
-/// forever.
-const MOST_ABOVE: usize = 1000;
+/// Maximum number of texts that may wait to be printed above a line, so that a blocked terminal does not accumulate
+/// them forever.
+const MAX_WAITING_TEXTS: usize = 1000;
 
 enum Ask {
     Line,
@@ -75,7 +75,7 @@ pub(crate) struct Lines {
     surroundings: Arc<Surroundings>,
     /// The terminal's original mode, restored at the end, because the editor may be in the middle of a line then.
     before: Option<Termios>,
-    /// Whether a line was requested and has not arrived.
+    /// True if a line was requested and has not arrived.
     asked: bool,
 }
 
@@ -180,7 +180,7 @@ impl Lines {
     /// Prints a text above the line that is being typed.
     pub(crate) fn print_above(&mut self, text: String) {
         let Some(above) = &mut self.above else { return };
-        if above.waiting.load(Ordering::Relaxed) >= MOST_ABOVE {
+        if above.waiting.load(Ordering::Relaxed) >= MAX_WAITING_TEXTS {
             above.left_out += 1;
             return;
         }
@@ -227,7 +227,7 @@ type Edits = Editor<LineHelper, FileHistory>;
 
 fn editor(aid: LineHelper, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyline::ExternalPrinter + use<>)> {
     let config = Config::builder()
-        .max_history_size(REMEMBERED)?
+        .max_history_size(MAX_HISTORY_LINES)?
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .completion_type(CompletionType::List)

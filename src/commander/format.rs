@@ -9,7 +9,7 @@ use super::line::Target;
 use super::session::{Entry, State};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, visible};
 
-/// How many lines of a longer output are shown at its beginning and at its end.
+/// Number of lines of a longer output that are shown at its beginning and at its end.
 const SHOWN: usize = 100;
 
 /// Returns a text as lines without cursor movements, with the middle of a long one left out.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use steplatch_protocol::{AnswerGate, AnswerGateReply};
 
-use super::conversation::{Conversation, PATIENCE, WAITING};
+use super::conversation::{BACKGROUND_DELAY, Conversation, WAITING};
 use super::editor::Prompt;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, QUIET, visible};
-use crate::question::TWICE_WITHIN;
+use crate::question::SECOND_INTERRUPT_TIMEOUT;
 use crate::{passphrase, question};
 
 impl Conversation<'_> {
@@ -42,7 +42,7 @@ impl Conversation<'_> {
         let question = self.session.settled(gate);
         match question.and_then(|(question, _)| question.entry) {
             Some(number) if self.session.current_question().is_none() => {
-                self.watches(number, self.screen.is_watched().then_some(PATIENCE));
+                self.watches(number, self.screen.is_watched().then_some(BACKGROUND_DELAY));
             }
             Some(_) => self.code = WAITING,
             None => {
@@ -122,7 +122,7 @@ impl Conversation<'_> {
     /// question.
     pub(super) fn leaves_questions(&mut self) -> io::Result<()> {
         if let Some((run, since)) = self.left.take()
-            && since.elapsed() < TWICE_WITHIN
+            && since.elapsed() < SECOND_INTERRUPT_TIMEOUT
         {
             self.screen.note(&format!("cancelling {run}"))?;
             self.work.cancel(run);

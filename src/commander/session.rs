@@ -15,8 +15,8 @@ use super::line::{self, Line, Target};
 use super::order::{self, Order};
 use super::reference::{self, PinnedRefs};
 
-/// The most bytes of results that are kept, as JSON. The oldest are dropped first; the last one is always kept.
-const MOST_KEPT: usize = 32 << 20;
+/// Maximum size of the kept results, in bytes of JSON. The oldest are dropped first; the last one is always kept.
+const MAX_RESULT_BYTES: usize = 32 << 20;
 
 /// A call. Its number is its position in the order of calls.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(crate) struct Entry {
     pub(crate) target: Target,
     /// The run, once its start is known.
     pub(crate) run: Option<String>,
-    /// Whether it was started here, rather than only followed.
+    /// True if it was started here, rather than only followed.
     pub(crate) ours: bool,
-    /// Whether only its questions and its end are shown.
+    /// True if only its questions and its end are shown.
     pub(crate) quiet: bool,
     pub(crate) began: Instant,
     /// The input, until it moves into the result.
@@ -107,7 +107,7 @@ pub(crate) struct Session {
 
 impl Default for Session {
     fn default() -> Self {
-        Self::keeping(MOST_KEPT)
+        Self::keeping(MAX_RESULT_BYTES)
     }
 }
 

@@ -47,20 +47,20 @@ pub(crate) struct Work {
 }
 
 /// The capacity of the channel of news; beyond it the tasks wait.
-const AHEAD: usize = 64;
+const EVENT_CAPACITY: usize = 64;
 
-/// How many seconds to wait for a run's cleanup after its end.
-const CLEARED_WITHIN: f64 = 10.0;
+/// Number of seconds to wait for a run's cleanup after its end.
+const CLEANUP_TIMEOUT_SECONDS: f64 = 10.0;
 
-/// The most workflows of a library that are listed here.
-const MOST_WORKFLOWS: u32 = 10_000;
+/// Maximum number of listed workflows of a library.
+const MAX_WORKFLOWS: u32 = 10_000;
 
-/// The most waiting runs that are found.
-const MOST: u32 = 1000;
+/// Maximum number of waiting runs that are found.
+const MAX_WAITING_RUNS: u32 = 1000;
 
 impl Work {
     pub(crate) fn new(daemon: ReconnectingClient) -> Self {
-        let (sender, news) = mpsc::channel(AHEAD);
+        let (sender, news) = mpsc::channel(EVENT_CAPACITY);
         Self { daemon, sender, news, tasks: HashMap::new() }
     }
 
@@ -139,7 +139,7 @@ impl Work {
     pub(crate) async fn catalog(&self) -> Result<Catalog, Failure> {
         let nodes = self.daemon.call(ListNodes::default()).await?;
         let graphs = self.daemon.call(ListGraphs::default()).await?;
-        let workflows = self.daemon.call(ListWorkflows { containing: None, limit: MOST_WORKFLOWS }).await?;
+        let workflows = self.daemon.call(ListWorkflows { containing: None, limit: MAX_WORKFLOWS }).await?;
         // An unreadable project counts as empty; the lists of its nodes show the problem.
         Ok(Catalog {
             nodes: nodes.nodes.into_iter().map(|node| node.id).collect(),
@@ -153,7 +153,8 @@ impl Work {
     /// # Errors
     /// When the daemon cannot return them.
     pub(crate) async fn questions(&self) -> Result<Vec<(String, GateInfo)>, Failure> {
-        let verb = ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MOST), ..Default::default() };
+        let verb =
+            ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MAX_WAITING_RUNS), ..Default::default() };
         let runs = self.daemon.call(verb).await?.runs.into_iter();
         let gates = runs.flat_map(|run| {
             let (id, workflow) = (run.run_id, run.workflow_id);
@@ -252,7 +253,7 @@ async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, n
         return Outcome::Nothing(error);
     }
     // A run's cleanup happens after its last event.
-    match daemon.call(GetRun { run_id: run, wait_seconds: Some(CLEARED_WITHIN), ..GetRun::default() }).await {
+    match daemon.call(GetRun { run_id: run, wait_seconds: Some(CLEANUP_TIMEOUT_SECONDS), ..GetRun::default() }).await {
         Ok(reply) => Outcome::Run(Box::new(reply)),
         Err(error) => Outcome::Nothing(unknown(error)),
     }

@@ -41,8 +41,8 @@ Examples:
 A path on another machine that is not absolute begins at the home directory there.
 A local file with a colon in its name is written ./a:b.";
 
-/// How often a copy is begun anew when the daemon was lost.
-const MOST_ATTEMPTS: usize = 5;
+/// Maximum number of attempts of a copy when the daemon is lost.
+const MAX_ATTEMPTS: usize = 5;
 
 /// A path, on another machine if one is named before a colon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl FromStr for FileArgument {
     }
 }
 
-/// What was copied, for programs.
+/// Report of a copy, for programs.
 #[derive(Debug, Default, Serialize)]
 struct CopyReport {
     success: bool,
@@ -102,7 +102,7 @@ impl Cp {
 async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
     let before = (report.files.len(), report.skipped.len());
     let daemon = front::steady(place)?;
-    for _ in 0..MOST_ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         report.files.truncate(before.0);
         report.skipped.truncate(before.1);
         let (reply, mut events) = daemon.subscribe(verb.clone()).await?;

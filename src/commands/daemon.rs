@@ -100,7 +100,7 @@ enum Detached {
 /// The message that the daemon prints on standard output once it listens.
 const READY: &str = "ready";
 
-/// How often a daemon is started again that ends before it answers, because another process ends it.
+/// Maximum number of starts of a daemon that ends before it answers, because another process ends it.
 const MAX_STARTS: usize = 3;
 
 async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
@@ -324,11 +324,12 @@ async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, F
 
 /// Reports terminal hosts that the daemon has left, with their terminals.
 async fn hosts_gone(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
-    /// A host that was ended takes a moment.
-    const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+    /// An ended host takes a moment to exit.
+    const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
     let left = tokio::task::spawn_blocking(move || {
-        let is_left =
-            |process: &OwnedFd| !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&PATIENCE)), Ok(1..));
+        let is_left = |process: &OwnedFd| {
+            !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&EXIT_TIMEOUT)), Ok(1..))
+        };
         hosts.iter().filter(|(_, process)| is_left(process)).map(|(pid, _)| pid.to_string()).collect::<Vec<_>>()
     });
     match left.await.map_err(io::Error::other)?.as_slice() {
@@ -343,9 +344,9 @@ async fn hosts_gone(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
 
 /// Waits until a process has ended: its descriptor becomes readable then, see pidfd_open(2).
 async fn gone(pid: u32, process: OwnedFd) -> Result<(), Failure> {
-    const PATIENCE: Timespec = Timespec { tv_sec: MAX_STOP_TIME.as_secs().cast_signed() + 5, tv_nsec: 0 };
+    const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: MAX_STOP_TIME.as_secs().cast_signed() + 5, tv_nsec: 0 };
     let waited =
-        tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&PATIENCE)));
+        tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&EXIT_TIMEOUT)));
     match waited.await.map_err(io::Error::other)?.map_err(io::Error::from)? {
         0 => Err(Failure::work(format!(
             "the daemon (pid {pid}) has not ended yet; check again with: steplatch daemon status"
@@ -453,7 +454,7 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long a daemon may take to end. Runs, nodes and terminals have their own limits within this time.
+/// Time that a daemon may take to end. Runs, nodes and terminals have their own limits within this time.
 const MAX_STOP_TIME: Duration = Duration::from_secs(25);
 
 /// Ends this process if the daemon has not ended in time. A thread of its own watches over it: whatever keeps the daemon may keep the

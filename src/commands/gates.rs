@@ -450,7 +450,7 @@ fn meant<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'
     }
 }
 
-/// Sends an answer. Its passphrase is kept until the pause after wrong ones is over.
+/// Sends an answer. Its passphrase is kept until the pause after wrong ones has ended.
 async fn give(place: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
     loop {
         let reply = front::ask(place, answer.clone()).await?;

@@ -53,7 +53,7 @@ pub(super) fn hosted_place(client: &str) -> Result<DaemonPaths, Failure> {
     DaemonPaths::hosted(client).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// How long a host that is started by a login shell may take: the user's profile comes first.
+/// Time that a host that is started by a login shell may take: the user's profile runs first.
 const LOGIN_START_TIME: Duration = Duration::from_secs(30);
 
 /// Shells with a login form that take a command in the usual way.

@@ -69,7 +69,7 @@ pub(crate) struct Check {
 /// The message if there are no machines.
 const NONE: &str = "no host is configured; add one with: steplatch hosts add NAME --ssh TARGET";
 
-/// How long a machine that was just added may take to answer, in seconds. Questions of ssh are answered meanwhile.
+/// Time that a machine that was just added may take to answer, in seconds. Questions of ssh are answered meanwhile.
 const FIRST_TIMEOUT: u32 = 120;
 
 impl HostsCommand {

@@ -1,7 +1,7 @@
 //! `steplatch hosts add --install`: brings this program to another machine, over the user's `ssh`.
 //!
-//! The program is written beside its place, compared by its SHA-256 sum, and renamed, so that what is there is whole. Another version
-//! over there, and the terminals that it keeps, stay as they are.
+//! The program is written beside its place, compared by its SHA-256 sum, and renamed, so that the file is whole. Another version
+//! over there, and the terminals that it keeps, stay unchanged.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -87,7 +87,7 @@ fn script(sum: &str, reader: &str) -> String {
     )
 }
 
-/// Runs a script for `sh` over there with this input. Its questions are asked in this terminal.
+/// Runs a script for `sh` over there with this input. Its questions appear in this terminal.
 async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::system("ssh could not be run", &error);
     let mark = format!("steplatch-{}", random_name());
@@ -102,7 +102,7 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let stdin = child.stdin.take();
     let writing = async {
         if let Some(mut stdin) = stdin {
-            // One that reads no more says why on standard error.
+            // A script that reads no more states the reason on standard error.
             let _ = stdin.write_all(input).await;
         }
     };

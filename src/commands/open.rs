@@ -54,10 +54,10 @@ impl Open {
     }
 }
 
-/// How a browser logs in.
+/// Login of a browser.
 #[derive(Debug)]
 pub(super) struct BrowserLogin {
-    /// Whether a browser was started.
+    /// True if a browser was started.
     pub(super) in_browser: bool,
     /// Seconds until the ticket in the address expires.
     pub(super) expires_seconds: u64,

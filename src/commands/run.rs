@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::child_runs::{ChildRuns, child};
 use crate::failure::{FAILED, Failure};
 use crate::gate_prompt::GatePrompt;
-use crate::question::{Person, TWICE_WITHIN};
+use crate::question::{Person, SECOND_INTERRUPT_TIMEOUT};
 use crate::run_view::{Shown, View};
 use crate::secret_arguments;
 use crate::wait::AT_GATE;
@@ -230,7 +230,7 @@ struct Watching<'a> {
     family: ChildRuns,
 }
 
-/// Why watching ended.
+/// Reason for the end of watching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     /// The run has ended.
@@ -277,7 +277,7 @@ impl Watching<'_> {
                     if let Some(asked) = self.questions.front().map(|question| question.gate().clone()) {
                         self.end_question();
                         self.view.remark("the question is left open; leaving in 2 s, Ctrl-C again cancels the run")?;
-                        if tokio::time::timeout(TWICE_WITHIN, interrupted.recv()).await.is_err() {
+                        if tokio::time::timeout(SECOND_INTERRUPT_TIMEOUT, interrupted.recv()).await.is_err() {
                             return Ok(self.leave_to_others(&asked)?.unwrap_or(Rest::Waits));
                         }
                         // Without input, its answer cannot be typed.

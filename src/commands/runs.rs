@@ -19,7 +19,7 @@ use crate::failure::{FAILED, Failure};
 use crate::translation::for_people;
 use crate::{completion, front, pick, print};
 
-/// How many runs are requested at a time.
+/// Number of runs that are requested at a time.
 const PAGE: u32 = 1000;
 
 #[derive(Debug, Subcommand)]

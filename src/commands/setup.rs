@@ -150,7 +150,7 @@ impl Setup {
     }
 }
 
-/// Why a file was not changed.
+/// Reason for leaving a file unchanged.
 struct Refused(String);
 
 impl From<file::FileError> for Refused {

@@ -501,7 +501,7 @@ impl Screen {
                         print::note(&format!("{bytes} bytes are omitted here; --history shows everything"));
                         out.line(&tail)?;
                     }
-                    // The next page goes on where this one ends.
+                    // The next page continues where this one ends.
                     None if more => out.exactly(&content)?,
                     None => out.line(content.trim_end())?,
                 }

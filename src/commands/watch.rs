@@ -17,7 +17,7 @@ use super::runs::{find, wait as run_wait};
 use super::terminal::wait as terminal_wait;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, padded, visible};
-use crate::run_changes::{PATIENCE, RunChange, RunChanges, RunUpdate, has_ended, subscribed};
+use crate::run_changes::{RECONNECT_TIMEOUT, RunChange, RunChanges, RunUpdate, has_ended, subscribed};
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
 use crate::{completion, front};
 
@@ -51,14 +51,14 @@ Examples:
 Exit codes: 0 all ended well, 1 a run or program failed, 124 timed out; with --any, 3 if the first event is a gate \
 or a question of a program.";
 
-/// How many events may wait to be printed.
-const AHEAD: usize = 64;
+/// Maximum number of events that wait to be printed.
+const EVENT_CAPACITY: usize = 64;
 
-/// An event, as it is printed.
+/// A printed event.
 struct Event {
     /// The run, or the terminal as it was named.
     subject: String,
-    /// What happened, in one word.
+    /// Kind of the event, in one word.
     kind: &'static str,
     /// Details on one line.
     detail: String,
@@ -66,7 +66,7 @@ struct Event {
     data: Value,
     /// The exit code if this is the first event of `--any`.
     outcome: WaitOutcome,
-    /// Whether it is the last event of its subject.
+    /// True if it is the last event of its subject.
     is_last: bool,
 }
 
@@ -80,7 +80,7 @@ impl Watch {
         }
         let mut open = targets.runs.len() + targets.terminals.len();
         let is_bounded = open > 0;
-        let (sender, mut events) = mpsc::channel(AHEAD);
+        let (sender, mut events) = mpsc::channel(EVENT_CAPACITY);
         if !targets.runs.is_empty() || !is_bounded {
             let wanted = Some(targets.runs).filter(|_| is_bounded);
             tokio::spawn(watch_runs(RunChanges::of(daemon.clone(), wanted), sender.clone()));
@@ -134,7 +134,7 @@ impl Watch {
     }
 }
 
-/// What is watched.
+/// Watched runs and terminals.
 struct Targets {
     runs: BTreeSet<String>,
     /// Ids or names.
@@ -226,11 +226,11 @@ fn run_event(record: &RunRecord, change: &RunChange) -> Event {
     }
 }
 
-/// Sends the events of all terminals: of those that exist from now on, of others from when they are opened.
+/// Sends the events of all terminals: of existing ones from now on, of others from their opening.
 async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
     let mut known: Option<BTreeSet<String>> = None;
     loop {
-        let patience = if known.is_some() { PATIENCE } else { Duration::ZERO };
+        let patience = if known.is_some() { RECONNECT_TIMEOUT } else { Duration::ZERO };
         let mut events = match subscribed(&daemon, &WatchTerminals {}, patience).await {
             Ok((_, events)) => events,
             Err(error) => {

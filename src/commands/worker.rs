@@ -1,4 +1,4 @@
-//! Worker processes: the one that executes functions for the daemon, and the one that serves this host to Temporal.
+//! Worker processes: one executes functions for the daemon, another serves this host to Temporal.
 
 use std::env;
 use std::io::{stdin, stdout};
@@ -75,7 +75,7 @@ Examples:
 See docs/temporal.md.";
 
 impl Worker {
-    /// Whether this is the internal worker, which executes functions for the daemon.
+    /// Returns whether this is the internal worker, which executes functions for the daemon.
     pub(super) fn is_internal(&self) -> bool {
         self.temporal.is_none()
     }

@@ -10,8 +10,8 @@ use crate::clients::UserPaths;
 use crate::clients::entry::{NAME, OwnEntry, is_same};
 use crate::print;
 
-/// The longest path of a socket, in bytes: `sun_path` without its end, see unix(7).
-const LONGEST_SOCKET: usize = 107;
+/// Maximum length of a socket's path, in bytes: `sun_path` without its end, see unix(7).
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// Free bytes below which the journal may soon be unable to record runs.
 const TIGHT: u64 = 512 << 20;
@@ -91,14 +91,14 @@ fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
 
 fn socket(checks: &mut Checks, place: &DaemonPaths) {
     let length = place.socket().as_os_str().len();
-    if length > LONGEST_SOCKET {
+    if length > MAX_SOCKET_PATH_BYTES {
         let said = format!(
-            "its path has {length} bytes, more than the limit of {LONGEST_SOCKET}: {}",
+            "its path has {length} bytes, more than the limit of {MAX_SOCKET_PATH_BYTES}: {}",
             place.socket().display()
         );
         checks.problem("socket", said, "set XDG_RUNTIME_DIR to a directory with a shorter path");
     } else {
-        checks.good("socket", format!("its path has {length} of {LONGEST_SOCKET} bytes"));
+        checks.good("socket", format!("its path has {length} of {MAX_SOCKET_PATH_BYTES} bytes"));
     }
 }
 

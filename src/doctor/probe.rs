@@ -10,8 +10,8 @@ use tokio::process::{ChildStdin, ChildStdout};
 
 use crate::print;
 
-/// How long a server may take for one answer, and to end.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+/// Time that a server may take for one answer, and to end.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The most bytes of a server's standard error that are kept.
 const ASIDE: u64 = 16 << 10;
@@ -77,7 +77,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
         kept.map(|_| text).unwrap_or_default()
     });
     let mut conversation = Conversation { input, output: BufReader::new(output).lines(), era, next: 1 };
-    let spoken = tokio::time::timeout(PATIENCE * 2, conversation.hold(began)).await;
+    let spoken = tokio::time::timeout(ANSWER_TIMEOUT * 2, conversation.hold(began)).await;
     let mut spoken = match spoken.unwrap_or_else(|_| Err(silent())) {
         Ok(spoken) => spoken,
         Err(why) => {
@@ -92,7 +92,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
     };
     let gone = Instant::now();
     drop(conversation);
-    match tokio::time::timeout(PATIENCE, server.wait()).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, server.wait()).await {
         Err(_) => return Err("it keeps running when its client is gone".to_owned()),
         Ok(Err(error)) => return Err(format!("its end can not be waited for: {error}")),
         Ok(Ok(status)) if !status.success() => {
@@ -104,7 +104,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
 }
 
 fn silent() -> String {
-    format!("it did not answer within {}", print::duration(PATIENCE))
+    format!("it did not answer within {}", print::duration(ANSWER_TIMEOUT))
 }
 
 struct Conversation {
@@ -158,7 +158,7 @@ impl Conversation {
         }
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
         loop {
-            let line = match tokio::time::timeout(PATIENCE, self.output.next_line()).await {
+            let line = match tokio::time::timeout(ANSWER_TIMEOUT, self.output.next_line()).await {
                 Err(_) => return Err(silent()),
                 Ok(Err(error)) => return Err(format!("its output can not be read: {error}")),
                 Ok(Ok(None)) => return Err("it ended without an answer".to_owned()),
@@ -182,7 +182,7 @@ impl Conversation {
 
     async fn write(&mut self, message: &Value) -> Result<(), String> {
         let line = format!("{message}\n");
-        let written = tokio::time::timeout(PATIENCE, self.input.write_all(line.as_bytes())).await;
+        let written = tokio::time::timeout(ANSWER_TIMEOUT, self.input.write_all(line.as_bytes())).await;
         // If the server has ended, the missing response shows it.
         match written {
             Err(_) => Err("it does not read its input".to_owned()),

@@ -41,7 +41,7 @@ pub(super) async fn settings() -> Checks {
 
 pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
     let mut checks = Checks::of("The daemon");
-    let asked = tokio::time::timeout(super::probe::PATIENCE, async {
+    let asked = tokio::time::timeout(super::probe::ANSWER_TIMEOUT, async {
         let (client, _) = connect(place, front::hello("steplatch")).await?;
         let status = client.call(DaemonStatus {}).await;
         Ok(match status {

@@ -22,8 +22,8 @@ const KEYS: [(&str, &str); 2] = [
     ("ssh", "destination of a machine, as ssh takes it"),
 ];
 
-/// The longest destination, in bytes.
-const LONGEST_DESTINATION: usize = 255;
+/// Maximum length of a destination, in bytes.
+const MAX_DESTINATION_BYTES: usize = 255;
 
 /// A machine, with the origin of its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 /// With what is wrong, as the end of a sentence that begins with the destination.
 pub(crate) fn check_destination(ssh: &str) -> Result<(), String> {
     let is_plain = ssh.chars().all(|sign| !sign.is_whitespace() && !sign.is_control());
-    match (1..=LONGEST_DESTINATION).contains(&ssh.len()) && is_plain && !ssh.starts_with('-') {
+    match (1..=MAX_DESTINATION_BYTES).contains(&ssh.len()) && is_plain && !ssh.starts_with('-') {
         true => Ok(()),
         false => {
             Err("must be a destination as ssh takes it, such as user@machine or an alias of ~/.ssh/config".to_owned())

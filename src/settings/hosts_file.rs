@@ -1,4 +1,4 @@
-//! Adding machines to the user's file, and removing them. What else the file says stays as it is, comments and order too.
+//! Adding machines to the user's file, and removing them. The rest of the file stays unchanged, comments and order too.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::clients::file::{FileError, replace};
 use crate::clients::text::Unreadable;
 use crate::clients::toml::{with_table, without_table};
 
-/// Why the machines of the file were not changed.
+/// Reason for leaving the machines of the file unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostsFileError {
     /// There is no place for the file.

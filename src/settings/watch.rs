@@ -14,11 +14,11 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// How long the writer of a file may continue after the first change.
-const SETTLING: Duration = Duration::from_millis(150);
+/// Time that the writer of a file may continue after the first change.
+const SETTLE_TIME: Duration = Duration::from_millis(150);
 
-/// The most links that are followed from a file to its target, as in the kernel.
-const MOST_LINKS: usize = 40;
+/// Maximum number of links that are followed from a file to its target, as in the kernel.
+const MAX_LINKS: usize = 40;
 
 /// Detects that a file may have changed.
 pub(crate) struct Watch {
@@ -27,7 +27,7 @@ pub(crate) struct Watch {
     watcher: RecommendedWatcher,
     watched: BTreeMap<PathBuf, Identity>,
     changed: mpsc::Receiver<()>,
-    /// Whether a change was detected and not returned yet.
+    /// True if a change was detected and not returned yet.
     pending: bool,
 }
 
@@ -68,7 +68,7 @@ impl Watch {
             let _ = self.changed.recv().await;
             self.pending = true;
         }
-        tokio::time::sleep(SETTLING).await;
+        tokio::time::sleep(SETTLE_TIME).await;
         while self.changed.try_recv().is_ok() {}
         self.pending = false;
         if let Err(error) = self.arm() {
@@ -124,7 +124,7 @@ fn trail(file: &Path) -> Vec<PathBuf> {
     let mut trail = vec![file.to_owned()];
     let mut at = file.to_owned();
     while let Ok(target) = at.read_link()
-        && trail.len() < MOST_LINKS
+        && trail.len() < MAX_LINKS
     {
         at = without_dots(&at.parent().unwrap_or(Path::new("/")).join(target));
         trail.push(at.clone());
@@ -163,7 +163,7 @@ mod tests {
 
     /// Returns whether no change is reported for a while.
     async fn silent(watch: &mut Watch) -> bool {
-        tokio::time::timeout(SETTLING * 4, watch.changed()).await.is_err()
+        tokio::time::timeout(SETTLE_TIME * 4, watch.changed()).await.is_err()
     }
 
     #[tokio::test]

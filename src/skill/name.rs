@@ -4,14 +4,14 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The most characters of a name.
-const LONGEST: usize = 64;
+/// Maximum length of a name, in characters.
+const MAX_NAME_CHARS: usize = 64;
 
 /// The name of a skill: lower-case letters, digits and single hyphens between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SkillName(String);
 
-/// Why a folder cannot have a skill.
+/// Error for a folder that cannot have a skill.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSkillName {
     /// The path ends in no name.
@@ -48,12 +48,12 @@ impl FromStr for SkillName {
         let is_part = |part: &str| {
             !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         };
-        if name.len() <= LONGEST && name.split('-').all(is_part) {
+        if name.len() <= MAX_NAME_CHARS && name.split('-').all(is_part) {
             return Ok(Self(name.to_owned()));
         }
         let lower = name.to_ascii_lowercase();
         let parts = lower.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
-        let proposal: String = parts.collect::<Vec<_>>().join("-").chars().take(LONGEST).collect();
+        let proposal: String = parts.collect::<Vec<_>>().join("-").chars().take(MAX_NAME_CHARS).collect();
         let proposal = proposal.trim_end_matches('-');
         let proposal = if proposal.is_empty() { "my-skill" } else { proposal };
         Err(InvalidSkillName::Shape { name: name.to_owned(), proposal: proposal.to_owned() })

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use steplatch_workflow::tool;
 
-/// How many machines may be within each other: as many as runs may.
-const DEEPEST: u32 = steplatch_workflow::MOST_LEVELS;
+/// Maximum number of machines within each other: as many as runs may.
+const MAX_NESTING: u32 = steplatch_workflow::MAX_LEVELS;
 
-/// The most machines that are put into one, each as often as it is called.
-const MOST: u32 = 200;
+/// Maximum number of machines that are put into one, each as often as it is called.
+const MAX_MACHINES: u32 = 200;
 
-/// Why a machine cannot stand alone.
+/// Reason for which a machine cannot stand alone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotStandalone {
     /// A called name is computed.
@@ -29,14 +29,14 @@ pub(crate) enum NotStandalone {
     Node {
         /// The state.
         state: String,
-        /// What it calls, in words.
+        /// Description of the callee.
         name: String,
     },
     /// The machines call each other in a circle, or too deep.
-    #[error("'{0}' calls itself, or machines are within each other more than {DEEPEST} levels deep")]
+    #[error("'{0}' calls itself, or machines are within each other more than {MAX_NESTING} levels deep")]
     Circle(String),
     /// Too many machines are called.
-    #[error("it calls more than {MOST} machines, with those that they call: they can not all be taken along")]
+    #[error("it calls more than {MAX_MACHINES} machines, with those that they call: they can not all be taken along")]
     TooMany,
     /// The called machine is not known.
     #[error("it calls the workflow '{0}', which is no saved machine: it can not be taken along")]
@@ -79,12 +79,12 @@ fn embedded(
     let mut document = document.clone();
     visit(&mut document, &mut |_, params| {
         let Some(name) = params.get("workflow_name").and_then(Value::as_str).map(str::to_owned) else { return Ok(()) };
-        if depth >= DEEPEST {
+        if depth >= MAX_NESTING {
             return Err(NotStandalone::Circle(name));
         }
         let inner = known.get(&name).ok_or_else(|| NotStandalone::Unknown(name.clone()))?;
         *count += 1;
-        if *count > MOST {
+        if *count > MAX_MACHINES {
             return Err(NotStandalone::TooMany);
         }
         let inner = embedded(inner, known, depth + 1, count)?;

@@ -1,4 +1,4 @@
-//! What the full screen has done by the daemon: answers, and runs that are steered.
+//! Effects of the full screen that the daemon performs: answers, and control of runs.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Hands {
     }
 }
 
-/// Sends an answer. Its passphrase is kept until the pause after wrong ones is over.
+/// Sends an answer. Its passphrase is kept until the pause after wrong ones has ended.
 async fn give(
     daemon: &ReconnectingClient,
     answer: &AnswerGate,

@@ -1,10 +1,10 @@
-//! What happens to the full screen, and what it wants done.
+//! Events of the full screen, and the effects that it requests.
 
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunEvent, RunRecord, ScreenChange, SessionInfo};
 
 use super::key::TerminalInput;
 
-/// What happens: input of the person, and news of the daemon.
+/// Event: input of the person, or news of the daemon.
 #[derive(Debug, Clone)]
 pub(crate) enum UiEvent {
     Input(TerminalInput),
@@ -54,7 +54,7 @@ pub(crate) enum UiEvent {
     CameBack(Result<String, String>),
 }
 
-/// What is to be done.
+/// Effect to perform.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
     /// Hand the person's terminal to a terminal of the daemon, and come back.
@@ -79,7 +79,7 @@ pub(crate) enum Effect {
     Leave,
 }
 
-/// What the feeds of the full screen follow, besides the lists.
+/// Subjects that the feeds of the full screen follow, besides the lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FeedSelection {
     /// The terminal whose screen is shown.

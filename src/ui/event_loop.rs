@@ -22,22 +22,22 @@ use crate::failure::Failure;
 use crate::keyboard::Keyboard;
 use crate::{front, print};
 
-/// How long the rest of a key's sequence may take: an escape alone is a key.
+/// Time that the rest of a key's sequence may take: an escape alone is a key.
 const SEQUENCE_TIME: Duration = Duration::from_millis(40);
 
-/// The least time between two pictures.
+/// Minimum time between two pictures.
 const FRAME_TIME: Duration = Duration::from_millis(16);
 
-/// How often durations on the screen grow.
+/// Interval at which durations on the screen grow.
 const CLOCK_TIME: Duration = Duration::from_secs(1);
 
-/// How long a process that no shell controls waits for a suspension that does not come.
+/// Time that a process that no shell controls waits for a suspension that does not come.
 const SUSPENSION_TIME: Duration = Duration::from_millis(200);
 
-/// How many events may wait.
-const AHEAD: usize = 256;
+/// Maximum number of waiting events.
+const EVENT_CAPACITY: usize = 256;
 
-/// Why the full screen was left.
+/// Reason for leaving the full screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
     ByKey,
@@ -53,7 +53,7 @@ pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<L
     let daemon = front::steady_at(place, "ui")?;
     // As for every command, the daemon is started if there is none. Afterwards only the person starts one.
     daemon.client().await.map_err(|error| Failure::work(error.to_string()))?;
-    let (sender, events) = mpsc::channel(AHEAD);
+    let (sender, events) = mpsc::channel(EVENT_CAPACITY);
     let _quiet = QuietLogs::begin();
     let screen = OwnScreen::take(print::coloured())?;
     let mut terminal = Terminal::new(screen)?;
@@ -104,7 +104,7 @@ struct Desk<'a> {
     events: mpsc::Receiver<UiEvent>,
     began: Instant,
     keys: KeyReader,
-    /// Whether the terminal was handed over to another program, or to the shell, since the last key.
+    /// True if the terminal was handed over to another program, or to the shell, since the last key.
     was_handed_over: bool,
     /// Closed while another component reads the keyboard.
     keyboard: Option<Keyboard>,

@@ -1,4 +1,4 @@
-//! What the daemon reports to the full screen: the lists, one screen, and the events of one run.
+//! Reports of the daemon to the full screen: the lists, one screen, and the events of one run.
 //!
 //! Nothing polls: the lists change with what the daemon publishes about runs and terminals. A daemon that ends is waited for; none is
 //! started.
@@ -16,23 +16,23 @@ use tokio::time::Instant;
 use super::event::{FeedSelection, UiEvent};
 
 /// The time between two attempts to reach a daemon that went away.
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// The least time between two changes of the screen that is shown.
+/// Minimum time between two changes of the screen that is shown.
 const PICTURE_MS: u64 = 33;
 
-/// How long changes of terminals are gathered before their states are looked up …
-const GATHERED: Duration = Duration::from_millis(300);
+/// Time that changes of terminals are gathered before their states are looked up …
+const GATHER_TIME: Duration = Duration::from_millis(300);
 
 /// … and after which times once more, in milliseconds: that a program waits for input changes without a report.
 const LOOKS_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
 
-/// What is said where a daemon does not know a verb.
+/// Error where a daemon does not know a verb.
 const OLDER_DAEMON: &str =
     "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart";
 
-/// How many runs are listed.
-const RUNS: u32 = 200;
+/// Number of listed runs.
+const MAX_RUNS: u32 = 200;
 
 /// A task that ends when this is dropped.
 #[derive(Debug)]
@@ -104,14 +104,14 @@ async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
             let _ = sender.send(UiEvent::Done(Err(OLDER_DAEMON.to_owned()))).await;
         }
         // A daemon that refuses is there at once, and refuses again.
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
         while daemon.running().await.is_err() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 }
 
-/// Why a feed of one daemon ends.
+/// Reason for the end of a feed of one daemon.
 enum Ended {
     /// The daemon ended, or the full screen.
     Gone,
@@ -145,7 +145,7 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
         // A daemon of an older version does not report them, and is looked at now and then.
         Err(_) => None,
     };
-    let newest = ListWorkflowRuns { limit: Some(RUNS), ..ListWorkflowRuns::default() };
+    let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     let mut runs: Vec<RunRecord> = client.call(newest.clone()).await?.runs;
     for state in ["waiting", "running"] {
         let older = ListWorkflowRuns { state: Some(state.to_owned()), limit: Some(1000), ..newest.clone() };
@@ -175,7 +175,7 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
                 if stirred.is_none() {
                     return Ok(());
                 }
-                let soon = Instant::now() + GATHERED;
+                let soon = Instant::now() + GATHER_TIME;
                 // A terminal that prints without end does not put the look off.
                 look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
                 looks = 0;
@@ -210,7 +210,7 @@ async fn picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sen
                 return;
             }
             Some(Err(_)) | None => {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
                 continue;
             }
         };
@@ -241,7 +241,7 @@ async fn run_events(daemon: ReconnectingClient, run_id: String, opening: u64, se
         let verb = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
         let subscribed = async { daemon.running().await.ok()?.subscribe(verb).await.ok() };
         let Some((reply, mut events)) = subscribed.await else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             continue;
         };
         if let Some(error) = reply.error {

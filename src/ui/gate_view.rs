@@ -13,10 +13,10 @@ use crate::gate_prompt::{GatePrompt, form_fields};
 use crate::print::{self, wrapped};
 use crate::question::judged;
 
-/// How long a question takes no answer after it appears.
+/// Time that a question takes no answer after it appears.
 pub(crate) const INERT: Duration = Duration::from_millis(800);
 
-/// How far an answer has come.
+/// Progress of an answer.
 #[derive(Debug, Clone)]
 pub(crate) enum AnswerStep {
     /// The question is read.
@@ -38,11 +38,11 @@ pub(crate) struct GateView {
     pub(crate) scroll: usize,
     /// From when on it takes an answer, since the start of the full screen.
     pub(crate) takes_from: Duration,
-    /// Whether its last line was on the screen.
+    /// True if its last line was on the screen.
     pub(crate) was_read: bool,
-    /// Whether the screen has no room for the question and its answer.
+    /// True if the screen has no room for the question and its answer.
     pub(crate) is_cramped: bool,
-    /// What was wrong with the last line, or what changed.
+    /// Error of the last line, or a notice of a change.
     pub(crate) remark: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub(crate) enum QuestionLine {
     Prompt(String),
     /// Of what there is to judge.
     Judged(String),
-    /// What one should know besides.
+    /// Additional remark for the person.
     Remark(String),
     /// Of a choice; the first of its lines has its number.
     Choice(String),

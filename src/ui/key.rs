@@ -24,7 +24,7 @@ pub(crate) enum Key {
     PageDown,
 }
 
-/// What arrives from the terminal.
+/// Input from the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TerminalInput {
     Key(Key),
@@ -33,11 +33,11 @@ pub(crate) enum TerminalInput {
     Focus(bool),
 }
 
-/// The longest sequence that is waited for.
-const LONGEST_SEQUENCE: usize = 32;
+/// Maximum length of an unfinished sequence, in bytes.
+const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// The longest paste, in bytes; the rest is left out.
-const LONGEST_PASTE: usize = 64 * 1024;
+/// Maximum length of a paste, in bytes; the rest is left out.
+const MAX_PASTE_BYTES: usize = 64 * 1024;
 
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
@@ -79,11 +79,11 @@ impl KeyReader {
                 // The end may be divided between two reads.
                 let taken = self.pending.len().saturating_sub(PASTE_ENDS.len());
                 paste.extend(self.pending.drain(..taken));
-                paste.truncate(LONGEST_PASTE);
+                paste.truncate(MAX_PASTE_BYTES);
                 return None;
             };
             paste.extend_from_slice(&self.pending[..end]);
-            paste.truncate(LONGEST_PASTE);
+            paste.truncate(MAX_PASTE_BYTES);
             let text = String::from_utf8_lossy(paste).into_owned();
             self.pending.drain(..end + PASTE_ENDS.len());
             self.paste = None;
@@ -143,7 +143,7 @@ fn sequence(rest: &[u8]) -> Option<(usize, Sequence)> {
         [] => None,
         [b'[', parameters @ ..] => {
             let Some(end) = parameters.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
-                return (parameters.len() > LONGEST_SEQUENCE).then_some((rest.len(), Sequence::Input(None)));
+                return (parameters.len() > MAX_SEQUENCE_BYTES).then_some((rest.len(), Sequence::Input(None)));
             };
             let whole = &rest[..end + 2];
             if whole == &PASTE_BEGINS[1..] {

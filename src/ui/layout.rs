@@ -1,4 +1,4 @@
-//! Where everything is, for a size of the screen. Pure.
+//! Places of all parts, for a size of the screen. Pure.
 
 use ratatui::layout::Rect;
 
@@ -16,7 +16,7 @@ const NARROW: u16 = 50;
 pub(crate) struct Places {
     pub(crate) header: Rect,
     pub(crate) list: Rect,
-    /// What the selected row is about, with its border.
+    /// Preview of the selected row, with its border.
     pub(crate) preview: Option<Rect>,
     /// Remarks, and what is typed.
     pub(crate) notice: Rect,
@@ -81,7 +81,7 @@ pub(crate) struct GatePlaces {
     /// The prompt, what is typed, and remarks.
     pub(crate) answer: Rect,
     pub(crate) keys: Rect,
-    /// Whether there is no room to read a question and to answer it.
+    /// True if there is no room to read a question and to answer it.
     pub(crate) is_cramped: bool,
 }
 

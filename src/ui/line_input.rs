@@ -2,8 +2,8 @@
 
 use super::key::{Key, TerminalInput};
 
-/// The longest line, in characters.
-const LONGEST: usize = 4096;
+/// Maximum length of a line, in characters.
+const MAX_LINE_CHARS: usize = 4096;
 
 /// A line with its cursor at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) struct LineInput {
     text: String,
 }
 
-/// What an input did to a line.
+/// Effect of an input on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {
     Changed,
@@ -53,7 +53,7 @@ impl LineInput {
     }
 
     fn add(&mut self, characters: impl Iterator<Item = char>) {
-        let room = LONGEST.saturating_sub(self.text.chars().count());
+        let room = MAX_LINE_CHARS.saturating_sub(self.text.chars().count());
         self.text.extend(characters.take(room));
     }
 }

@@ -1,4 +1,4 @@
-//! What the full screen shows, as values: lists, the selection, what is opened, and what is asked.
+//! Content of the full screen, as values: lists, the selection, opened views, and questions.
 //!
 //! Pure. `update.rs` changes it, `view.rs` draws it.
 
@@ -16,8 +16,8 @@ use super::steps::Steps;
 use crate::commands::{gates, runs, terminal};
 use crate::print;
 
-/// The most runs that are listed, besides those that have not ended.
-const MOST_RUNS: usize = 300;
+/// Maximum number of listed runs, besides unended ones.
+const MAX_RUNS: usize = 300;
 
 /// The sections of the list, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,12 +52,12 @@ pub(crate) struct Row {
     pub(crate) id: RowId,
     /// Its sign: one character.
     pub(crate) mark: &'static str,
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
     /// Its state, in words.
     pub(crate) state: String,
     pub(crate) detail: String,
-    /// What the row is about: its meaning decides its colour.
+    /// Meaning of the row, which decides its colour.
     pub(crate) tone: Tone,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Tone {
     Quiet,
 }
 
-/// Whether the daemon is there.
+/// Availability of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DaemonState {
     /// It is being reached for the first time.
@@ -81,7 +81,7 @@ pub(crate) enum DaemonState {
     Away,
 }
 
-/// What fills the screen instead of the list.
+/// View that fills the screen instead of the list.
 #[derive(Debug, Clone)]
 pub(crate) enum Opened {
     Gate(Box<GateView>),
@@ -95,9 +95,9 @@ pub(crate) struct RunView {
     /// Counts what was opened: the events of each opening come from the first one.
     pub(crate) opening: u64,
     pub(crate) steps: Steps,
-    /// The selected step; `None` follows the one that tells most.
+    /// The selected step; `None` follows the most informative one.
     pub(crate) step: Option<usize>,
-    /// How many lines of input and output are scrolled away.
+    /// Number of lines of input and output that are scrolled away.
     pub(crate) scroll: usize,
 }
 
@@ -136,16 +136,16 @@ pub(crate) struct Model {
     pub(crate) terminals: Vec<SessionInfo>,
     /// The newest first.
     pub(crate) runs: Vec<RunRecord>,
-    /// Whether answers of people need the approver's passphrase.
+    /// True if answers of people need the approver's passphrase.
     pub(crate) needs_passphrase: bool,
     pub(crate) selected: Option<RowId>,
     /// The first row in sight.
     pub(crate) top: usize,
     pub(crate) filter: LineInput,
     pub(crate) typing: Option<Typing>,
-    /// What is opened, one over the other; the last one is shown.
+    /// Opened views, one over the other; the last one is shown.
     pub(crate) opened: Vec<Opened>,
-    /// How many runs were opened.
+    /// Number of runs that were opened.
     pub(crate) openings: u64,
     pub(crate) confirmation: Option<Confirmation>,
     pub(crate) shows_help: bool,
@@ -153,7 +153,7 @@ pub(crate) struct Model {
     /// Until when typed keys are ignored, since the start: the line that they belong to is for a question that is gone.
     pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
-    /// What to open as soon as it is listed: the beginning of an id, or a name.
+    /// Item to open as soon as it is listed: the beginning of an id, or a name.
     pub(crate) opens: Option<String>,
 }
 
@@ -220,7 +220,7 @@ impl Model {
         let mut count = 0;
         self.runs.retain(|run| {
             count += 1;
-            count <= MOST_RUNS || matches!(run.state.as_str(), "running" | "waiting")
+            count <= MAX_RUNS || matches!(run.state.as_str(), "running" | "waiting")
         });
     }
 

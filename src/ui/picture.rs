@@ -3,7 +3,7 @@
 use ratatui::style::{Color, Modifier, Style};
 use steplatch_protocol::{ScreenChange, ScreenRow, ScreenState};
 
-/// The screen of one terminal, as far as it is known.
+/// The known part of one terminal's screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Picture {
     pub(crate) terminal: String,

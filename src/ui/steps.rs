@@ -8,14 +8,14 @@ use steplatch_protocol::RunEvent;
 use crate::action::{Outcome, succeeded};
 use crate::print;
 
-/// The most steps that are kept; the oldest are left out.
-const MOST_STEPS: usize = 5000;
+/// Maximum number of kept steps; the oldest are left out.
+const MAX_STEPS: usize = 5000;
 
-/// The most lines of a value that are shown, and the most characters of a line; what is longer is left out.
-const MOST_LINES: usize = 2000;
-const LONGEST_LINE: usize = 4000;
+/// Maximum number of shown lines of a value, and maximum characters of a line; the rest is left out.
+const MAX_LINES: usize = 2000;
+const MAX_LINE_CHARS: usize = 4000;
 
-/// How far a step has come.
+/// Progress of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepState {
     Running,
@@ -47,14 +47,14 @@ pub(crate) struct Step {
     /// The action, `node`, `graph`, `run`, or `gate`.
     pub(crate) kind: String,
     pub(crate) state: StepState,
-    /// When it began (ISO 8601, UTC).
+    /// Time of its start (ISO 8601, UTC).
     pub(crate) began: String,
     pub(crate) ended: Option<String>,
     pub(crate) input: Value,
     pub(crate) output: Value,
     /// The run that it started.
     pub(crate) child: Option<String>,
-    /// What a function logged while it ran, or the questions that a dialogue answered.
+    /// Log of a function while it ran, or the questions that a dialogue answered.
     pub(crate) log: Vec<String>,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct Step {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Steps {
     pub(crate) steps: Vec<Step>,
-    /// How many of the oldest were left out.
+    /// Number of the oldest steps that were left out.
     pub(crate) left_out: usize,
-    /// Whether the run is over.
+    /// True if the run has ended.
     pub(crate) is_over: bool,
 }
 
@@ -179,14 +179,14 @@ impl Steps {
         }
     }
 
-    /// Returns the step that a person looks for first: the one that failed, or else the last one.
+    /// Returns the step that a person looks for first: the failed one, or else the last one.
     pub(crate) fn telling(&self) -> usize {
         let failed = self.steps.iter().rposition(|step| step.state == StepState::Failed);
         failed.filter(|_| self.is_over).unwrap_or(self.steps.len().saturating_sub(1))
     }
 
     fn begin(&mut self, event: &RunEvent, key: String, name: &str, kind: &str, input: Value) {
-        if self.steps.len() == MOST_STEPS {
+        if self.steps.len() == MAX_STEPS {
             self.steps.remove(0);
             self.left_out += 1;
         }
@@ -223,12 +223,12 @@ impl Steps {
     }
 }
 
-/// Returns a value as lines that a person reads: the fields of an object one by one, texts as they are. A long value is cut, and
-/// says so.
+/// Returns a value as lines that a person reads: the fields of an object one by one, texts unchanged. A long value is cut, and
+/// states so.
 pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     let mut lines = all_lines(value);
-    if lines.len() > MOST_LINES {
-        lines.truncate(MOST_LINES);
+    if lines.len() > MAX_LINES {
+        lines.truncate(MAX_LINES);
         lines.push("… the rest is left out here; all of it: steplatch runs events RUN".to_owned());
     }
     lines
@@ -236,11 +236,11 @@ pub(crate) fn value_lines(value: &Value) -> Vec<String> {
 
 /// Returns the lines of a text, one more of them than are shown.
 fn text_lines(text: &str) -> Vec<String> {
-    let line = |line: &str| match line.char_indices().nth(LONGEST_LINE) {
+    let line = |line: &str| match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => print::visible(&line[..end]) + "…",
         None => print::visible(line),
     };
-    text.lines().take(MOST_LINES + 1).map(line).collect()
+    text.lines().take(MAX_LINES + 1).map(line).collect()
 }
 
 fn all_lines(value: &Value) -> Vec<String> {
@@ -328,10 +328,10 @@ mod tests {
     #[test]
     fn a_long_value_is_cut_and_says_so() {
         let lines = value_lines(&json!({"output": "x\n".repeat(10_000), "wide": "y".repeat(10_000)}));
-        assert_eq!(lines.len(), MOST_LINES + 1);
-        assert!(lines[MOST_LINES].contains("steplatch runs events"));
+        assert_eq!(lines.len(), MAX_LINES + 1);
+        assert!(lines[MAX_LINES].contains("steplatch runs events"));
         let wide = value_lines(&json!("y".repeat(10_000)));
-        assert_eq!(wide[0].chars().count(), LONGEST_LINE + 1);
+        assert_eq!(wide[0].chars().count(), MAX_LINE_CHARS + 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What follows from an event: the next state of the full screen, and what is to be done.
+//! Reaction to an event: the next state of the full screen, and the effects to perform.
 //!
 //! Pure: the same state, time and event give the same result.
 
@@ -17,7 +17,7 @@ use crate::commands::gates::answer_text;
 use crate::print;
 use crate::run_changes::has_ended;
 
-/// How many lines of input and output a key scrolls.
+/// Number of lines of input and output that a key scrolls.
 const PAGE: usize = 10;
 
 /// Takes an event at a time since the start, at a time of day (ISO 8601, UTC).
@@ -516,7 +516,7 @@ fn is_typed(input: &TerminalInput) -> bool {
     }
 }
 
-/// Brings the field that is asked for into sight.
+/// Brings the requested field into sight.
 fn show_field(view: &mut GateView, cols: u16, rows: u16) {
     let place = view.places(cols, rows).question;
     if matches!(view.step, AnswerStep::Typing(_)) && !place.is_empty() {
@@ -634,7 +634,7 @@ fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
     }
 }
 
-/// Looks whether the question that is shown still waits, as it is shown.
+/// Checks whether the shown question still waits, unchanged.
 fn gate_changed(model: &mut Model) -> Vec<Effect> {
     let Some(Opened::Gate(view)) = model.opened.last() else { return Vec::new() };
     let shown = view.gate();
@@ -645,7 +645,7 @@ fn gate_changed(model: &mut Model) -> Vec<Effect> {
     match now {
         Some(now) if now == digest => Vec::new(),
         Some(_) => vec![Effect::ShowGate { run_id, gate_id }],
-        // The reply to the answer says what happened.
+        // The reply to the answer reports the result.
         None if is_sent || !run_is_known => Vec::new(),
         None => {
             if let Some(Opened::Gate(view)) = model.opened.last_mut() {

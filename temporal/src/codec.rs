@@ -26,13 +26,13 @@ use temporalio_common::protos::temporal::api::common::v1::Payload;
 /// The encoding of a sealed payload.
 const ENCODING: &[u8] = b"binary/steplatch-sealed-1";
 
-/// What the encodings of all versions begin with.
+/// Prefix of the encodings of all versions.
 const ENCODINGS: &[u8] = b"binary/steplatch-sealed-";
 
 /// Bytes of a key.
 const KEY: usize = 32;
 
-/// Why there is no key.
+/// Reason why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be used.
@@ -40,7 +40,7 @@ pub enum KeyError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
@@ -52,7 +52,7 @@ pub enum KeyError {
     Unreadable(PathBuf),
 }
 
-/// Why a payload is not used.
+/// Reason why a payload is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The system has no random numbers.

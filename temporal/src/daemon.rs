@@ -62,7 +62,7 @@ impl DaemonConnection {
         Ok(client.subscribe(verb(self.token())).await?)
     }
 
-    /// Whether an error says that the daemon was lost, and not that it refuses.
+    /// Returns whether an error reports that the daemon was lost, and not that it refuses.
     #[must_use]
     pub fn is_loss(error: &AskError) -> bool {
         matches!(error, AskError::Connect(_) | AskError::Call(CallError::Lost))

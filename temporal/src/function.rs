@@ -21,25 +21,25 @@ use temporalio_sdk::{
     TimerOptions, WaitConditionOptions, WorkflowCancellationToken, WorkflowIdReusePolicy,
 };
 
-use crate::run::{CHILD_ENDS_WITHIN, Context, Shown, SteplatchRun};
+use crate::run::{CHILD_END_TIMEOUT, Context, Shown, SteplatchRun};
 use crate::tasks::Tasks;
-use crate::wire::{DECIDES_WITHIN, PassedInput, RunInput, TakenInput, TaskInput, TaskOutput, queue_of};
+use crate::wire::{DECISION_TIMEOUT, PassedInput, RunInput, TakenInput, TaskInput, TaskOutput, queue_of};
 
-/// How long one attempt of a task may take. A call has limits of its own, and a lost worker is noticed by its heartbeats.
-const LONGEST_TASK: Duration = Duration::from_secs(30 * 86_400);
+/// Time limit of one attempt of a task. A call has limits of its own, and a lost worker is noticed by its heartbeats.
+const TASK_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
-/// The most bytes of the inputs of a turn, as JSON: a payload in Temporal has at most 2 MB. One input is always brought, and the
-/// daemon answers with outcomes of at most 1.9 MB.
-const MOST_OF_TURN: usize = 1_900_000;
+/// Maximum size of the inputs of a turn as JSON, in bytes: a payload in Temporal has at most 2 MB. One input is always
+/// brought, and the daemon answers with outcomes of at most 1.9 MB.
+const MAX_TURN_BYTES: usize = 1_900_000;
 
-/// By how much a deadline may be later than the one that is armed, without a timer of its own.
-const CLOSE: Duration = Duration::from_millis(500);
+/// Time by which a deadline may be later than the armed one, without a timer of its own.
+const DEADLINE_TOLERANCE: Duration = Duration::from_millis(500);
 
-/// What has ended.
+/// Result of ended work.
 enum Ended {
-    /// The daemon is told this in the next turn.
+    /// An input for the daemon's next turn.
     Input(FunctionInput),
-    /// The daemon has something to tell.
+    /// The daemon has something to report.
     Turn,
     Nothing,
 }
@@ -48,7 +48,7 @@ struct Pending<'a> {
     /// The name of the work; `None` of what the function does not wait for.
     id: Option<String>,
     token: WorkflowCancellationToken,
-    /// Whether it is a nested run, whose end is waited for even when the function does not.
+    /// True if it is a nested run, whose end is waited for even when the function does not.
     is_run: bool,
     future: LocalBoxFuture<'a, Ended>,
 }
@@ -60,15 +60,15 @@ pub(crate) struct FunctionDriver<'a> {
     lost_after: Duration,
     parent: Option<StepId>,
     turn: u64,
-    /// What the next turn brings, with the number of the update that is answered by it.
+    /// Inputs of the next turn, each with the number of the update that is answered by it.
     inputs: Vec<(Option<u64>, FunctionInput)>,
     pending: Vec<Pending<'a>>,
-    /// When the timer of the deadline ends, since 1970.
+    /// Time at which the timer of the deadline ends, since 1970.
     deadline: Option<Duration>,
     is_cancelled: bool,
-    /// Who has paused the run, if it is paused.
+    /// The actor that has paused the run, if it is paused.
     paused: Rc<RefCell<Option<String>>>,
-    /// Whether the run above knows that this one waits.
+    /// True if the run above knows that this one waits.
     reported_waiting: bool,
     shown: Shown,
 }
@@ -131,7 +131,7 @@ impl<'a> FunctionDriver<'a> {
         let mut bytes = 0;
         let fits = |(_, input): &&(Option<u64>, FunctionInput)| {
             bytes += serde_json::to_string(input).map_or(0, |text| text.len());
-            bytes <= MOST_OF_TURN
+            bytes <= MAX_TURN_BYTES
         };
         self.inputs.iter().take_while(fits).count().max(1).min(self.inputs.len())
     }
@@ -230,7 +230,7 @@ impl<'a> FunctionDriver<'a> {
             .initial_interval(Duration::from_millis(200))
             .maximum_interval(Duration::from_secs(5))
             .build();
-        ActivityOptions::with_start_to_close_timeout(LONGEST_TASK)
+        ActivityOptions::with_start_to_close_timeout(TASK_TIMEOUT)
             .task_queue(queue_of(&self.host))
             .heartbeat_timeout(self.lost_after)
             .retry_policy(retry)
@@ -239,12 +239,12 @@ impl<'a> FunctionDriver<'a> {
             .build()
     }
 
-    /// Sets the timer of the deadline. One that ends earlier stays: the daemon is asked then, and knows that it is too early.
+    /// Sets the timer of the deadline. An earlier one stays: the daemon then gets a request, and sees that it is early.
     fn arm(&mut self, after: Option<Duration>) {
         let Some(after) = after else { return };
         let now = self.ctx.workflow_time().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
         let at = now + after;
-        if self.deadline.is_some_and(|armed| armed <= at + CLOSE) {
+        if self.deadline.is_some_and(|armed| armed <= at + DEADLINE_TOLERANCE) {
             return;
         }
         let token = WorkflowCancellationToken::new();
@@ -343,7 +343,7 @@ impl<'a> FunctionDriver<'a> {
         if !runs.is_empty() {
             let token = WorkflowCancellationToken::new();
             let mut late =
-                Box::pin(ctx.timer(TimerOptions::builder(CHILD_ENDS_WITHIN).cancellation_token(token).build()));
+                Box::pin(ctx.timer(TimerOptions::builder(CHILD_END_TIMEOUT).cancellation_token(token).build()));
             poll_fn(|cx| {
                 runs.retain_mut(|run| run.future.poll_unpin(cx).is_pending());
                 if runs.is_empty() { Poll::Ready(()) } else { late.poll_unpin(cx).map(drop) }
@@ -362,11 +362,11 @@ struct Child {
     number: u64,
     /// The step by which it is known.
     step: StepId,
-    /// How long it is waited for.
+    /// Maximum time for which it is waited for.
     limit: Option<Duration>,
     /// Is cancelled when it is not waited for any longer.
     token: WorkflowCancellationToken,
-    /// Who has paused the run above it.
+    /// The actor that has paused the run above it.
     paused: Rc<RefCell<Option<String>>>,
 }
 
@@ -381,7 +381,7 @@ impl Child {
             // A run that ends cancels its children and waits for them.
             .parent_close_policy(ParentClosePolicy::RequestCancel)
             .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
-            .task_timeout(DECIDES_WITHIN)
+            .task_timeout(DECISION_TIMEOUT)
             .build();
         let child = match ctx.start_child_workflow(SteplatchRun::run, input, options).await {
             Ok(child) => child,

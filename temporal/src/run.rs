@@ -29,35 +29,35 @@ use temporalio_sdk::{
 use crate::function::FunctionDriver;
 use crate::tasks::Tasks;
 use crate::wire::{
-    DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, RunOutput, STATE, TakenInput, TaskInput, TaskOutput, WORKFLOW,
+    DECISION_TIMEOUT, GATE_OPEN, PassedInput, RunInput, RunOutput, STATE, TakenInput, TaskInput, TaskOutput, WORKFLOW,
     queue_of,
 };
 
-/// How long a task without a limit of its own may take: longer than any run.
-const LONGEST_TASK: Duration = Duration::from_secs(3 * 3600);
+/// Time limit of a task without a limit of its own: longer than any run.
+const TASK_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 
-/// What a task may take beyond the limit of its effect, which the daemon keeps.
-const SLACK: Duration = Duration::from_secs(60);
+/// Time that a task may take beyond the limit of its effect, which the daemon enforces.
+const TASK_MARGIN: Duration = Duration::from_secs(60);
 
-/// How long closing a terminal is tried.
-const CLOSES_WITHIN: Duration = Duration::from_secs(60);
+/// Time for which closing a terminal is tried.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the end of a cancelled child is waited for.
-pub(crate) const CHILD_ENDS_WITHIN: Duration = Duration::from_secs(15);
+/// Time for which the end of a cancelled child is waited for.
+pub(crate) const CHILD_END_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long the screens of a failed run are waited for.
-const SCREENS_WITHIN: Duration = Duration::from_secs(8);
+/// Time for which the screens of a failed run are waited for.
+const SCREENS_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long a run that is over waits for its host, to hand its last events over.
-const HANDED_OVER_WITHIN: Duration = Duration::from_secs(30 * 86_400);
+/// Time for which a run that has ended waits for its host, to hand its last events over.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
-/// Bytes of events that go with one task. More are handed over before, in pieces.
-const MOST_WITH_TASK: usize = 512 * 1024;
+/// Maximum size of the events that go with one task, in bytes. More are handed over before, in pieces.
+const MAX_TASK_EVENT_BYTES: usize = 512 * 1024;
 
-/// The longest name of a state in the search attributes, in characters.
-const LONGEST_SHOWN: usize = 200;
+/// Maximum length of the name of a state in the search attributes, in characters.
+const MAX_STATE_CHARS: usize = 200;
 
-/// Reasons of cancellation of runs whose parent went on without them.
+/// Reason of the cancellation of a run whose parent continued without it.
 const LEFT_ALONE: &str = "the run that started it went on without it";
 
 /// One run.
@@ -67,13 +67,13 @@ pub struct SteplatchRun {
     definition: Result<Definition, String>,
     history: History,
     events: Vec<Event>,
-    /// How many events the host has.
+    /// Number of events that the host has.
     recorded: usize,
     /// Inputs that arrived, with the number of the update that brought them.
     inbox: VecDeque<(Option<u64>, Input)>,
-    /// How many inputs were passed.
+    /// Number of inputs that were passed.
     passed: u64,
-    /// What followed from passed inputs.
+    /// Effects of the passed inputs.
     taken: BTreeMap<u64, TakenInput>,
 }
 
@@ -82,7 +82,7 @@ impl SteplatchRun {
         &self.input
     }
 
-    /// Whether an input has arrived that was not taken yet.
+    /// Returns whether an input has arrived that was not taken yet.
     pub(crate) fn has_arrived(&self) -> bool {
         !self.inbox.is_empty()
     }
@@ -92,7 +92,7 @@ impl SteplatchRun {
         self.inbox.pop_front()
     }
 
-    /// Answers an update with what followed from its input.
+    /// Answers an update with the effect of its input.
     pub(crate) fn answer(&mut self, update: u64, taken: TakenInput) {
         self.taken.insert(update, taken);
     }
@@ -193,7 +193,7 @@ impl SteplatchRun {
 
 pub(crate) type Context = WorkflowContext<SteplatchRun>;
 
-/// What the search attributes of a run say: its state, and whether a gate is open.
+/// The search attributes of a run: its state, and whether a gate is open.
 #[derive(Default)]
 pub(crate) struct Shown(Option<(String, bool)>);
 
@@ -201,7 +201,7 @@ impl Shown {
     /// Keeps the search attributes up to date, if the namespace has them.
     pub(crate) fn show(&mut self, ctx: &Context, state: String, gate: bool) {
         let (is_searchable, workflow) = ctx.state(|run| (run.input.searchable, run.input.workflow.clone()));
-        let state: String = state.chars().take(LONGEST_SHOWN).collect();
+        let state: String = state.chars().take(MAX_STATE_CHARS).collect();
         if !is_searchable || self.0.as_ref().is_some_and(|shown| *shown == (state.clone(), gate)) {
             return;
         }
@@ -214,7 +214,7 @@ impl Shown {
     }
 }
 
-/// What is in flight.
+/// Work in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Key {
     /// The step that waits for it.
@@ -231,7 +231,7 @@ enum Key {
     Notice,
 }
 
-/// What has ended.
+/// Result of ended work.
 #[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
 enum Happening {
     Input(Input),
@@ -261,7 +261,7 @@ struct Pending<'a> {
     future: LocalBoxFuture<'a, Happening>,
 }
 
-/// What woke the driver.
+/// Reason for which the driver woke.
 #[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
 enum Wake {
     Inbox,
@@ -278,9 +278,9 @@ struct Driver<'a> {
     /// Inputs that are known at once.
     ready: VecDeque<Input>,
     is_cancelled: bool,
-    /// How many events a task in flight takes to the host, at the most.
+    /// Maximum number of events that a task in flight takes to the host.
     taken_along: usize,
-    /// Whether the run above knows that this one waits.
+    /// True if the run above knows that this one waits.
     reported_waiting: bool,
     shown: Shown,
 }
@@ -461,7 +461,7 @@ impl<'a> Driver<'a> {
         let terminals = self.ctx.state(|run| {
             let worked_in = run.history.session_id();
             let others = run.history.sessions().filter(|session| Some(*session) != worked_in);
-            worked_in.into_iter().chain(others).take(LastScreen::MOST).map(str::to_owned).collect::<Vec<_>>()
+            worked_in.into_iter().chain(others).take(LastScreen::MAX_PER_RUN).map(str::to_owned).collect::<Vec<_>>()
         });
         if terminals.is_empty() {
             return None;
@@ -477,7 +477,7 @@ impl<'a> Driver<'a> {
     }
 
     async fn screens(&self, sessions: Vec<String>) -> Vec<Option<String>> {
-        let options = ActivityOptions::with_schedule_to_close_timeout(SCREENS_WITHIN)
+        let options = ActivityOptions::with_schedule_to_close_timeout(SCREENS_TIMEOUT)
             .task_queue(queue_of(&self.host))
             .cancellation_token(WorkflowCancellationToken::new())
             .build();
@@ -506,16 +506,16 @@ impl<'a> Driver<'a> {
                 let (step, once) = (step.clone(), types(tool));
                 let own = params.get("timeout").and_then(serde_json::Value::as_f64);
                 let own = own.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-                let within = limit.into_iter().chain(own).max().map_or(LONGEST_TASK, |limit| limit + SLACK);
+                let within = limit.into_iter().chain(own).max().map_or(TASK_TIMEOUT, |limit| limit + TASK_MARGIN);
                 self.task(Key::Step(step), effect, within, once).await;
             }
             Effect::SetVariables { ref step, .. } | Effect::ReadVariables { ref step, .. } => {
                 let step = step.clone();
-                self.task(Key::Step(step), effect, SLACK * 2, false).await;
+                self.task(Key::Step(step), effect, TASK_MARGIN * 2, false).await;
             }
             Effect::StartRun { ref step, .. } => {
                 let step = step.clone();
-                self.task(Key::Step(step), effect, SLACK * 2, false).await;
+                self.task(Key::Step(step), effect, TASK_MARGIN * 2, false).await;
             }
             Effect::Sleep { step, until, limit } => {
                 let left = until.since(self.now());
@@ -559,7 +559,7 @@ impl<'a> Driver<'a> {
 
     /// Has an effect performed by the host. Events that the host does not have go with it.
     async fn task(&mut self, key: Key, effect: Effect, within: Duration, once: bool) {
-        if self.unrecorded_bytes() > MOST_WITH_TASK {
+        if self.unrecorded_bytes() > MAX_TASK_EVENT_BYTES {
             self.hand_over_now().await;
         }
         let limit = match &effect {
@@ -591,7 +591,7 @@ impl<'a> Driver<'a> {
         };
         let cancelled = token.clone();
         let future = async move {
-            // What types is tried once. When its worker was lost, the host is asked what it knows of the step.
+            // A step that types is tried once. When its worker was lost, the host is asked for the state of the step.
             let first = ctx.execute_activity(Tasks::perform, first, options(u32::from(once))).await;
             let output = match first {
                 Ok(output) => Ok(output),
@@ -640,7 +640,7 @@ impl<'a> Driver<'a> {
         }
         let input = self.piece();
         let token = WorkflowCancellationToken::new();
-        let future = self.record(input, token.clone(), HANDED_OVER_WITHIN);
+        let future = self.record(input, token.clone(), HANDOVER_TIMEOUT);
         let future = future.map(|output| output.map_or(Happening::Nothing, Happening::Task)).boxed_local();
         self.pending.push(Pending { key: Key::Record, token, future });
     }
@@ -649,7 +649,7 @@ impl<'a> Driver<'a> {
     async fn hand_over_now(&self) {
         while self.ctx.state(|run| run.recorded < run.events.len()) {
             let input = self.piece();
-            match self.record(input, WorkflowCancellationToken::new(), HANDED_OVER_WITHIN).await {
+            match self.record(input, WorkflowCancellationToken::new(), HANDOVER_TIMEOUT).await {
                 Some(TaskOutput { recorded, .. }) => self.note_recorded(recorded),
                 None => return,
             }
@@ -662,7 +662,7 @@ impl<'a> Driver<'a> {
         let mut bytes = 0;
         let fits = |event: &Event| {
             bytes += serde_json::to_string(event).map_or(0, |text| text.len());
-            bytes <= MOST_WITH_TASK
+            bytes <= MAX_TASK_EVENT_BYTES
         };
         // One event is always taken: no state has a result that is longer than a payload may be.
         let count = input.events.iter().map(fits).take_while(|fits| *fits).count().max(1);
@@ -741,7 +741,7 @@ impl<'a> Driver<'a> {
             // A run that ends cancels its children and waits for them.
             .parent_close_policy(ParentClosePolicy::RequestCancel)
             .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
-            .task_timeout(DECIDES_WITHIN)
+            .task_timeout(DECISION_TIMEOUT)
             .build();
         let starting = self.ctx.start_child_workflow(SteplatchRun::run, input, options);
         let key = Key::Child(step.clone());
@@ -798,7 +798,7 @@ impl<'a> Driver<'a> {
         async move {
             let mut ended = child.future;
             let mut late = Box::pin(ctx.timer(
-                TimerOptions::builder(CHILD_ENDS_WITHIN).cancellation_token(WorkflowCancellationToken::new()).build(),
+                TimerOptions::builder(CHILD_END_TIMEOUT).cancellation_token(WorkflowCancellationToken::new()).build(),
             ));
             let happening = poll_fn(|cx| match ended.poll_unpin(cx) {
                 Poll::Ready(happening) => Poll::Ready(Some(happening)),
@@ -863,7 +863,7 @@ impl<'a> Driver<'a> {
 
 /// Has a host close a terminal. A host that is away for so long closes nothing now.
 async fn closed(ctx: &Context, queue: String, lost_after: Duration, input: TaskInput) {
-    let options = ActivityOptions::with_schedule_to_close_timeout(CLOSES_WITHIN)
+    let options = ActivityOptions::with_schedule_to_close_timeout(CLOSE_TIMEOUT)
         .task_queue(queue)
         .heartbeat_timeout(lost_after)
         .cancellation_token(WorkflowCancellationToken::new())
@@ -872,7 +872,7 @@ async fn closed(ctx: &Context, queue: String, lost_after: Duration, input: TaskI
     drop(ctx.execute_activity(Tasks::perform, input, options).await);
 }
 
-/// Whether an action types, or does something else that must not be done twice.
+/// Returns whether an action types, or does something else that must not be done twice.
 fn types(tool: &str) -> bool {
     !matches!(tool, "await_output" | "get_screen_content" | "list_terminal_sessions" | "exit_terminal")
 }

@@ -13,8 +13,8 @@ use crate::backoff::Backoff;
 use crate::daemon::DaemonConnection;
 use crate::wire::{TaskInput, TaskOutput, refuse_long_texts};
 
-/// How often a heartbeat is offered. The SDK sends as many as the timeout needs.
-const BEAT: Duration = Duration::from_millis(250);
+/// Interval of heartbeats that are offered. The SDK sends as many as the timeout needs.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Tasks of runs, performed by the daemon of this host.
 #[derive(Debug)]
@@ -34,14 +34,14 @@ impl Tasks {
 impl Tasks {
     /// Brings a task to the daemon until it has an answer.
     ///
-    /// A daemon that is away is waited for. The task is asked for again as a repeated one then, and on every attempt of
+    /// A daemon that is away is waited for. The task is then requested again as a repeated one, and on every attempt of
     /// this activity besides the first: the terminal host knows which steps it has performed.
     #[activity(name = "steplatch_task")]
     pub async fn perform(self: Arc<Self>, ctx: ActivityContext, input: TaskInput) -> Result<TaskOutput, ActivityError> {
         let is_repeated = ctx.info().attempt > 1;
         let asking = self.ask(input, is_repeated);
         tokio::pin!(asking);
-        let mut beats = tokio::time::interval(BEAT);
+        let mut beats = tokio::time::interval(HEARTBEAT_INTERVAL);
         loop {
             tokio::select! {
                 output = &mut asking => return Ok(output),

@@ -1,6 +1,6 @@
-//! What is stored in Temporal: the input and the result of a run, its tasks, and the inputs that are passed to it.
+//! Data that is stored in Temporal: the input and the result of a run, its tasks, and the inputs that are passed to it.
 //!
-//! A run that began under an older version goes on with these forms, so fields are added with a default and never changed.
+//! A run that began under an older version keeps these forms, so fields are added with a default and never changed.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use temporalio_common::search_attributes::SearchAttributeKey;
 /// The task queue of workflows.
 pub const COMMON_QUEUE: &str = "steplatch";
 
-/// How long a worker may decide before its decision is given to another one. A worker that was killed holds a run up for that
-/// long, and an answer to a gate is waited for a little longer.
-pub const DECIDES_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit of a worker's decision, which is then given to another one. A worker that was killed holds a run up for
+/// that long, and an answer to a gate is waited for a little longer.
+pub const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The search attribute with the name of a run's workflow.
 pub const WORKFLOW: SearchAttributeKey<String> = SearchAttributeKey::keyword("StepWorkflow");
@@ -32,7 +32,7 @@ pub fn queue_of(host: &str) -> String {
     format!("host-{host}")
 }
 
-/// What a run begins with.
+/// The input of a run at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunInput {
     /// The version of the rules under which the daemon decided the first events. The events name it too.
@@ -43,7 +43,7 @@ pub struct RunInput {
     pub workflow: String,
     /// Its first events. A function has none: its daemon continues it.
     pub events: Vec<Event>,
-    /// Whether it is a function.
+    /// True if it is a function.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub function: bool,
     /// The step of the run above that starts it.
@@ -51,12 +51,12 @@ pub struct RunInput {
     pub parent: Option<StepId>,
     /// Seconds without a heartbeat after which a worker counts as lost.
     pub lost_after: f64,
-    /// Whether the namespace has the search attributes.
+    /// True if the namespace has the search attributes.
     #[serde(default)]
     pub searchable: bool,
 }
 
-/// What a run returns to the run above it.
+/// The result of a run for the run above it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunOutput {
     /// The outcome of the step that started it.
@@ -70,7 +70,7 @@ pub struct PassedInput {
     pub input: Input,
 }
 
-/// What followed from an input.
+/// The effect of an input.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct TakenInput {
     /// The number of events before these.
@@ -96,10 +96,10 @@ pub struct TaskInput {
     pub task: EngineTask,
 }
 
-/// What came of a task.
+/// The result of a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TaskOutput {
-    /// How many events the daemon has.
+    /// Number of events that the daemon has.
     pub recorded: u64,
     /// The answer.
     pub answer: EngineAnswer,

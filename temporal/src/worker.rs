@@ -24,15 +24,15 @@ use crate::codec::{Codec, KeyError};
 use crate::daemon::DaemonConnection;
 use crate::run::SteplatchRun;
 use crate::tasks::Tasks;
-use crate::wire::{COMMON_QUEUE, DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
+use crate::wire::{COMMON_QUEUE, DECISION_TIMEOUT, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
 
 /// Returns the pauses before something is tried again.
 const fn backoff() -> Backoff {
     Backoff::new(Duration::from_millis(200), Duration::from_secs(10))
 }
 
-/// How long a workflow task waits for the worker that has the run in memory. After that any worker replays it.
-const STICKY: Duration = Duration::from_secs(3);
+/// Time for which a workflow task waits for the worker that has the run in memory. After that any worker replays it.
+const STICKY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Certificates and keys of an encrypted connection.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +45,7 @@ pub struct TlsFiles {
     pub domain: Option<String>,
 }
 
-/// How a worker is set up.
+/// Settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
     /// The address of Temporal, as HOST:PORT.
@@ -66,19 +66,19 @@ pub struct WorkerSettings {
     pub hello: Hello,
     /// The name of this host, instead of the one that the daemon has chosen.
     pub host: Option<String>,
-    /// How long a worker may be silent before it counts as lost.
+    /// Time without a sign of life after which a worker counts as lost.
     pub lost_after: Duration,
-    /// Whether this worker runs workflows, and not only the tasks of its host.
+    /// True if this worker runs workflows, and not only the tasks of its host.
     pub workflows: bool,
 }
 
-/// Why a worker does not work.
+/// Reason why a worker does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// There is no key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The address is none.
+    /// The address is invalid.
     #[error("'{address}' is not an address; write HOST:PORT, such as 127.0.0.1:7233")]
     Address {
         /// The address.
@@ -89,7 +89,7 @@ pub enum WorkerError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: std::io::Error,
     },
@@ -109,7 +109,7 @@ pub enum WorkerError {
     Refused {
         /// The address.
         address: String,
-        /// What it says.
+        /// Its error.
         error: String,
     },
     /// The daemon refuses.
@@ -120,7 +120,7 @@ pub enum WorkerError {
     Start(String),
 }
 
-/// Works until it is ended, or can not go on.
+/// Works until it is ended, or can not continue.
 ///
 /// # Errors
 /// When the settings are wrong, the server or the daemon refuses, or the SDK ends.
@@ -152,7 +152,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
     let workflows = WorkerOptions::new(COMMON_QUEUE)
         .register_workflow::<SteplatchRun>()
         .map_err(|error| failed(&error))?
-        .sticky_queue_schedule_to_start_timeout(STICKY)
+        .sticky_queue_schedule_to_start_timeout(STICKY_TIMEOUT)
         .build();
     let mut workflows = Worker::new(&runtime, client, workflows).map_err(|error| failed(&error))?;
     tokio::select! {
@@ -184,7 +184,7 @@ async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
     Ok(client)
 }
 
-/// Returns how the server is reached: its address, and the files of certificates and keys that the settings name, as they are now.
+/// Returns the options of the connection: the server's address, and the current certificates and keys of the settings.
 fn connection_options(settings: &WorkerSettings) -> Result<ConnectionOptions, WorkerError> {
     let WorkerSettings { address, .. } = settings;
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
@@ -310,12 +310,12 @@ struct Bridge {
     daemon: Arc<DaemonConnection>,
     settings: WorkerSettings,
     host: String,
-    /// Whether the namespace has the search attributes.
+    /// True if the namespace has the search attributes.
     is_searchable: bool,
 }
 
 impl Bridge {
-    /// Serves requests of one daemon after the other. Returns why it can not go on.
+    /// Serves requests of one daemon after the other. Returns the reason why it can not continue.
     async fn serve_requests(self: Arc<Self>, mut requests: Events) -> WorkerError {
         loop {
             while let Some(request) = requests.next().await {
@@ -374,7 +374,7 @@ impl Bridge {
         loop {
             let options = WorkflowStartOptions::new(COMMON_QUEUE, run_id.clone())
                 .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
-                .task_timeout(DECIDES_WITHIN)
+                .task_timeout(DECISION_TIMEOUT)
                 .build();
             match self.client.start_workflow(SteplatchRun::run, input.clone(), options).await {
                 Ok(_) | Err(WorkflowStartError::AlreadyStarted { .. }) => break,
@@ -449,7 +449,7 @@ impl Bridge {
         loop {
             let options = WorkflowCancelOptions::builder().reason(reason.clone()).build();
             match run.cancel(options).await {
-                // A run that is not there has ended, or is not started yet; a worker that connects is asked again.
+                // A missing run has ended, or is not started yet; a worker that connects gets the request again.
                 Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => return,
                 Err(error) => {
                     tracing::info!(%error, run_id, "a run is cancelled once Temporal is reached");

@@ -1,8 +1,8 @@
 //! Histories that Temporal has recorded are replayed by the SDK's replayer: without a server, and by the current rules.
 //!
-//! A run that began under an older version goes on under this one, so what it did must follow again from what it was told.
-//! `golden/README.md` tells how a history is recorded. A history is never changed or removed: if its replay fails, the code is
-//! wrong, not the file.
+//! A run that began under an older version continues under this one, so its commands must follow again from its inputs.
+//! `golden/README.md` describes the recording of a history. A history is never changed or removed: if its replay fails,
+//! the code is wrong, not the file.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::{Path, PathBuf};

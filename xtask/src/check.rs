@@ -1,7 +1,7 @@
 //! `cargo xtask check`: all checks that run no test.
 //!
 //! Format and lints need nothing but the compiler. Dependencies (`deny.toml`) and spelling (`typos.toml`) are checked by
-//! programs of their own; where one is not installed the chore says how it is, and goes on.
+//! programs of their own; where one is not installed the chore prints how to install it, and continues.
 
 use std::process::Command;
 

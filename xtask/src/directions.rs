@@ -1,4 +1,4 @@
-//! Which crate imports which: the table in ARCHITECTURE.md, compared with the manifests.
+//! The imports between crates: the table in ARCHITECTURE.md, compared with the manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: targets of `crates/fuzz` with random mutations, for as long as asked.
+//! `cargo xtask fuzz`: targets of `crates/fuzz` with random mutations, for a requested time.
 //!
 //! A target is a directory `crates/CRATE/corpus/TARGET` and the test `fuzz::TARGET` of that crate. The test command checks
 //! the corpus and a few mutations that are always the same. This chore finds new inputs that fail: the test writes them

@@ -1,4 +1,4 @@
-//! `cargo xtask laws`: property tests with new random seeds, for as long as asked.
+//! `cargo xtask laws`: property tests with new random seeds, for a requested time.
 //!
 //! The test command runs property tests with one fixed seed (`.cargo/config.toml`), so that it is deterministic. This
 //! chore finds new counterexamples: it runs every property test repeatedly, each round with its own seed, and stops at

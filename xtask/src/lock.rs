@@ -1,8 +1,8 @@
-//! How many packages the product is built from: a ceiling, so that each new one is a decision.
+//! The number of packages that the product is built from: a ceiling, so that each new one is a decision.
 
 use std::path::Path;
 
-/// The most packages in `Cargo.lock`, with those of this workspace.
+/// Maximum number of packages in `Cargo.lock`, with those of this workspace.
 ///
 /// Raise it with the change that needs it, and give the reason in the commit: which package brings them, what it does
 /// better than what is there, and what else was considered.

@@ -148,7 +148,7 @@ pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How packages are installed without interaction.
+/// Way to install packages without interaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Installer {
     AsRoot,

@@ -35,22 +35,22 @@ use crate::requirement::ProofRequirement;
 use key::StoredKey;
 pub use key::{KeyError, OpeningKey, SealingKey, is_sealed};
 
-/// The shortest passphrase that can be set, in characters.
-const SHORTEST: usize = 6;
+/// Minimum length of a passphrase that can be set, in characters.
+const MIN_PASSPHRASE_CHARS: usize = 6;
 
-/// The longest one, in bytes; a hash costs the same for each.
-const LONGEST: usize = 1024;
+/// Maximum length of a passphrase, in bytes; a hash costs the same for each.
+const MAX_PASSPHRASE_BYTES: usize = 1024;
 
 /// The delay after the first wrong attempt; each further one doubles it.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// The longest delay.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// The maximum delay.
+const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// Bytes of the salt of a hash.
 const SALT: usize = 16;
 
-/// How much proof of a person gates for people require; it may change while the daemon runs.
+/// Proof of a person that gates for people require; it may change while the daemon runs.
 pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
     /// Returns the weakest proof that is accepted now.
     fn weakest(&self) -> Proof;
@@ -124,8 +124,8 @@ pub enum AttemptSource {
     Network(IpAddr),
 }
 
-/// Addresses whose wrong attempts are counted separately; all others are counted together.
-const MOST_ADDRESSES: usize = 64;
+/// Maximum number of addresses whose wrong attempts are counted separately; all others are counted together.
+const MAX_ADDRESSES: usize = 64;
 
 /// The key for all addresses that are not counted separately.
 const OTHERS: &str = "other addresses";
@@ -145,14 +145,14 @@ impl AttemptSource {
                 }
             },
         };
-        match tries.contains_key(&address) || tries.len() < MOST_ADDRESSES {
+        match tries.contains_key(&address) || tries.len() < MAX_ADDRESSES {
             true => address,
             false => OTHERS.to_owned(),
         }
     }
 }
 
-/// Why a passphrase does not open anything.
+/// Reason for which a passphrase does not open anything.
 #[derive(Debug, thiserror::Error)]
 pub enum PassphraseError {
     #[error(
@@ -171,7 +171,7 @@ pub enum PassphraseError {
     Unreadable(ApproverError),
 }
 
-/// Why the stored passphrase was not read or changed.
+/// Error of reading or changing the stored passphrase.
 #[derive(Debug, thiserror::Error)]
 pub enum ApproverError {
     /// The disk refuses the file.
@@ -185,7 +185,7 @@ pub enum ApproverError {
     /// A change was not written. The caller names the file.
     #[error("{0}")]
     Write(io::Error),
-    /// The file is none of this form.
+    /// The file has another form.
     #[error("'{}': {cause}", .file.display())]
     Malformed {
         /// The file.
@@ -201,7 +201,7 @@ pub enum ApproverError {
         /// Its version.
         version: u32,
     },
-    /// The stored hash is none.
+    /// The stored hash is invalid.
     #[error("{0}")]
     MalformedHash(password_hash::phc::Error),
     /// The passphrase can not be hashed.
@@ -216,7 +216,7 @@ pub enum ApproverError {
 }
 
 impl PassphraseError {
-    /// Whether another passphrase may help.
+    /// Returns whether another passphrase may help.
     pub fn wants_another(&self) -> bool {
         !matches!(self, Self::Unreadable(_))
     }
@@ -364,7 +364,7 @@ impl Approver {
         let left = |tries: &Tries| {
             let left = tries.until.map(|until| until.since(now)).unwrap_or_default();
             // A clock that was set back makes no delay longer than a wrong passphrase does.
-            left.min(LONGEST_PAUSE)
+            left.min(MAX_DELAY)
         };
         let key = source.key(&stored.tries);
         let mut tries = stored.tries.get(&key).copied().unwrap_or_default();
@@ -375,7 +375,9 @@ impl Approver {
         let (given, hash, has_keys) = (given.clone(), stored.hash.clone(), !stored.keys.is_empty());
         let right = apart(move || {
             let hash = PasswordHash::new(&hash).map_err(ApproverError::MalformedHash)?;
-            if given.0.len() > LONGEST || Argon2::default().verify_password(given.0.as_bytes(), &hash).is_err() {
+            if given.0.len() > MAX_PASSPHRASE_BYTES
+                || Argon2::default().verify_password(given.0.as_bytes(), &hash).is_err()
+            {
                 return Ok(None);
             }
             let new = if has_keys { Vec::new() } else { StoredKey::sealed(&OpeningKey::generate()?, &given)? };
@@ -389,11 +391,11 @@ impl Approver {
             }
             return Ok(Some(stored));
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << tries.wrong.min(16)).min(LONGEST_PAUSE);
+        let pause = FIRST_DELAY.saturating_mul(1 << tries.wrong.min(16)).min(MAX_DELAY);
         tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(clock::now().after(pause)) };
         tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
         // The oldest addresses with few attempts are dropped.
-        if stored.tries.len() >= MOST_ADDRESSES {
+        if stored.tries.len() >= MAX_ADDRESSES {
             stored.tries.retain(|_, tries| !left(tries).is_zero());
         }
         stored.tries.insert(key, tries);
@@ -437,17 +439,19 @@ impl Approver {
     ///
     /// # Errors
     ///
-    /// With the reply that says why nothing is changed.
+    /// With the reply that states the reason for changing nothing.
     pub async fn change(
         &self,
         verb: SetApprover,
         source: AttemptSource,
     ) -> Result<PassphraseChange<'_>, Box<SetApproverReply>> {
         if let Some(new) = &verb.passphrase
-            && (new.0.chars().count() < SHORTEST || new.0.len() > LONGEST)
+            && (new.0.chars().count() < MIN_PASSPHRASE_CHARS || new.0.len() > MAX_PASSPHRASE_BYTES)
         {
             let is_set = !matches!(self.stored().await, Ok(None));
-            let error = format!("A passphrase has at least {SHORTEST} characters, and at most {LONGEST} bytes");
+            let error = format!(
+                "A passphrase has at least {MIN_PASSPHRASE_CHARS} characters, and at most {MAX_PASSPHRASE_BYTES} bytes"
+            );
             return Err(unchanged(is_set, error));
         }
         let alone = self.trying.lock().await;
@@ -744,7 +748,7 @@ mod tests {
             let address = AttemptSource::Network(IpAddr::from([10, 0, 0, number]));
             tries.insert(address.key(&tries), Tries::default());
         }
-        assert_eq!((tries.len(), tries.contains_key(OTHERS)), (MOST_ADDRESSES + 1, true));
+        assert_eq!((tries.len(), tries.contains_key(OTHERS)), (MAX_ADDRESSES + 1, true));
         let of_version_6 = |last: u16| AttemptSource::Network(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]));
         assert_eq!(of_version_6(1).key(&BTreeMap::new()), of_version_6(2).key(&BTreeMap::new()));
         assert_eq!(AttemptSource::Socket.key(&tries), "socket");

@@ -38,11 +38,11 @@ pub struct Caller {
     pub folder: PathBuf,
     /// The environment of the client.
     pub environment: Arc<[(OsString, OsString)]>,
-    /// Whether the caller is a person, who sees for themselves what changed while another person held a terminal.
+    /// True if the caller is a person, who sees for themselves what changed while another person held a terminal.
     pub person: bool,
     /// The surface that the caller uses, in its own words.
     pub surface: Option<String>,
-    /// Whether the process that opened the connection can belong to a person.
+    /// Standing of the process that opened the connection: whether it can belong to a person.
     pub standing: Standing,
     /// The network address of the client for which the calling process acts, if there is one.
     pub peer: Option<SocketAddr>,
@@ -50,7 +50,7 @@ pub struct Caller {
     pub connection: Option<ConnectionId>,
     /// The run in whose name the daemon itself calls.
     pub run: Option<RunId>,
-    /// What the definitions that this run refers to meant when the root run began.
+    /// Meaning of the definitions that this run refers to, from the start of the root run.
     pub pins: Option<Arc<Pins>>,
     /// The gate at which a person has approved what this run, or the one that started it, does now.
     pub approved_at: Option<String>,
@@ -59,13 +59,13 @@ pub struct Caller {
     pub approved_terminals: Option<Arc<BTreeSet<String>>>,
 }
 
-/// The longest name of a client or a surface, in characters. Every answer carries both.
-const LONGEST_NAME: usize = 80;
+/// Maximum length of the name of a client or a surface, in characters. Every answer carries both.
+const MAX_NAME_CHARS: usize = 80;
 
-/// Removes control and format characters from a name that a client gave itself, and cuts it to [`LONGEST_NAME`].
+/// Removes control and format characters from a name that a client gave itself, and cuts it to [`MAX_NAME_CHARS`].
 fn cleaned(name: &str) -> String {
     let shown = name.chars().filter(|character| !character.is_control() && !is_format(*character));
-    shown.take(LONGEST_NAME).collect()
+    shown.take(MAX_NAME_CHARS).collect()
 }
 
 /// The prefix of the surface of the daemon's own MCP servers when they ask a person by a dialog.
@@ -88,7 +88,7 @@ impl Caller {
         self.run.as_ref().map(ToString::to_string).or_else(|| self.name.clone())
     }
 
-    /// Returns the connection of the client that reads the reply itself. A run reads what its definition says, whatever
+    /// Returns the connection of the client that reads the reply itself. A run reads what its definition states, whatever
     /// its starter has seen.
     pub fn reader(&self) -> Option<ConnectionId> {
         self.connection.filter(|_| self.run.is_none())

@@ -25,14 +25,14 @@ use subtle::ConstantTimeEq as _;
 
 use crate::private_file;
 use redirect::RedirectFiles;
-use session::{LONGEST_SESSION, NamedSession, SessionTable};
+use session::{MAX_SESSION_TIME, NamedSession, SessionTable};
 use ticket::TICKET_TIME;
 pub(crate) use ticket::{Exchange, TicketTable};
 
 /// Random bytes of a ticket and of each half of a session.
 const BYTES: usize = 32;
 
-/// The SHA-256 hash of a secret, as it is stored. A secret is random, so that its hash cannot be guessed.
+/// The SHA-256 hash of a secret, as stored. A secret is random, so that its hash cannot be guessed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SecretHash(String);
@@ -169,7 +169,7 @@ impl PageLogins {
                     session_id: Some(id),
                     cookie: Some(cookie),
                     half: Some(half),
-                    expires_seconds: LONGEST_SESSION.as_secs(),
+                    expires_seconds: MAX_SESSION_TIME.as_secs(),
                     error: None,
                 }
             }

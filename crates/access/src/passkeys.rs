@@ -22,14 +22,14 @@ use tokio::sync::watch;
 use crate::page::{Exchange, SecretHash, TicketTable, secret};
 use crate::private_file;
 
-/// How long a ticket lasts: a browser is opened, and a person finds their device.
+/// Lifetime of a ticket: a browser is opened, and a person finds their device.
 const TICKET_TIME: Duration = Duration::from_secs(300);
 
-/// The most passkeys.
-const MOST_PASSKEYS: usize = 32;
+/// Maximum number of passkeys.
+const MAX_PASSKEYS: usize = 32;
 
-/// The longest name, in characters.
-const LONGEST_NAME: usize = 60;
+/// Maximum length of a name, in characters.
+const MAX_NAME_CHARS: usize = 60;
 
 /// The version of the file.
 const VERSION: u32 = 1;
@@ -45,7 +45,7 @@ pub struct Passkeys {
     registered: watch::Sender<()>,
 }
 
-/// What is not stored: tickets, and passkeys that wait for the person's confirmation.
+/// State that is not stored: tickets, and passkeys that wait for the person's confirmation.
 #[derive(Debug)]
 struct PendingPasskeys {
     tickets: TicketTable,
@@ -94,13 +94,13 @@ impl StoredPasskey {
     }
 }
 
-/// Why a signature does not prove an answer.
+/// Reason for which a signature does not prove an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyRefusal {
     /// The passkey is not registered here, or was removed.
     #[error("This passkey is not registered; register one with: steplatch gates passkey add")]
     Unknown,
-    /// The signature is none of this answer.
+    /// The signature does not belong to this answer.
     #[error("The signature of the passkey is refused: {0}")]
     Refused(#[from] PasskeyError),
     /// A form that is not part of what is signed.
@@ -150,7 +150,7 @@ impl Passkeys {
             Ok(stored) => stored,
             Err(error) => return refused(format!("The passkeys can not be read, so none is added: {error}")),
         };
-        if stored.len() >= MOST_PASSKEYS {
+        if stored.len() >= MAX_PASSKEYS {
             return refused(too_many());
         }
         let waiting = pending.passkeys.iter().map(|pending| &pending.passkey);
@@ -165,7 +165,7 @@ impl Passkeys {
                     .to_owned(),
             );
         }
-        let name: String = verb.name.chars().filter(|character| !character.is_control()).take(LONGEST_NAME).collect();
+        let name: String = verb.name.chars().filter(|character| !character.is_control()).take(MAX_NAME_CHARS).collect();
         let name = if name.trim().is_empty() { "passkey".to_owned() } else { name.trim().to_owned() };
         let passkey = StoredPasskey {
             credential_id: registered.credential_id,
@@ -233,7 +233,7 @@ impl Passkeys {
                 Ok(stored) => stored,
                 Err(error) => return refused(format!("The passkeys can not be read, so none is added: {error}")),
             };
-            if stored.len() >= MOST_PASSKEYS {
+            if stored.len() >= MAX_PASSKEYS {
                 return refused(too_many());
             }
             stored.push(pending.passkeys[at].passkey.clone());
@@ -338,7 +338,7 @@ impl Passkeys {
 }
 
 fn too_many() -> String {
-    format!("There are {MOST_PASSKEYS} passkeys already; remove one: steplatch gates passkey remove")
+    format!("There are {MAX_PASSKEYS} passkeys already; remove one: steplatch gates passkey remove")
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) use tcp::Location;
 pub(crate) struct Peer {
     pub(crate) lineage: Lineage,
     pub(crate) program: Program,
-    /// Whether it is in the foreground of its controlling terminal.
+    /// True if it is in the foreground of its controlling terminal.
     pub(crate) has_terminal: bool,
 }
 
@@ -72,7 +72,7 @@ impl Peer {
     }
 }
 
-/// Whether the process that a descriptor refers to has ended: it is readable then, see pidfd_open(2).
+/// Returns whether the process that a descriptor refers to has ended: it is readable then, see pidfd_open(2).
 fn has_ended(handle: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(handle, PollFlags::IN)];

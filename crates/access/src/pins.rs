@@ -13,7 +13,7 @@ use steplatch_host::HostTarget;
 use steplatch_library::Signature;
 use steplatch_workflow::GatelessNames;
 
-/// What a name of a definition refers to.
+/// Kind of the definition that a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefinitionKind {
     /// A workflow of any kind.
@@ -31,7 +31,7 @@ impl fmt::Display for DefinitionKind {
     }
 }
 
-/// Why a run does not execute a definition.
+/// Reason for which a run does not execute a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// The name meant another definition at the start of the run.
@@ -40,7 +40,7 @@ pub enum PinError {
          to use the new definition"
     )]
     Changed {
-        /// What the name refers to.
+        /// Kind of the definition.
         kind: DefinitionKind,
         /// The name.
         name: String,
@@ -51,7 +51,7 @@ pub enum PinError {
          to use the new definition"
     )]
     Added {
-        /// What the name refers to.
+        /// Kind of the definition.
         kind: DefinitionKind,
         /// The name.
         name: String,
@@ -62,7 +62,7 @@ pub enum PinError {
          executes only these. Name it there, in run_workflow(\"{name}\") or the parameters of the state"
     )]
     NotReferred {
-        /// What the name refers to.
+        /// Kind of the definition.
         kind: DefinitionKind,
         /// The name.
         name: String,
@@ -92,7 +92,7 @@ pub enum PinError {
 /// A host as a run knew it at its start: where its connections lead, as far as that is known without connecting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPin {
-    /// The destination, as it is configured.
+    /// The configured destination.
     pub ssh: String,
     /// The user, the machine and the port that `ssh` makes of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,7 +160,7 @@ impl From<HostTarget> for HostPin {
 }
 
 impl HostPin {
-    /// Returns what differs from a host as it is now. Keys that were learned since are no difference where none was known.
+    /// Returns the difference from a host's present target. Keys learned since are no difference where none was known.
     fn difference(&self, now: &Self) -> Option<HostDifference> {
         let place = |pin: &Self| match (&pin.address, &pin.through) {
             (Some(address), Some(through)) => format!("{} ({address} through {through})", pin.ssh),
@@ -219,7 +219,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Whether the run refers to nothing.
+    /// Returns whether the run refers to nothing.
     fn is_empty(&self) -> bool {
         self.workflows.is_empty() && self.nodes.is_empty() && self.hosts.as_ref().is_none_or(BTreeMap::is_empty)
     }
@@ -236,12 +236,12 @@ impl Pins {
         (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Whether a name was referred to and meant no workflow.
+    /// Returns whether a name was referred to and meant no workflow.
     pub fn has_no_workflow(&self, name: &str) -> bool {
         self.workflows.get(name) == Some(&None)
     }
 
-    /// Whether a node with this name existed.
+    /// Returns whether a node with this name existed.
     pub fn has_node(&self, id: &str) -> bool {
         self.nodes.get(id).is_some_and(Option::is_some)
     }

@@ -1,7 +1,7 @@
 //! Secret values, and their removal from text by value.
 //!
 //! A typed secret can reappear anywhere: on a screen, in a match, in the parameters of an event. So all text that
-//! leaves the daemon passes through here. A secret of fewer than [`SHORTEST`] characters is not removed, because that
+//! leaves the daemon passes through here. A secret of fewer than [`MIN_SECRET_CHARS`] characters is not removed: that
 //! would mask half of every text. A secret that is a short word is removed only where it is a whole word.
 
 mod encodings;
@@ -25,21 +25,21 @@ pub use stream::RedactedStream;
 pub use words::is_short_word;
 use words::{ends_with_beginning, has, places, replaced, starts_with_end};
 
-/// The fewest characters that a secret has.
-const SHORTEST: usize = 4;
+/// Minimum characters of a secret.
+const MIN_SECRET_CHARS: usize = 4;
 
-/// The fewest characters of a value in a line that is a secret: ports and the like are none.
-const SHORTEST_VALUE: usize = 6;
+/// Minimum characters of a value in a line that is a secret: ports and the like are not secrets.
+const MIN_VALUE_CHARS: usize = 6;
 
-/// The most secrets that callers register by typing, in total and in each terminal where lines were typed with the
-/// echo off. None is forgotten while the daemon runs, because its text can still be read: further ones are refused.
-const MOST_TYPED: usize = 1000;
+/// Maximum secrets that callers register by typing, in total and in each terminal where lines were typed with the echo
+/// off. None is forgotten while the daemon runs, because its text can still be read: further ones are refused.
+const MAX_TYPED_SECRETS: usize = 1000;
 
-/// The most secrets in all. Runs register most of them: the secrets in their input.
-const MOST: usize = 50_000;
+/// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
+const MAX_SECRETS: usize = 50_000;
 
-/// The fewest characters of a secret that is hidden where lines divide it: the halves of shorter ones stand together by chance.
-const SHORTEST_WRAPPED: usize = 8;
+/// Minimum bytes of a secret that is hidden where lines divide it: the halves of shorter ones stand together by chance.
+const MIN_WRAPPED_BYTES: usize = 8;
 
 /// The replacement of a secret.
 pub const MASK: &str = "••••••";
@@ -59,7 +59,7 @@ pub const MASK: &str = "••••••";
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     kept: Arc<RwLock<KnownSecrets>>,
-    /// How many secrets were ever learned that are hidden everywhere.
+    /// Number of secrets that are hidden everywhere and were ever learned.
     learned: Arc<watch::Sender<u64>>,
     terminal: Option<TerminalId>,
 }
@@ -67,7 +67,7 @@ pub struct Redactor {
 /// The limit of hidden secrets is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{MOST_TYPED} lines are hidden as secrets by now, and none of them is forgotten: type this without secret, or where the \
+    "{MAX_TYPED_SECRETS} lines are hidden as secrets by now, and none of them is forgotten: type this without secret, or where the \
      program does not show it, or start the daemon again with: steplatch daemon restart"
 )]
 pub struct TooManySecrets;
@@ -91,7 +91,7 @@ impl Redactor {
                 fresh.push(line);
             }
         }
-        if kept.typed + fresh.len() > MOST_TYPED {
+        if kept.typed + fresh.len() > MAX_TYPED_SECRETS {
             return Err(TooManySecrets);
         }
         kept.typed += fresh.len();
@@ -104,7 +104,7 @@ impl Redactor {
         let scope = hidden.terminal.clone().map_or(Scope::Everywhere, Scope::Terminal);
         let mut kept = self.kept.write();
         for line in hideable(&hidden.text) {
-            if kept.len() >= MOST || (scope != Scope::Everywhere && kept.len_in(&scope) >= MOST_TYPED) {
+            if kept.len() >= MAX_SECRETS || (scope != Scope::Everywhere && kept.len_in(&scope) >= MAX_TYPED_SECRETS) {
                 tracing::warn!(terminal = ?hidden.terminal, "there are too many secrets: one more is not redacted");
                 return;
             }
@@ -149,7 +149,7 @@ impl Redactor {
         self.kept.read().values(self.terminal.as_ref())
     }
 
-    /// Whether all text is hidden here: the machine of the terminal wants more hidden than can be searched for.
+    /// Returns whether all text is hidden here: the machine of the terminal wants more hidden than can be searched for.
     fn hides_all(&self) -> bool {
         self.kept.read().hides_all(self.terminal.as_ref())
     }
@@ -307,13 +307,13 @@ impl Redactor {
     pub fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
         let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
         for secret in self.values().iter() {
-            let cuts = secret.char_indices().map(|(at, _)| at).skip(SHORTEST - 1);
+            let cuts = secret.char_indices().map(|(at, _)| at).skip(MIN_SECRET_CHARS - 1);
             for at in cuts.collect::<Vec<_>>().into_iter().rev() {
                 if let Some(kept) = ends_with_beginning(&head, secret, at) {
                     head = format!("{kept}{MASK}");
                 }
                 if let Some(kept) = tail.as_deref().and_then(|tail| starts_with_end(tail, secret, at))
-                    && secret[at..].chars().count() >= SHORTEST
+                    && secret[at..].chars().count() >= MIN_SECRET_CHARS
                 {
                     tail = Some(format!("{MASK}{kept}"));
                 }
@@ -327,7 +327,8 @@ impl Redactor {
     pub fn masked_fragment(&self, text: String) -> String {
         let (_, text) = self.masked_cut(String::new(), Some(text));
         let (text, _) = self.masked_cut(text.unwrap_or_default(), None);
-        let is_middle = text.chars().count() >= SHORTEST && self.values().iter().any(|secret| secret.contains(&text));
+        let is_middle =
+            text.chars().count() >= MIN_SECRET_CHARS && self.values().iter().any(|secret| secret.contains(&text));
         if is_middle { MASK.to_owned() } else { text }
     }
 
@@ -353,7 +354,7 @@ impl Redactor {
     }
 }
 
-/// What another machine wants hidden is hidden in the text of its own terminals: elsewhere it would take words out of questions.
+/// Secrets of another machine are hidden only in its own terminals: elsewhere they would take words out of questions.
 impl MachineSecretSink for Redactor {
     fn place(&self, terminal: &TerminalId, machine: &str) {
         self.kept.write().place(terminal, machine);
@@ -374,7 +375,7 @@ impl MachineSecretSink for Redactor {
 
 /// Returns the parts of a text that can be hidden: its lines, trimmed, if they are long enough.
 pub fn hideable(text: &str) -> impl Iterator<Item = &str> {
-    text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST)
+    text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= MIN_SECRET_CHARS)
 }
 
 /// Returns the values in a line of a shell or of a protocol that is a secret, if they are long enough: the text after
@@ -402,11 +403,11 @@ fn values_in(line: &str) -> Vec<&str> {
         values.extend(short_option.into_iter().chain(password.map(|(_, password)| password)));
     }
     let trimmed = values.into_iter().map(|value| value.trim().trim_matches(['"', '\'']));
-    trimmed.filter(|value| value.chars().count() >= SHORTEST_VALUE).collect()
+    trimmed.filter(|value| value.chars().count() >= MIN_VALUE_CHARS).collect()
 }
 
-/// Whether a secret is hidden in names of fields as well as in texts. Fields of replies and of entries have names of lowercase
-/// letters and underscores, which a secret like that would break.
+/// Returns whether a secret is hidden in names of fields as well as in texts. Fields of replies and of entries have names of
+/// lowercase letters and underscores, which a secret like that would break.
 pub fn hides_in_names(secret: &str) -> bool {
     secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
 }
@@ -505,7 +506,7 @@ fn wrapped(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
         return Vec::new();
     }
     let joined = text.replace(['\n', '\r'], "");
-    let long = |secret: &&String| secret.len() >= SHORTEST_WRAPPED && joined.contains(secret.as_str());
+    let long = |secret: &&String| secret.len() >= MIN_WRAPPED_BYTES && joined.contains(secret.as_str());
     let found: Vec<&String> = secrets.iter().filter(long).collect();
     if found.is_empty() {
         return Vec::new();
@@ -549,9 +550,9 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
     }
 }
 
-/// Whether `part` is, or ends or begins with, enough of `secret` to reveal it.
+/// Returns whether `part` is, or ends or begins with, enough of `secret` to reveal it.
 fn overlaps(secret: &str, part: &str) -> bool {
-    let enough = |text: &str| text.chars().count() >= SHORTEST;
+    let enough = |text: &str| text.chars().count() >= MIN_SECRET_CHARS;
     let mut cuts = secret.char_indices().map(|(at, _)| at).skip(1);
     (enough(part) && secret.contains(part))
         || cuts.any(|at| {
@@ -666,14 +667,14 @@ mod tests {
         // redteam M3: 1,001 lines uncovered what a person had typed.
         let secrets = Redactor::default();
         secrets.add("of a person");
-        let flood: String = (0..=MOST_TYPED).map(|number| format!("secret {number}\n")).collect();
+        let flood: String = (0..=MAX_TYPED_SECRETS).map(|number| format!("secret {number}\n")).collect();
         assert_eq!(secrets.add_typed(&flood), Err(TooManySecrets));
         assert_eq!(
             secrets.masked("secret 7 of a person".to_owned()),
             format!("secret 7 {MASK}"),
             "nothing of it is kept"
         );
-        for number in 0..MOST_TYPED {
+        for number in 0..MAX_TYPED_SECRETS {
             assert_eq!(secrets.add_typed(&format!("secret {number}")), Ok(()));
         }
         assert_eq!(secrets.add_typed("secret 7"), Ok(()), "it is known");
@@ -724,7 +725,7 @@ mod tests {
         let (secrets, terminal) = (Redactor::default(), TerminalId::random());
         let typed = |text: String| secrets.hide(&SecretText { terminal: Some(terminal.clone()), text });
         typed("of a person".to_owned());
-        (0..2 * MOST_TYPED).for_each(|number| typed(format!("flood {number}")));
+        (0..2 * MAX_TYPED_SECRETS).for_each(|number| typed(format!("flood {number}")));
         let within = secrets.within(&terminal);
         assert_eq!(within.masked("of a person".to_owned()), MASK);
     }

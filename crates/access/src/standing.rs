@@ -1,4 +1,4 @@
-//! Whether the process that opened a connection can be a person.
+//! Standing of the process that opened a connection: whether it can be a person.
 //!
 //! Steplatch gives agents terminals and starts programs for them, so every process in one of those counts as an agent,
 //! and so does a process with unknown ancestors. Every other process of the user counts as the user; the approver's
@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 
-/// Why a caller does not count as a person.
+/// Reason for which a caller does not count as a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRefusal {
     /// It does not claim to be one.
@@ -37,7 +37,7 @@ pub enum PersonRefusal {
          answer it in a terminal of your own"
     )]
     Started,
-    /// The kernel does not say where it comes from.
+    /// The kernel does not report where it comes from.
     #[error(
         "This gate waits for a person, and the origin of this command is unknown: it has ended, or has too many parents; \
          answer it in a terminal of your own"
@@ -69,12 +69,12 @@ impl PersonRefusal {
     }
 }
 
-/// Concurrent inspections of processes. One takes part of a millisecond; for a process that the kernel blocks it can
-/// take long.
-const MOST_LOOKS: usize = 16;
+/// Maximum number of concurrent inspections of processes. One takes part of a millisecond; for a process that the
+/// kernel blocks it can take long.
+const MAX_INSPECTIONS: usize = 16;
 
-/// How long an inspection may take, including the wait for its turn. Its result is unknown after that.
-const LONGEST_LOOK: Duration = Duration::from_secs(10);
+/// Time limit of an inspection, including the wait for its turn. Its result is unknown after that.
+const INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The processes below which no person works.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl OwnProcesses {
     /// Returns the hosts of terminals, and this process if `alone`: if no client runs in it.
     pub fn new(hosts: Hosts, alone: bool) -> Self {
         let daemon = i32::try_from(std::process::id()).ok().filter(|_| alone);
-        Self { hosts, turns: Arc::new(Semaphore::new(MOST_LOOKS)), daemon }
+        Self { hosts, turns: Arc::new(Semaphore::new(MAX_INSPECTIONS)), daemon }
     }
 
     /// Inspects processes, separately from the threads that serve connections. `None` if that takes too long.
@@ -104,7 +104,7 @@ impl OwnProcesses {
             });
             look.await.ok()
         };
-        tokio::time::timeout(LONGEST_LOOK, looking).await.ok().flatten()
+        tokio::time::timeout(INSPECTION_TIMEOUT, looking).await.ok().flatten()
     }
 
     fn now(&self) -> Processes {
@@ -158,10 +158,10 @@ fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
 /// The result of inspecting the process that opened a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
-    /// Why it is no person, if that is so.
+    /// Reason for which it is no person, if so.
     pub(crate) refusal: Option<PersonRefusal>,
     pub(crate) program: Program,
-    /// Whether it is in the foreground of its controlling terminal.
+    /// True if it is in the foreground of its controlling terminal.
     pub(crate) has_terminal: bool,
 }
 
@@ -172,7 +172,7 @@ impl Verdict {
         Self { refusal: Some(PersonRefusal::Unknown), program: Program::Unknown, has_terminal: false };
 }
 
-/// Whether the process that opened a connection can belong to a person: a verdict in progress, or final.
+/// The standing of a process that opened a connection, as a person or not: a verdict in progress, or final.
 #[derive(Debug, Clone)]
 pub struct Standing {
     user: Uid,

@@ -12,16 +12,16 @@ use crate::template::{Binding, replaced};
 use crate::turn::{Act, Ending, Turn};
 use crate::variation::normalised;
 
-/// What two captures have in common, from the first one's point of view.
+/// The common part of two captures, from the first one's point of view.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Alignment {
-    /// What was typed with another value.
+    /// Values that were typed differently in the second capture.
     pub(crate) arguments: Vec<Difference>,
     /// Printed words that are others in the second capture and no argument's value, with those others, by turn.
     pub(crate) varying: BTreeMap<usize, Vec<(String, String)>>,
     /// The turn of the second capture that does the same, by turn.
     pub(crate) pairs: BTreeMap<usize, usize>,
-    /// What a person or an agent has to decide.
+    /// Decisions that a person or an agent has to make.
     pub(crate) undecided: Vec<String>,
 }
 
@@ -38,17 +38,17 @@ pub(crate) struct Difference {
     pub(crate) turns: Vec<usize>,
 }
 
-/// The most turns of each capture that are compared. A machine has fewer states.
-const MOST_TURNS: usize = 400;
+/// Maximum number of turns of each capture that are compared. A machine has fewer states.
+const MAX_TURNS: usize = 400;
 
 /// Aligns turns with those of another capture: all of each, and the positions of those that are part of the procedure.
-/// `is_known` says whether a value and its other one are known already: an input, or read off an earlier output in both.
+/// `is_known` states whether a value and its other one are known: an input, or read off an earlier output in both.
 pub(crate) fn align(
     (turns, kept): (&[Turn], &[usize]),
     (others, kept_others): (&[Turn], &[usize]),
     is_known: impl Fn(&str, &str) -> bool,
 ) -> Alignment {
-    let (kept, kept_others) = (&kept[..kept.len().min(MOST_TURNS)], &kept_others[..kept_others.len().min(MOST_TURNS)]);
+    let (kept, kept_others) = (&kept[..kept.len().min(MAX_TURNS)], &kept_others[..kept_others.len().min(MAX_TURNS)]);
     let steps: Vec<Step<'_>> = kept.iter().map(|index| Step::of(turns, *index)).collect();
     let other_steps: Vec<Step<'_>> = kept_others.iter().map(|index| Step::of(others, *index)).collect();
     let mut made = Alignment::default();
@@ -79,7 +79,7 @@ pub(crate) fn align(
 struct Step<'t> {
     index: usize,
     turn: &'t Turn,
-    /// The line that asked for it.
+    /// The question that it answers; empty without one.
     asked: &'t str,
 }
 
@@ -94,7 +94,7 @@ impl<'t> Step<'t> {
         Self { index, turn, asked }
     }
 
-    /// Returns what is typed, without the end of its line.
+    /// Returns the typed text, without the end of its line.
     fn text(&self) -> &'t str {
         match &self.turn.act {
             Act::Command { command, .. } => command.trim(),
@@ -107,7 +107,7 @@ impl<'t> Step<'t> {
         if let Act::Typed { keys, .. } = &self.turn.act { keys } else { &[] }
     }
 
-    /// Whether it is a command for a shell or an interpreter, whose parts are compared. An answer is compared as a whole.
+    /// Returns whether it is a command for a shell or interpreter, compared by parts. An answer is compared as a whole.
     fn is_command(&self) -> bool {
         self.turn.at_prompt
             || matches!(self.turn.act, Act::Command { .. })
@@ -126,7 +126,7 @@ impl<'t> Step<'t> {
     }
 }
 
-/// Programs whose first argument says what they do.
+/// Programs whose first argument names their operation.
 const WITH_SUBCOMMANDS: [&str; 18] = [
     "apt",
     "apt-get",
@@ -231,21 +231,21 @@ impl Alignment {
         self.arguments.iter().map(Difference::binding)
     }
 
-    /// Whether the outputs of both captures differ in nothing but values of arguments and what changes anyway.
+    /// Returns whether the outputs of both captures differ only in values of arguments and volatile text.
     pub(crate) fn is_same_output(&self, output: &str, other: &str) -> bool {
         let with_others =
             self.arguments.iter().fold(output.to_owned(), |output, one| replaced(&output, &one.value, &one.other));
         normalised(&with_others) == normalised(other)
     }
 
-    /// Whether a pattern of a machine, with the other capture's values, is found in what a turn of that capture printed.
+    /// Returns whether a machine's pattern, with the other capture's values, matches the output of that capture's turn.
     pub(crate) fn is_found_in(&self, pattern: &str, other: &Turn) -> bool {
         let mut pattern = pattern.to_owned();
         for argument in &self.arguments {
             pattern =
                 pattern.replace(&format!("{{{}|regex}}", argument.name), &steplatch_pattern::escape(&argument.other));
         }
-        // What else is a variable is not known of the other capture.
+        // The other variables are not known of the other capture.
         while let Some((before, rest)) = pattern.split_once("|regex}") {
             let Some((before, _)) = before.rsplit_once('{') else { break };
             pattern = format!("{before}.+{rest}");
@@ -319,7 +319,7 @@ impl Alignment {
         }
     }
 
-    /// Compares what a pair of steps prints, as far as it is waited for.
+    /// Compares the output of a pair of steps, as far as it is waited for.
     fn printed(&mut self, one: &Step<'_>, other: &Step<'_>) {
         let mut lines = Vec::new();
         if let (
@@ -340,7 +340,7 @@ impl Alignment {
         }
     }
 
-    /// Whether a text is another one only by the values of known arguments, which then differ in this turn, too.
+    /// Returns whether a text is another one only by values of known arguments, which then differ in this turn, too.
     fn explains(&mut self, turn: usize, text: &str, other: &str) -> bool {
         let mut explained = text.to_owned();
         let mut used = Vec::new();
@@ -362,13 +362,13 @@ impl Alignment {
     }
 }
 
-/// The most lines of a turn's output that are compared.
-const MOST_LINES: usize = 200;
+/// Maximum number of lines of a turn's output that are compared.
+const MAX_LINES: usize = 200;
 
 /// Returns the lines of two outputs that differ at the same place, where both have as many.
 fn lines_alike<'t>(one: &'t str, other: &'t str) -> Vec<(&'t str, &'t str)> {
     let count = one.lines().count();
-    if count != other.lines().count() || count > MOST_LINES {
+    if count != other.lines().count() || count > MAX_LINES {
         return Vec::new();
     }
     one.lines().zip(other.lines()).filter(|(one, other)| one != other && share(one, other) >= 5).collect()
@@ -455,7 +455,7 @@ const EMPTY_WORDS: [&str; 21] = [
     "want", "what", "which", "you", "your",
 ];
 
-/// Returns the name of an argument that is asked for with a line: its first words that say something.
+/// Returns the name of an argument that a line requests: its first words with a meaning.
 pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> String {
     let line = line.split(['(', '[']).find(|part| part.contains(char::is_alphabetic)).unwrap_or_default();
     let words = line.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());

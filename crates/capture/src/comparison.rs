@@ -1,13 +1,13 @@
-//! What the states of a run did, read from its events: to compare it with a recording, or with another run.
+//! Actions of a run's states, read from its events: to compare it with a recording, or with another run.
 
 use serde_json::Value;
 use steplatch_protocol::{RunComparison, RunDifference, RunEvent};
 
 use crate::golden::{Golden, GoldenStep};
 
-/// The most differences of a comparison, and the most characters of a text of one.
-const MOST: usize = 100;
-const LONGEST: usize = 4000;
+/// Maximum number of differences of a comparison, and maximum characters of a text of one.
+const MAX_DIFFERENCES: usize = 100;
+const MAX_TEXT_CHARS: usize = 4000;
 
 /// Returns what the states of a run did, in order. Only commands have an output that can be compared; of inputs and waits, what
 /// they found can.
@@ -40,7 +40,7 @@ pub fn compare_runs(one: (&str, &[RunEvent]), other: (&str, &[RunEvent])) -> Run
         elapsed_time: vec![time(one.1), time(other.1)],
         differences: differences
             .into_iter()
-            .take(MOST)
+            .take(MAX_DIFFERENCES)
             .map(|one| RunDifference { recorded: cut(&one.recorded), observed: cut(&one.observed), ..one })
             .collect(),
         error: None,
@@ -60,7 +60,7 @@ fn time(events: &[RunEvent]) -> f64 {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -105,13 +105,13 @@ mod tests {
 
     #[test]
     fn the_first_difference_comes_first_and_long_texts_are_cut() {
-        let long = "x".repeat(LONGEST + 1);
+        let long = "x".repeat(MAX_TEXT_CHARS + 1);
         let (one, other) =
             (events(&json!({"V": "1"}), &["took 1 s", "a"]), events(&json!({"V": "1"}), &["took 22 s", &long]));
         let compared = compare_runs(("one", &one), ("other", &other));
         assert_eq!((compared.same, compared.differences.len()), (false, 1), "{compared:?}");
         assert_eq!((compared.differences[0].state.as_str(), compared.differences[0].what.as_str()), ("s1", "output"));
-        assert_eq!(compared.differences[0].observed.chars().count(), LONGEST + 1);
+        assert_eq!(compared.differences[0].observed.chars().count(), MAX_TEXT_CHARS + 1);
         assert_eq!(compared.elapsed_time, [3.0, 3.0]);
         assert!(compare_runs(("one", &one), ("one", &one)).same);
         let other = events(&json!({"V": "2"}), &["took 1 s", "a"]);

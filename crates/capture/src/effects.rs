@@ -1,10 +1,10 @@
-//! What commands do: which programs they run, and whether it can be taken back. A captured machine runs nothing without a
-//! person's yes that cannot be taken back, or of which that is not known.
+//! Effects of commands: the programs that they run, and whether these can be undone. A captured machine runs nothing
+//! without a person's yes that cannot be undone, or of which that is unknown.
 //!
-//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. What is
-//! not seen is not known: a program that is not listed, one that is computed, code of another language, a line that cannot
-//! be read. Files of the project are not read: a script that is run by its name, a target of `make`, a script of `npm` is
-//! judged by its name and its arguments alone, and named as unseen.
+//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. Text that
+//! is not seen is unknown: a program that is not listed, one that is computed, code of another language, a line that
+//! cannot be read. Files of the project are not read: a script that is run by its name, a target of `make`, a script of
+//! `npm` is judged by its name and its arguments alone, and named as unseen.
 
 mod programs;
 mod shell;
@@ -25,7 +25,7 @@ const MARK: char = '\u{e000}';
 /// The most characters of an input that a sentence shows.
 const MAX_SHOWN_CHARS: usize = 120;
 
-/// Effect of a command, as far as it is known. The later ones count more.
+/// Effect of a command, as far as known. The later ones count more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Effect {
     /// It is known to be reversible: it shows something, adds something, or changes what is easily changed back.
@@ -68,14 +68,14 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// What reads a line.
+/// The program that reads a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// A shell at its prompt.
     Shell,
     /// The client of a database.
     Database,
-    /// Any other program that asks.
+    /// Any other program that reads input.
     Program,
 }
 
@@ -92,9 +92,9 @@ pub(crate) fn reader_behind(line: &str) -> Reader {
     }
 }
 
-/// Judges what is typed for a reader.
+/// Judges text that is typed for a reader.
 ///
-/// An answer to a program is no line of a shell: nothing is known of it but what cannot be taken back in any program.
+/// An answer to a program is no line of a shell: nothing is known of it but what cannot be undone in any program.
 pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     match reader {
         Reader::Shell => Judge::of(line).judgement,
@@ -116,8 +116,8 @@ pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     }
 }
 
-/// Names what states of a patched machine type, if they are new or type something else, that cannot be taken back or of
-/// which that is not known. Nobody did it at the capture, so what was not seen is not known here.
+/// Names inputs of a patched machine's states, if the states are new or type something else, that cannot be undone or of
+/// which that is unknown. These were not done at the capture, so unseen text is unknown here.
 #[must_use]
 pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
     let named = |state: &State| {

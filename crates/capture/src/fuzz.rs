@@ -12,8 +12,8 @@ use crate::{
     script_recording,
 };
 
-/// The most bytes of entries, for each byte of a recording and for one of nothing.
-const MOST_GROWTH: (usize, usize) = (10_000, 20_000);
+/// Maximum bytes of entries: for each byte of a recording, and for an empty one.
+const MAX_GROWTH_BYTES: (usize, usize) = (10_000, 20_000);
 
 /// Imports what was read, captures it, and checks both. Returns the kinds of its entries.
 fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
@@ -23,7 +23,7 @@ fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
     let (typed, shown) = (signs(&typed), signs(&shown));
     let imported = read("x", timeline);
     let text = serde_json::to_string(&imported).expect("a log is a document");
-    assert!(text.len() <= MOST_GROWTH.0 * length + MOST_GROWTH.1, "{} bytes of {length}", text.len());
+    assert!(text.len() <= MAX_GROWTH_BYTES.0 * length + MAX_GROWTH_BYTES.1, "{} bytes of {length}", text.len());
     for moment in &imported.log.moments {
         let input = &moment.input;
         assert!(input.kind != InputKind::Hidden || input.text.is_none(), "{input:?}");

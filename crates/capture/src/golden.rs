@@ -1,7 +1,7 @@
 //! Golden transcripts: what each state did when a workflow was captured.
 //!
 //! A file of lines of JSON: a header, then one line for each state in the order of the recording. It is played without a
-//! terminal: each wait is searched in what was printed then.
+//! terminal: each wait is searched in the output of then.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -13,15 +13,15 @@ use crate::variation::{normalised, without_numbers};
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// What stands in place of a state that a run did not reach.
+/// Placeholder for a state that a run did not reach.
 const END: &str = "the end of the run";
 
 /// A golden transcript.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Golden {
-    /// What the recording was made with.
+    /// Facts about the recording.
     pub header: GoldenHeader,
-    /// What each state did, in order.
+    /// The actions of the states, in order.
     pub steps: Vec<GoldenStep>,
 }
 
@@ -32,7 +32,7 @@ pub struct GoldenHeader {
     pub golden: u32,
     /// The name of the workflow.
     pub workflow_name: String,
-    /// When it was recorded (ISO 8601, UTC).
+    /// Time of the recording (ISO 8601, UTC).
     pub captured: String,
     /// The values of the arguments, without secrets.
     #[serde(default)]
@@ -42,27 +42,27 @@ pub struct GoldenHeader {
     pub proof: Option<Proof>,
 }
 
-/// Runs that did what the recording says.
+/// Runs that matched the recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
-    /// When (ISO 8601, UTC).
+    /// Time of the proof (ISO 8601, UTC).
     pub at: String,
     /// The version of steplatch.
     pub version: String,
     /// The host.
     pub host: String,
-    /// What the workflow did then: its hash in the library.
+    /// Hash of the workflow's behaviour then, as in the library.
     pub hash: String,
     /// The runs.
     pub runs: Vec<String>,
 }
 
-/// What a state did when it was recorded: a line of a golden transcript.
+/// The recorded action of a state: a line of a golden transcript.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GoldenStep {
     /// The state.
     pub state: String,
-    /// What the program printed, with secrets masked.
+    /// Output of the program, with secrets masked.
     #[serde(default)]
     pub prints: String,
     /// The exit code of the command that ended.
@@ -71,7 +71,7 @@ pub struct GoldenStep {
     /// The answer of a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Whether another capture of the same procedure printed something else: the output is not compared.
+    /// True if another capture of the same procedure printed something else: the output is not compared.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub varies: bool,
     /// Of a state of a run: whether `prints` is the whole output of a command, so that it can be compared.
@@ -82,12 +82,12 @@ pub struct GoldenStep {
     pub found: Option<String>,
 }
 
-/// Why a text is no golden transcript.
+/// Error of a text that is no golden transcript.
 #[derive(Debug)]
 pub struct GoldenError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Cause of the error.
     pub cause: String,
 }
 
@@ -164,7 +164,7 @@ impl Golden {
                 differences.push(RunDifference { state: golden.state.clone(), what, recorded, observed });
             };
             let is_command = step.has_output;
-            // Whether a command has ended already when what is waited for was printed differs from one time to the next.
+            // A command may or may not have ended already when the awaited text was printed.
             let failed = |code: Option<i32>| code.filter(|code| *code != 0);
             let is_other_code = if is_command {
                 step.exit_code != golden.exit_code
@@ -221,7 +221,7 @@ impl Golden {
 }
 
 impl GoldenStep {
-    /// Whether the state has an outcome that is compared: the opening of a terminal prints nothing and has no exit code.
+    /// Returns whether the state has an outcome to compare: an opened terminal prints nothing and has no exit code.
     fn has_outcome(&self) -> bool {
         !self.prints.is_empty() || self.exit_code.is_some()
     }

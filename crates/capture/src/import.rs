@@ -4,7 +4,7 @@
 //! makes the log of it. What a terminal of steplatch knows is concluded from texts: where the shell was at its prompt, which lines were entered,
 //! and which input was not echoed and is a secret. Exit codes are unknown. Pure; foreign input never panics.
 //!
-//! `reader` pairs inputs with what was printed (`lines`), `edit` reads keys as a line editor does, `echo` decides whether an input stands in
+//! `reader` pairs inputs with the output (`lines`), `edit` reads keys as a line editor does, `echo` decides whether an input stands in
 //! the output, and `entries` writes the log, without `secrets`.
 
 mod echo;
@@ -27,11 +27,11 @@ use crate::LeftOut;
 use crate::session_log::SessionLog;
 use reader::Reader;
 
-/// The most entries of a log.
-const MOST_ENTRIES: usize = 4096;
+/// Maximum number of entries of a log.
+const MAX_ENTRIES: usize = 4096;
 
-/// The most bytes of text that one entry keeps: half from its beginning and half from its end.
-const MOST_PRINTED: usize = 32 << 10;
+/// Maximum bytes of text that one entry keeps: half from its beginning and half from its end.
+const MAX_PRINTED_BYTES: usize = 32 << 10;
 
 /// Something that happened in a recorded terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum TimelineEvent {
     Exit(i32),
 }
 
-/// What a recording of another program has.
+/// Content of a recording by another program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
     /// The command line that was recorded; empty for the shell.
@@ -62,7 +62,7 @@ pub struct Timeline {
     pub events: Vec<(f64, TimelineEvent)>,
     /// Parts of the recording that were not understood.
     pub left_out: Vec<LeftOut>,
-    /// What a person has to decide.
+    /// Decisions that a person has to make.
     pub undecided: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ pub struct Imported {
     pub log: SessionLog,
     /// Parts of the recording that are not in it.
     pub left_out: Vec<LeftOut>,
-    /// What a person has to decide.
+    /// Decisions that a person has to make.
     pub undecided: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen)
     }
     let read = reader.finish();
     if read.is_full {
-        let sentence = format!("'{name}' has more than {MOST_ENTRIES} inputs: the rest was not read");
+        let sentence = format!("'{name}' has more than {MAX_ENTRIES} inputs: the rest was not read");
         undecided.push(sentence);
     }
     let (moments, hidden) = entries::moments(read, is_shell);
@@ -124,8 +124,8 @@ pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen)
 /// Options of shells that have a value behind them.
 const OPTIONS_WITH_VALUES: [&str; 8] = ["--init-command", "--init-file", "--rcfile", "+O", "+o", "-C", "-O", "-o"];
 
-/// Whether a command line begins an interactive shell that a terminal can be opened with. One with a file or a command to execute
-/// is a program as any other.
+/// Returns whether a command line begins an interactive shell that a terminal can be opened with. One with a file or a command to
+/// execute is a program as any other.
 fn is_shell(command: &str) -> bool {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap_or("bash").rsplit('/').next().unwrap_or_default();
@@ -147,7 +147,7 @@ fn is_shell(command: &str) -> bool {
     true
 }
 
-/// Whether a text asks for something that is typed without being shown.
+/// Returns whether a text requests something that is typed without being shown.
 fn asks_for_secret(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words = ["passw", "passphrase", "passcode", "secret", "token", "credential", "api key", "verification code"];
@@ -155,7 +155,7 @@ fn asks_for_secret(text: &str) -> bool {
         || text.split(|sign: char| !sign.is_alphanumeric()).any(|word| matches!(word, "pin" | "otp" | "cvv" | "cvc"))
 }
 
-/// Whether a row is the prompt of the shell again, in another directory perhaps.
+/// Returns whether a row is the prompt of the shell again, in another directory perhaps.
 fn is_same_prompt(prompt: &str, row: &str) -> bool {
     let (prompt, row) = (prompt.trim_end(), row.trim_end());
     let begin = |text: &str| text.split(['/', '~', ':', ' ']).next().unwrap_or_default().to_owned();
@@ -169,10 +169,10 @@ fn floor(text: &str, at: usize) -> usize {
 
 /// Returns a text without its middle where it is long.
 fn shortened(text: &str) -> String {
-    if text.len() <= MOST_PRINTED {
+    if text.len() <= MAX_PRINTED_BYTES {
         return text.to_owned();
     }
-    let (head, tail) = (floor(text, MOST_PRINTED / 2), floor(text, text.len() - MOST_PRINTED / 2));
+    let (head, tail) = (floor(text, MAX_PRINTED_BYTES / 2), floor(text, text.len() - MAX_PRINTED_BYTES / 2));
     format!("{}\n…\n{}", &text[..head], &text[tail..])
 }
 

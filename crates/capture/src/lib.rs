@@ -1,4 +1,4 @@
-//! Capture: a machine made of what was done in terminals.
+//! Capture: a machine made of actions in terminals.
 //!
 //! [`capture`] takes the logs of inputs, with what the programs printed, and returns a machine that does the
 //! same again, with the reason of each guess. Pure: no clock, no files, no terminals.
@@ -45,12 +45,12 @@ pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};
 pub use variation::normalised;
 
-/// What to capture, besides the logs.
+/// Options of a capture, besides the logs.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureRequest {
     /// The name of the workflow.
     pub name: Option<String>,
-    /// What it is for.
+    /// Purpose of the workflow.
     pub description: Option<String>,
     /// Values that become arguments, by the argument's name.
     pub inputs: Vec<(String, String)>,
@@ -68,17 +68,17 @@ pub struct CaptureRequest {
 pub struct Captured {
     /// The machine, as a document.
     pub definition: Value,
-    /// What was assumed, state by state.
+    /// Assumptions, state by state.
     pub guesses: Vec<Guess>,
     /// Inputs that are not in the machine.
     pub left_out: Vec<LeftOut>,
-    /// What a person or an agent has to decide.
+    /// Decisions that a person or an agent has to make.
     pub undecided: Vec<String>,
-    /// Whether it cannot be run as it is: a text is not whole, or it begins within a program. `undecided` says where.
+    /// True if it cannot be run unchanged: a text is not whole, or it begins within a program. See `undecided`.
     pub is_incomplete: bool,
     /// The values of its arguments when it was recorded, without secrets.
     pub inputs: Vec<(String, String)>,
-    /// What each state did when it was recorded, in order.
+    /// Recorded actions of the states, in order.
     pub golden: Vec<GoldenStep>,
 }
 
@@ -87,9 +87,9 @@ pub struct Captured {
 pub struct Guess {
     /// The state.
     pub state: String,
-    /// What was assumed.
+    /// The assumption.
     pub guess: String,
-    /// What it was concluded from.
+    /// Evidence for it.
     pub reason: String,
 }
 
@@ -98,6 +98,6 @@ pub struct Guess {
 pub struct LeftOut {
     /// The input.
     pub input: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }

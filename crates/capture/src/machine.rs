@@ -18,18 +18,18 @@ use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, NextRead, Turn, seconds_between, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
 
-/// The shortest time that a state waits, in seconds, and the longest.
-const SHORTEST: f64 = 30.0;
-const LONGEST: f64 = 3600.0;
+/// Minimum time that a state waits, in seconds, and the maximum.
+const MIN_WAIT_SECONDS: f64 = 30.0;
+const MAX_WAIT_SECONDS: f64 = 3600.0;
 
-/// How much longer a state waits than it took when it was recorded.
-const ROOM: f64 = 5.0;
+/// Factor by which a state's wait exceeds its recorded time.
+const WAIT_FACTOR: f64 = 5.0;
 
 /// The state that a run fails in where a person said no.
 const DECLINED: &str = "declined";
 
-/// The most states of a machine, without those that it ends with.
-const MOST_STATES: usize = 97;
+/// Maximum number of states of a machine, without those that it ends with.
+const MAX_STATES: usize = 97;
 
 /// Returns the machine that does what these logs show. Never fails: what cannot be captured is named in the reply.
 #[must_use]
@@ -101,7 +101,7 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
         }
-        // What an attempt printed that is not in the machine cannot be read there.
+        // The output of an attempt that is not in the machine cannot be read there.
         for one in found.iter().filter(|one| one.source == index && reasons[index].is_none()) {
             writer.extraction(one, turn);
         }
@@ -159,15 +159,15 @@ fn argument_names(inputs: &[(String, String)]) -> Vec<(String, String)> {
         let name: String = name
             .chars()
             .map(|sign| if sign.is_ascii_alphanumeric() { sign.to_ascii_uppercase() } else { '_' })
-            .take(LONGEST_ARGUMENT)
+            .take(MAX_ARGUMENT_CHARS)
             .collect();
         if name.starts_with(|first: char| first.is_ascii_uppercase()) { name } else { format!("INPUT_{name}") }
     };
     inputs.iter().map(|(given, value)| (name(given), value.clone())).collect()
 }
 
-/// The most characters of a given name that the name of an argument has.
-const LONGEST_ARGUMENT: usize = 50;
+/// Maximum characters that the name of an argument takes from a given name.
+const MAX_ARGUMENT_CHARS: usize = 50;
 
 /// The variables of the directories that are known before anything is typed.
 pub(crate) const DIRECTORIES: [&str; 2] = ["PWD", "HOME"];
@@ -185,7 +185,7 @@ struct DraftState {
     name: String,
     tool: &'static str,
     params: Map<String, Value>,
-    /// When the next state follows.
+    /// Condition of the way to the next state.
     condition: Value,
     timeout: Option<f64>,
 }
@@ -223,13 +223,13 @@ impl Names {
 
 struct Writer<'r> {
     logs: &'r [SessionLog],
-    /// What is known of the machine, and which printed words change in the turn that is written.
+    /// Known text of the machine, and printed words that change in the turn that is written.
     around: Surroundings,
     /// The values that variables stand for in the turn that is written.
     bindings: Vec<Binding>,
     /// The inputs whose values were not typed yet.
     untyped: BTreeSet<String>,
-    /// What differs in the capture that this one is compared with.
+    /// Differences from the capture that this one is compared with.
     alignment: Alignment,
     /// The turns of that capture.
     others: Vec<Turn>,
@@ -261,7 +261,7 @@ struct SecretArgument {
     line: String,
 }
 
-/// How a state waits.
+/// A state's wait.
 struct Wait {
     params: Vec<(&'static str, Value)>,
     condition: Value,
@@ -402,7 +402,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether a log was made of a recording by another program.
+    /// Returns whether a log was made of a recording by another program.
     fn is_imported(&self) -> bool {
         self.logs.iter().any(|log| log.is_imported)
     }
@@ -431,7 +431,7 @@ impl Writer<'_> {
         template
     }
 
-    /// Names a date in what is typed, where it is the day on which it was typed, or one beside it: the next run is on another
+    /// Names a date in typed text, where it is the day on which it was typed, or one beside it: the next run is on another
     /// day.
     fn note_date(&mut self, state: &str, typed: &str, turn: &Turn) {
         let Some(day) = date(&turn.timestamp) else { return };
@@ -445,8 +445,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a gate before an input that cannot be taken back, or of which that is not known. `asked` is how the program
-    /// stood there before it.
+    /// Adds a gate before an input that cannot be undone, or of which that is unknown. `asked` is the program's state
+    /// before it.
     fn gate(&mut self, turn: &Turn, asked: Option<&Ending>) -> Judgement {
         let (text, reader) = match &turn.act {
             Act::Command { command, .. } if turn.at_prompt => (command.as_str(), Reader::Shell),
@@ -605,7 +605,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the exit code that a recording has; 0 where it has none of any command.
+    /// Returns the exit code of a recording; 0 where it has no exit code of any command.
     fn exit_code(&mut self, state: &str, recorded: Option<i32>) -> Option<i32> {
         if recorded.is_some() || !self.is_imported() {
             return recorded;
@@ -700,7 +700,7 @@ impl Writer<'_> {
         let mut waits = Vec::new();
         for wait in &turn.waits {
             let pattern = self.pattern_of_client(state, &wait.pattern);
-            // What a full-screen program draws need not be one text in its output.
+            // The drawing of a full-screen program need not be one text in its output.
             let on_screen = matches!(&turn.ending, Ending::Screen(rows) if stands_in(&wait.pattern, rows));
             waits.push(Wait { on_screen, ..Wait::pattern(pattern) });
         }
@@ -717,7 +717,7 @@ impl Writer<'_> {
             Ending::Question(_) | Ending::Password(_) | Ending::Screen(_)
                 if let Menu::Drawn { rows, is_last } = &turn.menu =>
             {
-                // What is chosen from is compared as it stood there.
+                // The rows that are chosen from are compared with the recorded ones.
                 let leeway = if turn.leeway == Leeway::Data { Leeway::Data } else { Leeway::Nothing };
                 let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.around, leeway, *is_last);
                 self.note_used_in(&pattern);
@@ -894,12 +894,12 @@ impl Writer<'_> {
     }
 
     fn finish(mut self, request: &CaptureRequest) -> Captured {
-        if self.states.len() > MOST_STATES {
-            let left = self.states.len() - MOST_STATES;
+        if self.states.len() > MAX_STATES {
+            let left = self.states.len() - MAX_STATES;
             self.incomplete(format!(
                 "a machine has at most 100 states: the last {left} are missing; capture the session in parts"
             ));
-            self.states.truncate(MOST_STATES);
+            self.states.truncate(MAX_STATES);
             let kept: Vec<String> = self.states.iter().map(|state| state.name.clone()).collect();
             self.captured.golden.retain(|step| kept.contains(&step.state));
         }
@@ -989,7 +989,7 @@ fn kind_of_secret(row: &str) -> Option<(&'static str, &'static str)> {
     KINDS_OF_SECRETS.into_iter().find(|(word, _)| row.contains(word))
 }
 
-/// Words of a question that asks for the secret before it once more.
+/// Words of a question that requests the secret before it once more.
 const REPEATING: [&str; 11] = [
     "again",
     "confirm",
@@ -1004,7 +1004,7 @@ const REPEATING: [&str; 11] = [
     "verifying",
 ];
 
-/// Whether a question asks for the secret once more that was typed right before it, at the question `before`.
+/// Returns whether a question requests the secret once more that was typed right before it, at the question `before`.
 fn repeats(row: &str, before: &str) -> bool {
     let lower = row.to_ascii_lowercase().replace("re-", "re");
     let asks_again = lower.split(|sign: char| !sign.is_ascii_alphabetic()).any(|word| REPEATING.contains(&word));
@@ -1013,7 +1013,7 @@ fn repeats(row: &str, before: &str) -> bool {
     asks_again && (kind.is_none() || kind_before.is_none() || kind == kind_before)
 }
 
-/// Words of questions for secrets that do not say whose secret it is.
+/// Words of questions for secrets that do not name the owner of the secret.
 const OF_ANY_SECRET: [&str; 22] = [
     "a",
     "again",
@@ -1039,7 +1039,7 @@ const OF_ANY_SECRET: [&str; 22] = [
     "your",
 ];
 
-/// Whether a question says whose secret it asks for, as `[sudo] password for ana:`.
+/// Returns whether a question names the owner of the secret, as `[sudo] password for ana:`.
 fn says_whose(row: &str) -> bool {
     let lower = row.to_ascii_lowercase();
     let mut words = lower.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -1132,16 +1132,16 @@ fn forms_of_date(day: Date) -> [String; 6] {
     ]
 }
 
-/// Whether a text has a number that is not part of a longer one.
+/// Returns whether a text has a number that is not part of a longer one.
 fn contains_number(text: &str, number: &str) -> bool {
     let is_digit = |sign: Option<char>| sign.is_some_and(|sign| sign.is_ascii_digit());
     text.match_indices(number)
         .any(|(at, _)| !is_digit(text[..at].chars().next_back()) && !is_digit(text[at + number.len()..].chars().next()))
 }
 
-/// Returns how long a state waits that took so many seconds.
+/// Returns the wait of a state that took so many seconds.
 fn limit(elapsed: Option<f64>) -> f64 {
-    let seconds = (elapsed.unwrap_or(0.0) * ROOM).clamp(SHORTEST, LONGEST);
+    let seconds = (elapsed.unwrap_or(0.0) * WAIT_FACTOR).clamp(MIN_WAIT_SECONDS, MAX_WAIT_SECONDS);
     (seconds / 10.0).ceil() * 10.0
 }
 
@@ -1151,20 +1151,20 @@ fn subject(text: &str, keys: &[String]) -> String {
     if text.is_empty() { keys.first().cloned().unwrap_or_else(|| "enter".to_owned()) } else { text.to_owned() }
 }
 
-/// The most characters of a state's name that a text gives it.
-const LONGEST_NAME: usize = 32;
+/// Maximum characters of a state's name that are taken from a text.
+const MAX_NAME_CHARS: usize = 32;
 
 /// Returns a name of a state made of the first words of a text.
 fn slug(text: &str) -> String {
     let mut name = String::new();
     for word in text.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(4) {
-        if !name.is_empty() && name.len() + word.len() + 1 > LONGEST_NAME {
+        if !name.is_empty() && name.len() + word.len() + 1 > MAX_NAME_CHARS {
             break;
         }
         if !name.is_empty() {
             name.push('_');
         }
-        name.extend(word.chars().take(LONGEST_NAME).flat_map(char::to_lowercase));
+        name.extend(word.chars().take(MAX_NAME_CHARS).flat_map(char::to_lowercase));
     }
     if name.is_empty() { "step".to_owned() } else { name }
 }

@@ -10,7 +10,7 @@ use crate::session_log::Surroundings;
 use crate::template::Binding;
 use crate::turn::Act;
 
-/// What must be shown when the next input chooses from it.
+/// The entries that must be shown when the next input chooses one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Menu {
     /// The next input chooses nothing.
@@ -24,7 +24,7 @@ pub(crate) enum Menu {
     Drawn {
         /// The rows, top first.
         rows: Vec<String>,
-        /// Whether nothing stands below them.
+        /// True if nothing stands below them.
         is_last: bool,
     },
 }
@@ -55,11 +55,11 @@ pub(crate) struct Entered {
     pub(crate) row: Option<String>,
 }
 
-/// The most rows of a full screen that are a menu. A screen with more shows what changes, such as processes or files.
-const MOST_ROWS_OF_SCREEN: usize = 16;
+/// Maximum rows of a full screen that are a menu. A screen with more shows changing text, such as processes or files.
+const MAX_SCREEN_ROWS: usize = 16;
 
-/// The most rows of a menu that is printed or drawn in place.
-const MOST_ROWS: usize = 60;
+/// Maximum number of rows of a menu that is printed or drawn in place.
+const MAX_ROWS: usize = 60;
 
 /// Name of the group of a pattern that finds another entry with the same number.
 pub(crate) const ANOTHER_ENTRY: &str = "another_entry";
@@ -71,7 +71,7 @@ impl Menu {
             return Self::None;
         }
         let rows: Vec<String> = filled_rows(screen.lines());
-        if rows.is_empty() || rows.len() > MOST_ROWS_OF_SCREEN {
+        if rows.is_empty() || rows.len() > MAX_SCREEN_ROWS {
             return Self::None;
         }
         Self::Drawn { rows, is_last: false }
@@ -91,7 +91,7 @@ impl Menu {
         let above = all[..cursor].iter().rposition(|one| one.is_empty() || is_entered(one));
         let first = if is_line(act) { cursor } else { above.map_or(0, |above| above + 1) };
         let rows = filled_rows(all[first..=last].iter().copied());
-        if rows.is_empty() || rows.len() > MOST_ROWS {
+        if rows.is_empty() || rows.len() > MAX_ROWS {
             return Self::None;
         }
         Self::Drawn { rows, is_last: true }
@@ -123,7 +123,7 @@ impl Menu {
         let Some(chosen) = lines.iter().rposition(|line| entries(line, is_table).iter().any(is_offered)) else {
             return Self::None;
         };
-        // Within a block, an indented row goes on with the label above it.
+        // Within a block, an indented row continues the label above it.
         let is_of_block =
             |line: &str| !entries(line, is_table).is_empty() || line.starts_with([' ', '\t']) || line.is_empty();
         let mut first = lines[..last].iter().rposition(|line| !is_of_block(line)).map_or(0, |above| above + 1);
@@ -191,7 +191,7 @@ impl PrintedMenu {
         format!("{open}{}{close} {}", self.number, self.label)
     }
 
-    /// Whether the pattern has the group [`ANOTHER_ENTRY`].
+    /// Returns whether the pattern has the group [`ANOTHER_ENTRY`].
     pub(crate) fn finds_another(&self) -> bool {
         !self.has_decoy
     }
@@ -327,12 +327,12 @@ fn filled_rows<'r>(rows: impl Iterator<Item = &'r str>) -> Vec<String> {
 /// Keys that move to another entry.
 const MOVING: [&str; 9] = ["up", "down", "left", "right", "tab", "pageup", "pagedown", "home", "end"];
 
-/// Whether an input moves to an entry of a full screen.
+/// Returns whether an input moves to an entry of a full screen.
 fn is_moved_in(act: &Act) -> bool {
     matches!(act, Act::Typed { text, keys } if text.is_empty() && keys.iter().any(|key| MOVING.contains(&key.as_str())))
 }
 
-/// Whether an input is a line of text.
+/// Returns whether an input is a line of text.
 fn is_line(act: &Act) -> bool {
     match act {
         Act::Typed { text, .. } => text.ends_with('\n') && text.trim().chars().count() > 1 && !is_number(text.trim()),
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Whether a menu is chosen from, that was recorded with the first output, where a program prints the second one.
+    /// Returns whether a menu that was recorded with the first output is chosen from where a program prints the second.
     fn goes_on(recorded: &str, text: &str, printed: &str) -> bool {
         let Menu::Printed(menu) = Menu::printed(recorded, &typed(text)) else { panic!("{recorded} is a menu") };
         let around = Surroundings::default();

@@ -1,5 +1,5 @@
-//! What a person or an agent did on the way and a procedure does not need: looks, attempts that failed and were done again,
-//! and answers that a program refused.
+//! Actions of a person or an agent that a procedure does not need: looks, attempts that failed and were repeated, and
+//! answers that a program refused.
 
 use std::ops::Range;
 
@@ -21,10 +21,10 @@ const SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("docker", &["ps", "images", "logs", "inspect"]),
 ];
 
-/// How many turns later a failed command may be done again in other words. The same command may be at any distance.
-const LATER: usize = 5;
+/// Maximum turns until a failed command may be repeated in other words. The same command may be at any distance.
+const MAX_RETRY_TURNS: usize = 5;
 
-/// Returns for each turn why it is left out, if it is. `is_source` says whether a later input uses what the turn printed.
+/// Returns the reason for leaving out each turn, if any. `is_source` states whether a later input uses its output.
 pub(crate) fn reasons(turns: &[Turn], keeps_looks: bool, is_source: impl Fn(usize) -> bool) -> Vec<Option<String>> {
     let mut reasons: Vec<Option<String>> = (0..turns.len())
         .map(|index| {
@@ -76,7 +76,7 @@ pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<String>]) -> Vec<LeftOu
     named
 }
 
-/// Returns the turns of each program that was started at a prompt and asked, up to the prompt behind it.
+/// Returns the turns of each program that was started at a prompt and had a question, up to the prompt behind it.
 fn conversations(turns: &[Turn]) -> Vec<Range<usize>> {
     let begins = |index: &usize| turns[*index].at_prompt && matches!(turns[*index].act, Act::Typed { .. });
     let end = |begin: usize| {
@@ -96,8 +96,8 @@ fn line(turn: &Turn) -> Option<&str> {
     }
 }
 
-/// Says that what these turns did failed and was done again, and after what, if it was: a later command may have changed
-/// what it needs.
+/// Returns the statement that these turns failed and were repeated, if so. It names a command in between that may have
+/// changed what they need.
 fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     let (first, last) = (&turns[attempt.start], &turns[attempt.end - 1]);
     let failed = line(first)?;
@@ -111,7 +111,7 @@ fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
         Act::Typed { .. } | Act::Hidden { .. } => true,
     };
     let again = later.iter().enumerate().position(|(distance, turn)| {
-        let is_again = |done: &str| done == failed || (distance < LATER && is_alike(failed, done));
+        let is_again = |done: &str| done == failed || (distance < MAX_RETRY_TURNS && is_alike(failed, done));
         succeeds(turn) && line(turn).is_some_and(is_again)
     })?;
     let done = line(later[again])?;
@@ -149,7 +149,7 @@ const REFUSALS: [&str; 15] = [
     "wrong",
 ];
 
-/// Returns the answers that a program refused before it asked the same again: one, or a secret and its repetition.
+/// Returns the answers that a program refused before it repeated its question: one, or a secret and its repetition.
 fn refused(turns: &[Turn]) -> Vec<usize> {
     let before = |at: usize| (0..at).rev().find(|before| turns[*before].log == turns[at].log);
     let mut found = Vec::new();
@@ -163,7 +163,7 @@ fn refused(turns: &[Turn]) -> Vec<usize> {
                 break;
             }
             let is_repetition = matches!(turns[at].act, Act::Hidden { .. }) && is_answer(&turns[asked]);
-            if !is_repetition || attempt.len() == MOST_REPEATED {
+            if !is_repetition || attempt.len() == MAX_REPEATED_SECRETS {
                 break;
             }
             attempt.push(asked);
@@ -173,16 +173,16 @@ fn refused(turns: &[Turn]) -> Vec<usize> {
     found
 }
 
-/// The most lines of a refusal. A program that prints more went on with the answer.
-const LONGEST_REFUSAL: usize = 3;
+/// Maximum number of lines of a refusal. A program that prints more continued with the answer.
+const MAX_REFUSAL_LINES: usize = 3;
 
-/// Whether a program refused an answer in what it printed between the answer, in the first line, and the next question, in the
-/// last one.
+/// Returns whether a program refused an answer in the text that it printed between the answer, in the first line, and the next
+/// question, in the last one.
 fn is_refusal(printed: &str) -> bool {
     let reply = printed.split_once('\n').map_or("", |(_, reply)| reply);
     let reply = reply.trim_end().rsplit_once('\n').map_or("", |(reply, _)| reply).to_lowercase();
     let lines = reply.lines().filter(|line| !line.trim().is_empty()).count();
-    (1..=LONGEST_REFUSAL).contains(&lines) && REFUSALS.iter().any(|word| reply.contains(word))
+    (1..=MAX_REFUSAL_LINES).contains(&lines) && REFUSALS.iter().any(|word| reply.contains(word))
 }
 
 /// Words of interpreters that report an error.
@@ -204,26 +204,26 @@ fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
         let own = |other: &&Turn| other.log == turn.log;
         let is_same_prompt =
             turns[..index].iter().rev().find(own).and_then(prompt).is_some_and(|before| before == asks);
-        // The first line is what was typed.
+        // The first line is the typed text.
         let reply = turn.printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
         if !is_same_prompt || !ERRORS.iter().any(|word| reply.contains(word)) {
             continue;
         }
-        let next = turns[index + 1..].iter().filter(own).take(LATER).map_while(typed);
+        let next = turns[index + 1..].iter().filter(own).take(MAX_RETRY_TURNS).map_while(typed);
         found.extend(next.into_iter().find(|done| is_alike(&failed, done)).map(|done| (index, done)));
     }
     found
 }
 
-/// The most secrets that are asked for once more together: one and its repetition.
-const MOST_REPEATED: usize = 2;
+/// Maximum number of secrets that are requested once more together: one and its repetition.
+const MAX_REPEATED_SECRETS: usize = 2;
 
-/// Whether a turn answers the question of a program.
+/// Returns whether a turn answers the question of a program.
 fn is_answer(turn: &Turn) -> bool {
     !turn.at_prompt && matches!(turn.act, Act::Typed { .. } | Act::Hidden { .. })
 }
 
-/// Returns the question that a turn ends with. The prompt of an interpreter is none.
+/// Returns the question that a turn ends with. The prompt of an interpreter is no question.
 pub(crate) fn question(turn: &Turn) -> Option<&str> {
     match &turn.ending {
         Ending::Question(line) | Ending::Password(line) => Some(line.trim()),
@@ -232,7 +232,7 @@ pub(crate) fn question(turn: &Turn) -> Option<&str> {
     .filter(|line| line.contains(char::is_alphabetic) && line.ends_with([':', '?', ']']))
 }
 
-/// Whether a command changes nothing: every program in it only shows something, and nothing is written to a file.
+/// Returns whether a command changes nothing: its programs only show something, and nothing is written to a file.
 pub(crate) fn is_look(command: &str) -> bool {
     let command = command.trim();
     if command.is_empty() {
@@ -262,12 +262,12 @@ pub(crate) fn is_look(command: &str) -> bool {
     })
 }
 
-/// Whether it shows the end of a file, and ends.
+/// Returns whether it shows the end of a file, and ends.
 fn is_tail(program: &str, arguments: &[&str]) -> bool {
     program == "tail" && !arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--follow"))
 }
 
-/// Whether two commands are attempts at the same: one is mistyped, or the later one only says more.
+/// Returns whether two commands are attempts at the same: one is mistyped, or the later one only has more words.
 fn is_alike(failed: &str, done: &str) -> bool {
     let says_more = done.strip_prefix(failed.trim_end()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
     says_more || distance(failed, done) * 4 <= failed.chars().count().max(done.chars().count())
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(why(&fixed)[0], reason);
         // The same command is found at any distance, a similar one is not.
         let far = |first: &str| {
-            let others = (0..LATER).map(|number| command(&format!("touch file-{number}"), 0));
+            let others = (0..MAX_RETRY_TURNS).map(|number| command(&format!("touch file-{number}"), 0));
             let turns: Vec<Turn> =
                 std::iter::once(command(first, 2)).chain(others).chain([command("make test", 0)]).collect();
             why(&turns)

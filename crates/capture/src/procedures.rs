@@ -146,7 +146,7 @@ fn the_directory_of_the_session_is_an_argument_wherever_it_is_typed() {
     let captured = log().captured(&[], "/home/ana/shop");
     assert_eq!(all(&captured, "command"), ["cd {PWD|sh}/web && make", "tar -C {PWD|sh} -cf {HOME|sh}/shop-2.tar ."]);
     assert_eq!(names(&captured), ["open", "cd_web_make", "tar_c_cf_shop"]);
-    // A client elsewhere captures the directory as it is, unless it says what it is.
+    // A client elsewhere captures the directory unchanged, unless it names the directory.
     let elsewhere = log().captured(&[], "/srv");
     assert_eq!(elsewhere.definition["states"]["open"]["action"]["params"]["working_directory"], "{HOME}/shop");
     let given = log().captured(&[("PWD", "/home/ana/shop")], "/srv");
@@ -162,7 +162,7 @@ fn a_number_chooses_the_entry_that_stood_there() {
     let captured = log.captured(&[], "/srv");
     assert_eq!(all(&captured, "pattern"), [pattern]);
     assert_eq!(names(&captured), ["open", "sh_setup_sh", "choose_ubuntu_22_04", "done"]);
-    // What the client waited for does not say which entry it chose.
+    // The wait of the client does not state which entry it chose.
     let log = Log::default().starts("sh setup.sh", 0, menu).waits("Choose").answers("Choose [1-2]: ", "2", "");
     assert_eq!(all(&log.captured(&[], "/srv"), "pattern"), ["Choose", pattern]);
     // The program reads on a line of its own.
@@ -239,7 +239,7 @@ fn a_wait_ends_where_the_program_reads_the_next_input_as_it_did() {
     assert_eq!(asked(None, "program"), (Some("shown".to_owned()), false), "over ssh, or of an older log");
     assert_eq!(asked(None, "password"), (Some("hidden".to_owned()), false));
     assert_eq!(asked(Some(false), "program"), (None, true));
-    // What the client waited for ends as the program reads, too.
+    // A wait of the client ends as the program reads, too.
     let log =
         Log::default().starts("sh x", 0, "Value: ").waits("Value").answers("Value: ", "x", "").runs("true", 0, "");
     assert_eq!(all(&log.captured(&[], "/srv"), "reads"), ["shown"]);

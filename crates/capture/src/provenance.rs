@@ -48,7 +48,7 @@ pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroun
             });
             let Some((source, line, at)) = source else { continue };
             let name = name_of(&line[..at], &found, bindings);
-            // What was printed before a value was typed does not depend on it.
+            // The output before a value was typed does not depend on it.
             let is_shown = |binding: &&Binding| {
                 let is_typed = |turn: &Turn| contains_word(typed_text(&turn.act), &binding.value);
                 DIRECTORIES.contains(&binding.name.as_str()) || turns[..=source].iter().any(is_typed)
@@ -119,7 +119,7 @@ fn typed_text(act: &Act) -> &str {
     }
 }
 
-/// Returns what a turn printed, without the echo of what was typed where that is known.
+/// Returns the output of a turn, without the echo of typed text where that is known.
 fn printed(turn: &Turn) -> &str {
     match &turn.act {
         Act::Command { output, .. } => output,
@@ -127,7 +127,7 @@ fn printed(turn: &Turn) -> &str {
     }
 }
 
-/// Whether the answer is one that the question before it names.
+/// Returns whether the answer is a word of the question before it.
 fn is_offered(turn: &Turn, word: &str) -> bool {
     matches!(&turn.act, Act::Typed { text, .. } if !turn.at_prompt && text.trim() == word)
 }
@@ -168,12 +168,12 @@ fn contains_word(text: &str, word: &str) -> bool {
 fn line_with<'t>(text: &'t str, word: &str) -> Option<(&'t str, usize)> {
     text.lines().rev().find_map(|line| {
         let at = line.match_indices(word).map(|(at, _)| at).find(|at| stands_alone(line, *at, at + word.len()))?;
-        Some((line, at)).filter(|(line, _)| line.len() <= LONGEST_LINE)
+        Some((line, at)).filter(|(line, _)| line.len() <= MAX_LINE_BYTES)
     })
 }
 
-/// The longest line that a pattern is made of, in bytes.
-const LONGEST_LINE: usize = 400;
+/// Maximum length of a line that a pattern is made of, in bytes.
+const MAX_LINE_BYTES: usize = 400;
 
 /// Names a value after the last word before it.
 fn name_of(before: &str, found: &[Extraction], bindings: &[Binding]) -> String {
@@ -204,7 +204,7 @@ fn pattern_of(line: &str, at: usize, word: &str, name: &str, bindings: &[Binding
     let group = if is_number { r"\d+" } else { r"[\w.:/+-]*\w" };
     let begin = if before.len() < line[..at].len() || before.is_empty() { "^ *" } else { "^" };
     let before = general(before, bindings, around, Leeway::Data);
-    // What stands behind the value is often data too; its first sign is enough to know where the value ends.
+    // The text behind the value is often data too; its first sign is enough to know where the value ends.
     let after: String = after.chars().take_while(|sign| !sign.is_alphanumeric()).take(3).collect();
     let after = general(&after, &[], around, Leeway::Data);
     format!("{begin}{before}(?P<{name}>{group}){after}")

@@ -1,7 +1,7 @@
 //! Patterns of what programs show: a question without an end, a row of a full screen, a menu.
 //!
-//! What changes from one time to the next is generalised to its class, never to any word: a number to a number, the name of a
-//! month to the name of a month. `classes` decides, [`Leeway`] says how far.
+//! Text that changes from one time to the next is generalised to its class, never to any word: a number to a number, the name of a
+//! month to the name of a month. `classes` decides, within the [`Leeway`].
 
 mod classes;
 
@@ -9,7 +9,7 @@ use crate::session_log::Surroundings;
 use crate::template::{Binding, Use, template};
 pub(crate) use classes::{Leeway, varying_words, without_classes};
 
-/// Returns the pattern of a line that asks: it stands at the end of what was printed.
+/// Returns the pattern of a line that asks: it stands at the end of the output.
 pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings, leeway: Leeway) -> String {
     // A line that has ended is followed by nothing but line ends.
     let end = if line.ends_with('\n') { r"\s*\Z" } else { r" *\Z" };
@@ -43,7 +43,7 @@ pub(crate) fn rows(
     )
 }
 
-/// What may stand around the rows of a menu: blanks, empty rows and the signs that frames are drawn with.
+/// Pattern of the surroundings of a menu's rows: blanks, empty rows and the signs that frames are drawn with.
 const FRAME: &str = r"[\s\u2500-\u259f]*";
 
 /// Returns the pattern of a part of a row.
@@ -63,7 +63,7 @@ pub(crate) fn escaped(text: &str) -> String {
     pattern
 }
 
-/// Returns the row of a full screen that tells it from the one before: text that was not there, and as much of it as
+/// Returns the row that distinguishes a full screen from the one before: text that was not there, and as much of it as
 /// possible.
 pub(crate) fn landmark<'s>(before: Option<&str>, screen: &'s str) -> Option<&'s str> {
     let before: Vec<&str> = before.into_iter().flat_map(str::lines).map(str::trim).collect();
@@ -84,12 +84,12 @@ pub(crate) fn without_frame(row: &str) -> &str {
     row.trim_matches(|sign: char| sign.is_whitespace() || is_frame(sign))
 }
 
-/// Whether a sign draws a line, a box or a block.
+/// Returns whether a sign draws a line, a box or a block.
 fn is_frame(sign: char) -> bool {
     ('\u{2500}'..='\u{259f}').contains(&sign)
 }
 
-/// Whether a pattern is found in a text, in which `^` and `$` are the ends of lines, as in a wait.
+/// Returns whether a pattern is found in a text, in which `^` and `$` are the ends of lines, as in a wait.
 pub(crate) fn stands_in(pattern: &str, text: &str) -> bool {
     let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))

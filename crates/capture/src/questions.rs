@@ -7,7 +7,7 @@ use crate::procedures::Log;
 
 use crate::Captured;
 
-/// Whether the answer to a question of a captured machine is typed where a program printed this.
+/// Returns whether the answer to a question of a captured machine is typed where a program printed this.
 fn answers(captured: &Captured, printed: &str) -> bool {
     let states = captured.definition["states"].as_object().expect("a machine has states");
     let state = states.values().find(|state| state["action"]["params"]["pattern"].is_string()).expect("a state waits");
@@ -54,7 +54,7 @@ const QUESTIONS: [(&str, &str, &str, bool); 101] = [
     ("Note for Sat 3 May: ", "until 9", "Note for Sun 12 June: ", true),
     ("Note for Sat 3 May: ", "until 9", "Note for All 12 customers: ", false),
     ("Note for Sat 3 May: ", "until 9", "Note for Sat 3 customers: ", false),
-    // A word may say yes or no in any language.
+    // A word may mean yes or no in any language.
     ("Note for Sat 3 May: ", "closed", "Note for Sun 12 June: ", false),
     ("Trust SHA256:k3Lp/q+? ", "yes", "Trust SHA256:other? ", false),
     // Identifiers have a digit, a letter and a length, and those with dashes are UUIDs.
@@ -92,7 +92,7 @@ const QUESTIONS: [(&str, &str, &str, bool); 101] = [
     ("Comment for ana@mill: ", "hello", "Comment for bo@barn: ", false),
     ("Delete /home/ana/old? ", "y", "Delete /home/ana/new? ", false),
     ("Delete /home/ana-old? ", "y", "Delete /home/bo? ", false),
-    // Numbers where the answer says yes or no.
+    // Numbers where the answer is yes or no.
     ("Pay 5 EUR? [y/n] ", "y", "Pay 50000 EUR? [y/n] ", false),
     ("Pay 5 EUR? [y/n] ", "Y", "Pay 50000 EUR? [y/n] ", false),
     ("Pay 5 EUR? [yes/no] ", "yes", "Pay 50000 EUR? [yes/no] ", false),
@@ -378,7 +378,7 @@ fn a_value_is_searched_only_behind_the_place_where_it_was_typed() {
     // In the line that starts the program, it was typed before.
     let started = Log::default().starts("sh x pg", 0, "Drop pg? ").answers("Drop pg? ", "y", "");
     assert_eq!(pattern(started, &[("DB", "pg")]), [r"^Drop {DB|regex}\? *\Z"]);
-    // What a client waited for, too.
+    // The same for the text that a client waited for.
     let waited = Log::default().starts("sh x", 0, "a pg or b\n? ").waits("pg or b").answers("? ", "pg", "");
     assert_eq!(pattern(waited, &[("DB", "pg")])[0], "pg or b");
     // An entry of a menu names the value before it is typed.

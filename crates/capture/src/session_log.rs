@@ -1,9 +1,9 @@
-//! What a capture is made of: the log of inputs of a terminal, and what was printed between its entries.
+//! Source of a capture: the log of inputs of a terminal, and the output between its entries.
 
 use serde::{Deserialize, Serialize};
 use steplatch_protocol::InputRecord;
 
-/// What stands in texts in place of a secret.
+/// Placeholder for a secret in texts.
 pub(crate) const MASK: &str = "••••••";
 
 /// The log of one terminal.
@@ -17,23 +17,23 @@ pub struct SessionLog {
     pub directory: String,
     /// The entries, oldest first.
     pub moments: Vec<Moment>,
-    /// Whether it was made of a recording by another program: exit codes are unknown, prompts are guessed.
+    /// True if it was made of a recording by another program: exit codes are unknown, prompts are guessed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_imported: bool,
 }
 
-/// An entry of the log, and what was printed from it up to the next one.
+/// An entry of the log, and the output from it up to the next one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// The entry.
     pub input: InputRecord,
-    /// What was printed, as lines look in the end.
+    /// The output, as lines look in the end.
     pub printed: String,
-    /// What a command printed, from its beginning to its end.
+    /// Output of a command, from its beginning to its end.
     pub output: Option<String>,
 }
 
-/// What is known of the machine and the person, to recognise it in texts.
+/// Known facts of the machine and the person, to recognise them in texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The home directory.

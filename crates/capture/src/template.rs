@@ -15,10 +15,10 @@ pub(crate) struct Binding {
     pub(crate) name: String,
 }
 
-/// Where a text is used, which says how a value is quoted.
+/// Use of a text, which decides how a value is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Typed into a program as it is.
+    /// Typed into a program unchanged.
     Plain,
     /// Read by a POSIX shell, for which the value is quoted.
     Shell,
@@ -84,7 +84,7 @@ pub(crate) fn replaced(text: &str, part: &str, with: &str) -> String {
     made
 }
 
-/// Whether the part of a text is no part of a longer word or number.
+/// Returns whether the part of a text is no part of a longer word or number.
 pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
     let joins = |one: Option<char>, other: Option<char>| {
         let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
@@ -95,7 +95,7 @@ pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
         && !joins(part.chars().next_back(), text[end..].chars().next())
 }
 
-/// Whether the part of a text is a value of its own. Of a longer path, it has whole names.
+/// Returns whether the part of a text is a value of its own. Of a longer path, it has whole names.
 fn is_whole(text: &str, begin: usize, end: usize) -> bool {
     let is_path = text[begin..end].starts_with('/');
     stands_alone(text, begin, end) && (!is_path || (begins_path(&text[..begin]) && ends_name(&text[end..])))
@@ -108,8 +108,8 @@ fn is_of_name(sign: char) -> bool {
     sign.is_alphanumeric() || OF_NAMES.contains(sign)
 }
 
-/// Whether an absolute path may begin behind a text: not within another path, but behind an option's letter, as in
-/// `-C/tmp`, and in an address, as in `file:///tmp`.
+/// Returns whether an absolute path may begin behind a text: not within another path, but behind an option's letter, as
+/// in `-C/tmp`, and in an address, as in `file:///tmp`.
 fn begins_path(before: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
     let is_option = word.len() == 2 && word.starts_with('-') && word.ends_with(|sign: char| sign.is_ascii_alphabetic());
@@ -117,7 +117,7 @@ fn begins_path(before: &str) -> bool {
     is_option || before.ends_with("://") || !before.ends_with(goes_on)
 }
 
-/// Whether the name of a file ends where a text begins. A full stop or a question mark may end a sentence.
+/// Returns whether the name of a file ends where a text begins. A full stop or a question mark may end a sentence.
 fn ends_name(after: &str) -> bool {
     let mut signs = after.chars();
     match signs.next() {

@@ -1,7 +1,7 @@
 //! Turns: an input, with the output and the state of the program before the next one.
 //!
-//! A command that ended without further input is one turn. A program that asked has a turn for the line that started it
-//! and one for each answer.
+//! A command that ended without further input is one turn. A program with questions has a turn for the line that
+//! started it and one for each answer.
 
 use steplatch_protocol::{InputKind, InputRecord};
 
@@ -13,9 +13,9 @@ use crate::session_log::{MASK, Moment, SessionLog};
 /// An input, with its output and the state of the program behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
-    /// Which log it is of.
+    /// Index of its log.
     pub(crate) log: usize,
-    /// When it was typed (ISO 8601, UTC), for the order between terminals.
+    /// Time at which it was typed (ISO 8601, UTC), for the order between terminals.
     pub(crate) timestamp: String,
     /// The number of its entry.
     pub(crate) number: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Turn {
     /// Waits of the client that ended with a match, in order.
     pub(crate) waits: Vec<SeenWait>,
     pub(crate) ending: Ending,
-    /// What was printed up to the next input.
+    /// Output up to the next input.
     pub(crate) printed: String,
     /// Seconds to the end of the command, or of the last wait.
     pub(crate) elapsed: Option<f64>,
@@ -31,25 +31,25 @@ pub(crate) struct Turn {
     pub(crate) screen: Option<String>,
     /// It was typed at the prompt of a shell.
     pub(crate) at_prompt: bool,
-    /// What must be shown because the next input chooses from it.
+    /// The entries that must be shown because the next input chooses one of them.
     pub(crate) menu: Menu,
-    /// How much of the question may be other the next time, by what it is answered with.
+    /// Permitted variation of the question the next time, by its answer.
     pub(crate) leeway: Leeway,
     /// The text that it is answered with.
     pub(crate) answer: String,
-    /// How the program reads the next input.
+    /// The way in which the program reads the next input.
     pub(crate) reads: NextRead,
 }
 
-/// How the program read the next input, when that was typed.
+/// The way in which the program read the next input, when that was typed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NextRead {
-    /// There is none.
+    /// There is no next input.
     #[default]
     None,
     /// The program did not read yet.
     Later,
-    /// It shows what is typed.
+    /// It shows typed text.
     Shown,
     /// It reads a line without showing it.
     Hidden,
@@ -61,7 +61,7 @@ impl NextRead {
     fn of(input: &InputRecord, is_imported: bool) -> Self {
         match input.context.as_str() {
             _ if input.awaited == Some(false) => Self::Later,
-            // A recording by another program does not say it: it is concluded from texts.
+            // A recording by another program does not state it: it is concluded from texts.
             "password" if is_imported => Self::Any,
             "password" => Self::Hidden,
             "program" => Self::Shown,
@@ -80,7 +80,7 @@ impl NextRead {
     }
 }
 
-/// What was done.
+/// An action of the person or agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
     /// A command that needed no input.
@@ -99,12 +99,12 @@ pub(crate) struct SeenWait {
     pub(crate) reaches_input: bool,
 }
 
-/// What a program did at the end of a turn.
+/// State of a program at the end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The shell was at its prompt again.
     Prompt { exit_code: Option<i32> },
-    /// The program asked with this line, without an end.
+    /// The program printed this question, without an end of line.
     Question(String),
     /// The program read a line without showing it.
     Password(String),
@@ -131,13 +131,13 @@ pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>)
     }
     let mut turns = reader.turns;
     for turn in &mut turns {
-        turn.printed.truncate(floor(&turn.printed, LONGEST_PRINT));
+        turn.printed.truncate(floor(&turn.printed, MAX_PRINTED_BYTES));
     }
     (turns, reader.left_out)
 }
 
-/// The most bytes of a turn's output that are looked at.
-const LONGEST_PRINT: usize = 64 << 10;
+/// Maximum bytes of a turn's output that are examined.
+const MAX_PRINTED_BYTES: usize = 64 << 10;
 
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
@@ -207,7 +207,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Names a line that a shell took and that was typed by nobody, as by a program that puts input into its own terminal. One at the
+    /// Names a line that a shell took and that no client typed, as of a program that puts input into its own terminal. One at the
     /// beginning belongs to an input that is no longer in the log.
     fn note_untyped(&mut self, at: usize) {
         let Some(line) = self.moments[at].input.text.as_deref().filter(|line| !line.trim().is_empty()) else { return };
@@ -239,12 +239,12 @@ impl Reader<'_> {
         self.moments[at + 1..].iter().find(|moment| is_input(&moment.input))
     }
 
-    /// Whether the command of an entry got input before it ended.
+    /// Returns whether the command of an entry got input before it ended.
     fn is_conversation(&self, at: usize) -> bool {
         let Some(next) = self.next_input(at) else { return self.moments[at].input.reason.as_deref() != Some("ended") };
         let ends =
             self.moments[at].input.output_end.filter(|_| self.moments[at].input.reason.as_deref() == Some("ended"));
-        // What is drawn on the full screen is no output.
+        // The drawing on the full screen is no output.
         let is_before =
             |end| next.input.offset < end || next.input.context == "full_screen" && next.input.offset == end;
         !is_at_prompt(&next.input) && ends.is_none_or(is_before)
@@ -268,7 +268,7 @@ impl Reader<'_> {
         self.push(at, Act::Command { command, directory, exit_code: *exit_code, output });
     }
 
-    /// Takes what was typed at a prompt, up to the lines that the shell took.
+    /// Takes the text typed at a prompt, up to the lines that the shell took.
     fn line(&mut self, at: usize) -> usize {
         let (mut typed, mut taken) = (Vec::new(), Vec::new());
         let mut next = at;
@@ -277,7 +277,7 @@ impl Reader<'_> {
             match input.kind {
                 InputKind::Entered => taken.push(next),
                 InputKind::Wait => {}
-                // The size changes while the line is typed: a line that goes on is one line.
+                // The size changes while the line is typed: a line that continues is one line.
                 InputKind::Resize => self.note_resize(),
                 _ if is_typed(input) && is_at_prompt(input) && taken.is_empty() => typed.push(next),
                 _ => break,
@@ -391,7 +391,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns what was printed from an entry up to the next input.
+    /// Returns the output from an entry up to the next input.
     fn printed_from(&self, at: usize) -> String {
         let mut printed = self.moments[at].printed.clone();
         let rest = self.moments[at + 1..].iter().take_while(|moment| !is_input(&moment.input));
@@ -401,7 +401,7 @@ impl Reader<'_> {
 
     /// Returns what the program did between an entry and the next input.
     fn ending(&self, at: usize, printed: &str) -> Ending {
-        // A line that the shell took stands behind what was typed.
+        // A line that the shell took stands behind the typed text.
         let behind = self.moments[at + 1..].iter().find(|moment| is_input(&moment.input));
         let echoed = behind.and_then(|moment| question_of_echo(&moment.input, &moment.printed));
         let Some(next) = behind.map(|moment| &moment.input) else {
@@ -441,9 +441,9 @@ impl Reader<'_> {
     }
 }
 
-/// Returns how much of a question may be other the next time. Only an answer that has a digit, a path or an address is data, whose
-/// question may have other numbers: any word may say yes or no in some language, and a key or a word that the question offers means
-/// what the whole question says.
+/// Returns the permitted variation of a question the next time. Only an answer that has a digit, a path or an address is data, whose
+/// question may have other numbers: any word may mean yes or no in some language, and a key or a word that the question offers means
+/// what the whole question means.
 fn leeway_of(answer: &Act, question: &str) -> Leeway {
     let Act::Typed { text, .. } = answer else { return Leeway::Identifiers };
     let is_data = |line: &str| {
@@ -470,7 +470,7 @@ impl Turn {
     }
 }
 
-/// Words that a line begins with that asks for an answer, of a program that was not known to read it.
+/// First words of a line that requests an answer, of a program that was not known to read it.
 const ASKING_WORDS: [&str; 7] = ["choose", "enter", "input", "pick", "press", "select", "type"];
 
 /// Returns the last line of an output, with its end, of a program that reads the answer on a line of its own. Where it was not known to
@@ -483,7 +483,7 @@ fn asking_line(printed: &str, reads: bool) -> Option<String> {
     (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
 }
 
-/// Returns the question that a program asked when it took an input that was typed while it still printed: the beginning of
+/// Returns the question of a program when it took an input that was typed while it still printed: the beginning of
 /// the line that the input was echoed in. None where the echo is the first that was printed, as of a program that waited.
 fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str> {
     let typed = input.text.as_deref().filter(|_| input.kind == InputKind::Typed && input.context == "program")?;
@@ -497,10 +497,10 @@ fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str
     questions.into_iter().next().filter(is_question)
 }
 
-/// The longest line that is taken for a question, in bytes.
+/// Maximum length of a line that is taken for a question, in bytes.
 const MAX_QUESTION_BYTES: usize = 2000;
 
-/// Whether what was typed is text alone, with Enter at its end at the most.
+/// Returns whether the input is text alone, with Enter at its end at the most.
 fn is_plain(input: &InputRecord) -> bool {
     let text = input.text.as_deref().unwrap_or_default();
     let is_plain = |text: &str| !text.chars().any(|sign| sign.is_control() && sign != '\n');
@@ -610,7 +610,7 @@ mod tests {
         assert_eq!(line("sh x\nName:\n\n").as_deref(), Some("Name:\n"));
         assert_eq!(line("Name:\n"), None, "it is what was typed");
         assert_eq!(line("sh x\ncompiling\n"), None, "it still printed");
-        // Where it reads, it asks with what it printed last.
+        // Of a program that reads, the last output is the question.
         assert_eq!(asking_line("sh x\ncompiling\n", true).as_deref(), Some("compiling\n"));
         assert_eq!(asking_line("sh x\n\n", true), None);
     }

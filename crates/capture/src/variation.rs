@@ -1,8 +1,8 @@
-//! What differs from one run to the next although the same was done: identifiers, temporary paths, times, speeds.
+//! Text that differs from one run to the next although the same was done: identifiers, temporary paths, times, speeds.
 //!
 //! An output is compared without it. Any other number is a result, and another one is a difference.
 
-/// What stands in place of a part that differs from run to run.
+/// Placeholder for a part that differs from run to run.
 const ANY: &str = "…";
 
 /// Returns an output without what differs from one run to the next: identifiers (hashes, UUIDs, process ids, ports, names
@@ -117,7 +117,7 @@ fn is_digits(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether it is a hash, or a part of one. A number alone is none.
+/// Returns whether it is a hash, or a part of one. A number alone is no hash.
 fn is_hash(part: &str) -> bool {
     let digits = part.bytes().filter(u8::is_ascii_digit).count();
     let is_address =
@@ -130,14 +130,14 @@ fn is_mixed(part: &str) -> bool {
     part.is_ascii() && part.contains(|sign: char| sign.is_ascii_digit()) && !is_digits(part)
 }
 
-/// Whether it is made of letters and digits in turn, as identifiers and the endings of temporary names are.
+/// Returns whether it is made of letters and digits in turn, as identifiers and the endings of temporary names are.
 fn is_random(part: &str) -> bool {
     let signs: Vec<char> = part.chars().collect();
     let changes = signs.windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count();
     signs.len() >= 8 && signs.iter().all(char::is_ascii_alphanumeric) && changes >= 3
 }
 
-/// Whether it is a moment in seconds or milliseconds since 1970, in this century.
+/// Returns whether it is a moment in seconds or milliseconds since 1970, in this century.
 fn is_moment(part: &str) -> bool {
     is_digits(part) && matches!(part.len(), 10 | 13) && part.starts_with('1')
 }
@@ -151,7 +151,7 @@ fn is_temporary(core: &str) -> bool {
     ["/tmp/", "/var/tmp/", "/run/", "/dev/shm/"].iter().any(|begin| core.contains(begin))
 }
 
-/// Whether it is a time of the day, a date, or both: `12:30:05`, `2026-01-31`, `2026-01-31T12:30:05.5Z`.
+/// Returns whether it is a time of the day, a date, or both: `12:30:05`, `2026-01-31`, `2026-01-31T12:30:05.5Z`.
 fn is_time(core: &str) -> bool {
     let (date, clock) = match core.split_once('T') {
         Some((date, clock)) => (Some(date), Some(clock)),
@@ -187,15 +187,15 @@ const DATE_NAMES: [&str; 19] = [
     "fri", "sat", "sun",
 ];
 
-/// Whether a word is the short name of a month or a day, as `date` and `ls -l` write it.
+/// Returns whether a word is the short name of a month or a day, as `date` and `ls -l` write it.
 fn is_date_name(word: &str) -> bool {
     let word = word.trim_matches(is_around);
     word.starts_with(|first: char| first.is_ascii_uppercase())
         && DATE_NAMES.contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// Whether a word is of a date: the name of a month or a day beside a number or another name, a day of the month beside the
-/// name of one, a year in such a line.
+/// Returns whether a word is of a date: the name of a month or a day beside a number or another name, a day of the month
+/// beside the name of one, a year in such a line.
 fn is_part_of_date(words: &[&str], at: usize, core: &str) -> bool {
     let beside = || [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|beside| words.get(beside));
     let number = |word: &str| word.trim_matches(is_around).parse::<u32>().ok();
@@ -264,13 +264,13 @@ fn is_unit(word: &str) -> bool {
     UNITS.contains(&word) || word.split_once('/').is_some_and(|(size, second)| second == "s" && UNITS.contains(&size))
 }
 
-/// Whether a number is followed by how long ago something was: `3 days ago`.
+/// Returns whether a number is followed by the words of an age: `3 days ago`.
 fn is_age(after: &str, next: Option<&str>) -> bool {
     let units = ["day", "days", "week", "weeks", "month", "months", "year", "years"];
     units.contains(&after) && next.is_some_and(|next| next.trim_matches(is_around) == "ago")
 }
 
-/// Whether a word is numbers with their units: `1.5s`, `42kB`, `0m0.003s`, `12.3M/s`.
+/// Returns whether a word is numbers with their units: `1.5s`, `42kB`, `0m0.003s`, `12.3M/s`.
 fn is_quantity(word: &str) -> bool {
     let mut rest = word;
     let mut units = Vec::new();
@@ -292,7 +292,7 @@ fn is_quantity(word: &str) -> bool {
     }
 }
 
-/// Whether it is the percentage of a counter: `[ 42%]`. Elsewhere a percentage is a result.
+/// Returns whether it is the percentage of a counter: `[ 42%]`. Elsewhere a percentage is a result.
 fn is_percentage_of_counter(core: &str, open: &str, close: &str, before: &str) -> bool {
     let is_open = open.ends_with('[') || (open.is_empty() && before.ends_with('['));
     is_open && close.starts_with(']') && core.strip_suffix('%').is_some_and(is_number)
@@ -319,7 +319,7 @@ fn is_labelled(core: &str, before: &str) -> bool {
     }
 }
 
-/// Whether it is the process of a job that a shell starts: `[1] 12345`.
+/// Returns whether it is the process of a job that a shell starts: `[1] 12345`.
 fn is_job(words: &[&str], at: usize) -> bool {
     let is_number = |word: &&str| word.strip_prefix('[').and_then(|word| word.strip_suffix(']')).is_some_and(is_digits);
     at == 1 && words.len() == 2 && words.first().is_some_and(is_number) && is_digits(words[1])

@@ -71,7 +71,7 @@ impl Clock {
         }
     }
 
-    /// Waits for `future`, for `limit` at most. A future that is ready counts, also when its time is over.
+    /// Waits for `future`, for `limit` at most. A future that is ready counts, also when its time has expired.
     ///
     /// # Errors
     /// When the time limit was exceeded. The future is dropped then.

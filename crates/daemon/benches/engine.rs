@@ -1,4 +1,4 @@
-//! How fast runs are, and the journal below them, beside a bare loop of SQLite with the same durability in the same
+//! Speed of runs, and of the journal below them, beside a bare loop of SQLite with the same durability in the same
 //! directory.
 //!
 //! The bare loop inserts a row of the same text and commits, with no checks and no notifications. Loop, journal and

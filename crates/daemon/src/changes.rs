@@ -16,8 +16,8 @@ use steplatch_runs::RunListener;
 use steplatch_services::ToolListener;
 use tokio::sync::Notify;
 
-/// How long changes are gathered before they are sent.
-const GATHERED: Duration = Duration::from_millis(100);
+/// Time that changes are gathered before they are sent.
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// All subscribers. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -107,7 +107,7 @@ impl Subscription {
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
             self.0.something.notified().await;
-            tokio::time::sleep(GATHERED).await;
+            tokio::time::sleep(GATHER_TIME).await;
             let noted = std::mem::take(&mut *self.0.noted.lock());
             let runs = noted.runs.into_iter().map(|run| Change::Run { run_id: run.to_string() });
             let changes: Vec<Change> = noted.tools.then_some(Change::Tools).into_iter().chain(runs).collect();

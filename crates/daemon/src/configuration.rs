@@ -15,7 +15,7 @@ use tokio::sync::watch::Receiver;
 /// Settings that are applied without a restart. The program that starts the daemon sends a new value when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Whether proven workflows of the library are tools of their own.
+    /// True if proven workflows of the library are tools of their own.
     pub library_tools: bool,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
@@ -23,9 +23,9 @@ pub struct Configuration {
     pub hosts: Vec<RemoteHostConfig>,
     /// The weakest proof of a person that gates for people accept.
     pub gate_proof: Proof,
-    /// Whether pagers and editors open in shells that are started for one command.
+    /// True if pagers and editors open in shells that are started for one command.
     pub command_pagers: bool,
-    /// Whether inner shells are integrated with their first command.
+    /// True if inner shells are integrated with their first command.
     pub command_integration: bool,
     /// The engine of runs that name none.
     pub engine: EngineKind,
@@ -41,7 +41,7 @@ impl ProofPolicy for GateProof {
     }
 }
 
-/// What the current configuration says of single commands, and where the page is.
+/// The current settings of single commands, and the place of the page.
 #[derive(Debug)]
 pub(crate) struct CommandSettings {
     pub(crate) configuration: Receiver<Configuration>,

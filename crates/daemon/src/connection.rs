@@ -23,7 +23,7 @@ type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
 /// Serves one client until it hangs up or the daemon ends.
 ///
-/// `standing` says whether a person can be at the other end.
+/// `standing` states whether a person can be at the other end.
 pub(crate) async fn serve(
     service: Arc<Dispatcher>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,

@@ -33,11 +33,11 @@ use crate::ssh_questions::SshQuestions;
 pub struct Options {
     /// Its directories.
     pub place: DaemonPaths,
-    /// How the terminal host process is started.
+    /// The way to start the terminal host process.
     pub host: Starter,
-    /// How the worker processes, which execute functions, are started.
+    /// The way to start the worker processes, which execute functions.
     pub workers: WorkerStarter,
-    /// Which finished runs are kept.
+    /// Retention of finished runs.
     pub runs: RetentionPolicy,
     /// The configuration that may change while it runs. Without a sender it never changes.
     pub configuration: watch::Receiver<Configuration>,
@@ -45,7 +45,7 @@ pub struct Options {
     pub clock: Clock,
 }
 
-/// Why a daemon did not start.
+/// Reason why a daemon did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Another daemon owns the state.
@@ -100,8 +100,8 @@ fn whole(error: &dyn std::error::Error) -> String {
     format!("{error}{}", causes.collect::<String>())
 }
 
-/// The longest path of a socket, see unix(7).
-const LONGEST_SOCKET_PATH: usize = 107;
+/// Maximum length of the path of a socket, see unix(7).
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// A running daemon.
 #[derive(Debug)]
@@ -269,7 +269,7 @@ fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
     ensure_private(place.runtime())?;
     let socket = place.socket();
     let length = socket.as_os_str().len();
-    if length > LONGEST_SOCKET_PATH {
+    if length > MAX_SOCKET_PATH_BYTES {
         return Err(StartError::SocketPath { path: socket.display().to_string(), length });
     }
     // The daemon that created it has ended, since otherwise it would hold the lock.

@@ -57,7 +57,7 @@ pub(crate) struct Dispatcher {
     started: Instant,
 }
 
-/// What follows a reply once it is sent.
+/// The stream that follows a sent reply.
 #[derive(Debug)]
 pub(crate) enum ReplyStream {
     Run(RunEvents),
@@ -93,7 +93,7 @@ impl ReplyStream {
     }
 }
 
-/// Counts a client for as long as it is connected.
+/// Counts a client while it is connected.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard<'a>(&'a AtomicUsize);
 
@@ -103,7 +103,7 @@ impl Drop for ConnectionGuard<'_> {
     }
 }
 
-/// What a dispatcher is made of.
+/// Parts of a dispatcher.
 pub(crate) struct DispatcherParts {
     pub(crate) place: DaemonPaths,
     /// The processes that have the terminals.
@@ -115,7 +115,7 @@ pub(crate) struct DispatcherParts {
     /// Execute functions.
     pub(crate) workers: Workers,
     pub(crate) secrets: Arc<Redactor>,
-    /// How many finished runs are kept.
+    /// Retention of finished runs.
     pub(crate) keep: RetentionPolicy,
     /// Settings that may change while the daemon runs.
     pub(crate) configuration: watch::Receiver<Configuration>,
@@ -559,7 +559,7 @@ impl Dispatcher {
     }
 }
 
-/// Returns the reply about a run with the requested detail: everything, unless the request says otherwise.
+/// Returns the reply about a run with the requested detail: everything, unless the request states otherwise.
 fn detailed(reply: RunReply, detail: Option<RunDetail>) -> RunReply {
     match detail {
         Some(RunDetail::Brief) => reply.shortened(),

@@ -18,10 +18,10 @@ use steplatch_protocol::{DaemonPaths, DaemonRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How long acquiring the lock is retried before it counts as owned: longer than a child takes from fork to exec.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Time that acquiring the lock is retried before it counts as owned: longer than a child takes from fork to exec.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// The time between two attempts.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The ownership of a state directory. Released when dropped.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) enum LockPlace {
     Replaced,
 }
 
-/// Why a state directory could not be acquired.
+/// Reason why a state directory could not be acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another daemon owns it.
@@ -78,7 +78,7 @@ pub enum LockError {
     System {
         /// The folder.
         state: String,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
 }
@@ -97,11 +97,11 @@ impl StateLock {
             .mode(0o600)
             .open(place.lock())
             .map_err(system)?;
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
-                Err(TryLockError::WouldBlock) if Instant::now() < give_up => tokio::time::sleep(PAUSE).await,
+                Err(TryLockError::WouldBlock) if Instant::now() < give_up => tokio::time::sleep(RETRY_PAUSE).await,
                 Err(TryLockError::WouldBlock) => {
                     return Err(match place.running() {
                         Some(owner) => LockError::Owned { state, owner },
@@ -247,7 +247,7 @@ mod tests {
         // A daemon that is killed closes its descriptor and unlocks nothing.
         std::mem::forget(killed);
         tokio::spawn(async move {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(LOCK_TIMEOUT / 2).await;
             forked.unlock().unwrap();
         });
         StateLock::acquire(&place(&folder)).await.unwrap();

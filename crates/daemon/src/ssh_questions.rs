@@ -15,13 +15,13 @@ use steplatch_protocol::{AskSshQuestion, AskSshQuestionReply};
 use steplatch_runs::Runs;
 use tokio::sync::watch;
 
-/// The most tickets that are valid, of the connections that were begun last.
-const MOST_TICKETS: usize = 256;
+/// Maximum number of valid tickets, of the connections that were begun last.
+const MAX_TICKETS: usize = 256;
 
-/// The longest question, in characters.
-const LONGEST_QUESTION: usize = 4_000;
+/// Maximum length of a question, in characters.
+const MAX_QUESTION_CHARS: usize = 4_000;
 
-/// How long a question waits for its answer, in seconds. `ssh`, or the server, gives up before.
+/// Time limit of the answer to a question, in seconds. `ssh`, or the server, gives up before.
 const ANSWER_SECONDS: u64 = 600;
 
 /// The questions of connections to other machines.
@@ -46,7 +46,7 @@ impl SshQuestions {
         let ticket = random_name();
         let mut tickets = self.tickets.lock();
         tickets.push_back((ticket.clone(), host.clone()));
-        let surplus = tickets.len().saturating_sub(MOST_TICKETS);
+        let surplus = tickets.len().saturating_sub(MAX_TICKETS);
         tickets.drain(..surplus);
         ticket
     }
@@ -72,7 +72,7 @@ impl SshQuestions {
             let error = "this is no question of an ssh that this daemon started".to_owned();
             return AskSshQuestionReply { error: Some(error), ..AskSshQuestionReply::default() };
         };
-        let question: String = verb.question.trim().chars().take(LONGEST_QUESTION).collect();
+        let question: String = verb.question.trim().chars().take(MAX_QUESTION_CHARS).collect();
         let caller = Arc::new(Caller { name: Some("ssh".to_owned()), ..Caller::unknown() });
         let open = OpenQuestion { questions: self.clone(), host: host.name.clone(), run: Mutex::default() };
         let asked = Box::pin(runs.ask_person(&caller, definition(&host, &question), |run| open.begin(run))).await;
@@ -123,12 +123,13 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// Whether a question is one for yes or no, as that about the key of an unknown machine.
+/// Returns whether a question is one for yes or no, as that about the key of an unknown machine.
 fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }
 
-/// Returns the machine that asks. The question is foreign text: it is shown as a value, and no placeholder in it is replaced.
+/// Returns the machine of the question. The question is foreign text: it is shown as a value, and no placeholder in it
+/// is replaced.
 fn definition(host: &RemoteHostConfig, question: &str) -> Value {
     let shown = question.replace('{', "(").replace('}', ")");
     let mut result = "{ask_answer}";

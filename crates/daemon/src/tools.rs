@@ -24,11 +24,11 @@ use crate::configuration::Configuration;
 use files::Files;
 pub(crate) use watch::ToolSubscription;
 
-/// The longest description of a tool, in characters: some clients cut at 2,048 bytes.
-const LONGEST_DESCRIPTION: usize = 1000;
+/// Maximum length of the description of a tool, in characters: some clients cut at 2,048 bytes.
+const MAX_DESCRIPTION_CHARS: usize = 1000;
 
-/// The most names that the error about an unknown tool suggests.
-const NAMES_TOLD: usize = 20;
+/// Maximum number of names that the error about an unknown tool suggests.
+const MAX_SUGGESTED_NAMES: usize = 20;
 
 /// All workflows that are tools. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -104,7 +104,7 @@ impl Tools {
     }
 }
 
-/// Why a tool call is rejected.
+/// Reason why a tool call is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallRejected {
     /// The library cannot be read. The call can be repeated.
@@ -125,7 +125,7 @@ pub(crate) struct ToolNotFound {
     name: String,
     /// The names of the first available tools.
     available: Vec<String>,
-    /// How many more tools are available.
+    /// Number of further available tools.
     more: usize,
 }
 
@@ -148,7 +148,7 @@ impl CallRejected {
 impl ToolNotFound {
     /// Returns the error that none of `tools` has this name.
     fn new(name: &str, tools: &[ToolInfo]) -> Self {
-        let available: Vec<String> = tools.iter().take(NAMES_TOLD).map(|tool| tool.name.clone()).collect();
+        let available: Vec<String> = tools.iter().take(MAX_SUGGESTED_NAMES).map(|tool| tool.name.clone()).collect();
         let more = tools.len() - available.len();
         Self { name: name.chars().take(80).collect(), available, more }
     }
@@ -176,7 +176,7 @@ fn of_library(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, Strin
         let description = description.map_or_else(|| format!("Workflow {name}"), str::to_owned);
         Some(ToolInfo {
             name: names.get(&name)?.clone(),
-            description: description.chars().take(LONGEST_DESCRIPTION).collect(),
+            description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
             input_schema: schema::of(&workflow),
             source: "library".to_owned(),
             version: workflow.metadata.as_ref().map(|metadata| metadata.version.to_string()),

@@ -6,14 +6,14 @@ use unicode_width::UnicodeWidthStr as _;
 use super::subject::subject;
 use super::{End, ends, on_exhausted, on_timeout};
 
-/// Characters of a line on a card.
-const LONGEST_LINE: usize = 38;
+/// Maximum length of a line on a card, in characters.
+const MAX_LINE_CHARS: usize = 38;
 
 /// Pixels of a character of the small monospaced type, and of the bold one of names.
 const CHARACTER: f64 = 7.3;
 const BOLD_CHARACTER: f64 = 8.2;
 
-const NARROWEST: f64 = 132.0;
+const MIN_WIDTH: f64 = 132.0;
 const PADDING: f64 = 12.0;
 
 /// Pixels from the top of a card to its first row.
@@ -31,7 +31,7 @@ pub(super) struct Card {
     pub(super) rows: Vec<Row>,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Whether a run can reach it.
+    /// True if a run can reach it.
     pub(super) reached: bool,
 }
 
@@ -73,13 +73,13 @@ pub(super) struct Line {
 impl Line {
     fn new(text: &str) -> Self {
         let text: String = text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
-        if text.width() <= LONGEST_LINE {
+        if text.width() <= MAX_LINE_CHARS {
             return Self { shown: text, whole: None };
         }
         let mut shown = String::new();
         for character in text.chars() {
             shown.push(character);
-            if shown.width() >= LONGEST_LINE {
+            if shown.width() >= MAX_LINE_CHARS {
                 break;
             }
         }
@@ -128,7 +128,7 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
     let of = |line: &Line, each: f64| line.shown.width() as f64 * each + 2.0 * PADDING;
     let lines = rows.iter().map(|row| of(&row.line, CHARACTER) + ROW);
-    let width = lines.chain([of(&name, BOLD_CHARACTER), of(&tool, CHARACTER), NARROWEST]).fold(0.0, f64::max);
+    let width = lines.chain([of(&name, BOLD_CHARACTER), of(&tool, CHARACTER), MIN_WIDTH]).fold(0.0, f64::max);
     #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
     let height = HEAD + ROW * rows.len() as f64 + 6.0;
     Card { name, tool, kind, rows, width: width.ceil(), height, reached: true }

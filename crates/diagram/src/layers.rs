@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-/// How often the order within layers is improved, from the top and from below.
+/// Number of times that the order within layers is improved, from the top and from below.
 const SWEEPS: usize = 6;
 
 /// The layers of a picture, from the top: the numbers of states, from the left.

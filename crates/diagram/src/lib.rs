@@ -14,8 +14,8 @@ use steplatch_workflow::{Definition, PossibleOutcomes, State, tool};
 
 pub use svg::svg;
 
-/// Characters of a condition that a picture has room for.
-const LONGEST_LABEL: usize = 60;
+/// Maximum length of a condition in a picture, in characters.
+const MAX_LABEL_CHARS: usize = 60;
 
 /// Returns a machine as a state diagram in Mermaid's language.
 ///
@@ -78,7 +78,7 @@ fn on_exhausted(state: &State) -> String {
 struct End {
     /// In which case; nothing where there is no other.
     when: &'static str,
-    /// Whether the run completes, rather than fails.
+    /// True if the run completes, rather than fails.
     completes: bool,
 }
 
@@ -103,7 +103,7 @@ fn ends(state: &State) -> Vec<End> {
 fn label(text: &str) -> String {
     let mut label = String::new();
     for (index, character) in text.chars().enumerate() {
-        if index == LONGEST_LABEL {
+        if index == MAX_LABEL_CHARS {
             label.push('…');
             break;
         }
@@ -125,6 +125,6 @@ mod tests {
     #[test]
     fn what_means_something_to_mermaid_is_written_as_a_number() {
         assert_eq!(label("a: <b>;\n\"c\" #1"), "a#58; #60;b#62;#59; #34;c#34; #35;1");
-        assert_eq!(label(&"é".repeat(70)).chars().count(), LONGEST_LABEL + 1);
+        assert_eq!(label(&"é".repeat(70)).chars().count(), MAX_LABEL_CHARS + 1);
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Route {
     pub(super) points: Vec<(f64, f64)>,
     /// Those of further rows, each from its row to the line.
     pub(super) stubs: Vec<Stub>,
-    /// Whether it is taken only on a time-out.
+    /// True if it is taken only on a time-out.
     pub(super) late: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Route {
 pub(super) struct Stub {
     pub(super) from: (f64, f64),
     pub(super) to: (f64, f64),
-    /// Whether it is taken on a time-out.
+    /// True if it is taken on a time-out.
     pub(super) late: bool,
 }
 
@@ -62,9 +62,9 @@ struct Bundle {
     rows: Vec<(usize, bool)>,
     side: Side,
     course: Course,
-    /// Which line it is on its side of the card, from the inside.
+    /// Its index on its side of the card, from the inside.
     port: usize,
-    /// Where it comes down on its target, from 0 to 1 of the width.
+    /// Place of its end on its target, from 0 to 1 of the width.
     landing: f64,
     lane: usize,
 }
@@ -189,7 +189,7 @@ fn row_number(row: usize) -> f64 {
     row as f64
 }
 
-/// Where a line leaves its card, where it comes down, and where it goes along the picture.
+/// Coordinates of a line: its start at its card, its end, and its way along the picture.
 struct Across {
     exit: f64,
     landing: f64,

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use steplatch_workflow::{State, tool};
 
-/// What stands for a text that is hidden.
+/// The replacement of a text that is hidden.
 const HIDDEN: &str = "••••••";
 
 /// Returns what a state's action is about, in one line; empty where its tool says all. Line feeds are drawn as `⏎`, and texts

@@ -113,7 +113,7 @@ fn draw_line(out: &mut String, route: &Route) {
     }
 }
 
-/// How far from a corner a line leaves its direction.
+/// Distance from a corner at which a line leaves its direction.
 const ROUND: f64 = 6.0;
 
 /// Draws a line through points, its corners round.

@@ -35,7 +35,7 @@ pub struct FakeService {
     serving: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the service and its requests share.
+/// State that the service and its requests share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,

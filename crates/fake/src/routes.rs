@@ -16,7 +16,7 @@ pub(crate) fn router(shared: Shared) -> Router {
     Router::new().fallback(serve).with_state(shared)
 }
 
-/// What is in a path.
+/// The parts of a path.
 struct RequestTarget {
     route: Route,
     workflow: String,

@@ -9,13 +9,13 @@ use crate::Answer;
 /// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Route {
-    /// Which workflows there are.
+    /// List the workflows.
     List,
-    /// To start one.
+    /// Start a run.
     Start,
-    /// How a run is.
+    /// Return the status of a run.
     Status,
-    /// To cancel one.
+    /// Cancel a run.
     Cancel,
     /// Anything of its MCP endpoint.
     Mcp,
@@ -34,7 +34,7 @@ pub struct RecordedRequest {
     pub headers: BTreeMap<String, String>,
     /// Its body; null for none.
     pub body: Value,
-    /// When it came.
+    /// Time of its arrival.
     pub at: std::time::Instant,
     /// The other end of the connection that it came on.
     pub from: std::net::SocketAddr,
@@ -45,7 +45,7 @@ pub struct RecordedRequest {
 pub struct Run {
     /// Its id, which the dialect calls `workflow_id`.
     pub id: String,
-    /// Which workflow it is of.
+    /// Its workflow.
     pub workflow: String,
     /// Its input.
     pub input: Value,

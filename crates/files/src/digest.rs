@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 #[serde(into = "String", try_from = "String")]
 pub struct FileDigest([u8; 32]);
 
-/// A text that is no digest.
+/// A text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a SHA-256 digest has 64 hexadecimal digits")]
 pub struct InvalidDigest;

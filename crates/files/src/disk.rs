@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use crate::digest::{DigestBuilder, FileDigest};
 use crate::request::{
-    DirectoryEntry, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, LONGEST_PIECE,
-    MAX_DIRECTORY_ENTRIES, WriteTarget,
+    DirectoryEntry, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, MAX_DIRECTORY_ENTRIES,
+    MAX_PIECE_BYTES, WriteTarget,
 };
 
 /// The permissions of a new file, if none are requested.
@@ -69,7 +69,7 @@ fn shown(path: &Path) -> String {
 /// Lists a directory, sorted by name.
 ///
 /// # Errors
-/// When it is no directory, cannot be read, or has more than 100,000 entries.
+/// When it is not a directory, cannot be read, or has more than 100,000 entries.
 pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
     let path = absolute(path);
     let failed = |error: io::Error| match error.kind() {
@@ -137,8 +137,8 @@ fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileErro
 /// # Errors
 /// When it is not that file any more, it cannot be read, or the limit is out of bounds.
 pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> Result<FilePiece, FileError> {
-    if limit > LONGEST_PIECE {
-        return Err(FileError::Invalid(format!("a piece has at most {LONGEST_PIECE} bytes, not {limit}")));
+    if limit > MAX_PIECE_BYTES {
+        return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {limit}")));
     }
     let (path, file) = open(path, identity)?;
     let mut bytes = vec![0; limit];
@@ -224,8 +224,8 @@ fn places(target: &WriteTarget) -> Result<Places, FileError> {
 /// # Errors
 /// When the place is a directory or in none, the piece is too long, or the system refuses, as when the disk is full.
 pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-    if bytes.len() > LONGEST_PIECE {
-        return Err(FileError::Invalid(format!("a piece has at most {LONGEST_PIECE} bytes, not {}", bytes.len())));
+    if bytes.len() > MAX_PIECE_BYTES {
+        return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {}", bytes.len())));
     }
     let Places { target, part, folder } = places(target)?;
     if offset == 0 {
@@ -338,7 +338,7 @@ fn put_in_place(
     Ok(written(&metadata, there.is_some(), false))
 }
 
-/// Whether a file has this content.
+/// Returns whether a file has this content.
 fn is_content(file: &File, length: u64, expected: FileDigest) -> bool {
     let is_long = file.metadata().is_ok_and(|metadata| metadata.len() == length);
     is_long && digest_of(file, length).is_ok_and(|(digest, read)| read == length && digest == expected)

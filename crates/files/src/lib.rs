@@ -12,6 +12,6 @@ mod request;
 pub use digest::{DigestBuilder, FileDigest, InvalidDigest};
 pub use piece_size::PieceSize;
 pub use request::{
-    DirectoryEntry, FileAsk, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, LONGEST_PIECE,
-    MAX_DIRECTORY_ENTRIES, WriteTarget, is_entry_name,
+    DirectoryEntry, FileAsk, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten,
+    MAX_DIRECTORY_ENTRIES, MAX_PIECE_BYTES, WriteTarget, is_entry_name,
 };

@@ -1,10 +1,10 @@
-//! How long the pieces of a transfer are. Pure.
+//! The length of the pieces of a transfer. Pure.
 
 use std::time::Duration;
 
-use crate::request::LONGEST_PIECE;
+use crate::request::MAX_PIECE_BYTES;
 
-/// The length of the next piece, in bytes: 64 KiB at first, then so much that a piece takes 50 to 250 ms, at most [`LONGEST_PIECE`].
+/// The length of the next piece, in bytes: 64 KiB at first, then for 50 to 250 ms a piece, up to [`MAX_PIECE_BYTES`].
 ///
 /// A transfer shares its connection with terminals. A key waits behind one piece at most, so pieces are short on a slow
 /// connection, and long on a fast one, where the round trip of each is what costs time.
@@ -12,20 +12,20 @@ use crate::request::LONGEST_PIECE;
 pub struct PieceSize(usize);
 
 /// The length of the first piece, in bytes.
-const FIRST: usize = 64 << 10;
+const FIRST_PIECE_BYTES: usize = 64 << 10;
 
-/// The shortest piece, in bytes.
-const SHORTEST: usize = 4 << 10;
+/// Minimum length of a piece, in bytes.
+const MIN_PIECE_BYTES: usize = 4 << 10;
 
-/// A piece that took less is followed by longer ones.
+/// Time below which a piece is followed by longer ones.
 const QUICK: Duration = Duration::from_millis(50);
 
-/// A piece that took more is followed by shorter ones.
+/// Time above which a piece is followed by shorter ones.
 const SLOW: Duration = Duration::from_millis(250);
 
 impl Default for PieceSize {
     fn default() -> Self {
-        Self(FIRST)
+        Self(FIRST_PIECE_BYTES)
     }
 }
 
@@ -40,8 +40,8 @@ impl PieceSize {
     #[must_use]
     pub fn next(self, took: Duration) -> Self {
         Self(match took {
-            took if took < QUICK => (self.0 * 2).min(LONGEST_PIECE),
-            took if took > SLOW => (self.0 / 2).max(SHORTEST),
+            took if took < QUICK => (self.0 * 2).min(MAX_PIECE_BYTES),
+            took if took > SLOW => (self.0 / 2).max(MIN_PIECE_BYTES),
             _ => self.0,
         })
     }
@@ -63,10 +63,10 @@ mod tests {
     #[test]
     fn pieces_are_long_where_the_connection_is_fast_and_short_where_it_is_slow() {
         let ms = Duration::from_millis;
-        assert_eq!(settled(ms(1), 500 << 20, 20), LONGEST_PIECE);
+        assert_eq!(settled(ms(1), 500 << 20, 20), MAX_PIECE_BYTES);
         // A piece of 64 KiB over 1 MB/s takes 62 ms and the round trip.
         assert_eq!(settled(ms(30), 1 << 20, 20), 64 << 10);
         // A modem.
-        assert_eq!(settled(ms(100), 4 << 10, 20), SHORTEST);
+        assert_eq!(settled(ms(100), 4 << 10, 20), MIN_PIECE_BYTES);
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of the machine of a file, and its answers.
+//! Requests to the machine of a file, and its answers.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::FileDigest;
 
-/// The longest piece, in bytes.
-pub const LONGEST_PIECE: usize = 1 << 20;
+/// Maximum length of a piece, in bytes.
+pub const MAX_PIECE_BYTES: usize = 1 << 20;
 
 /// Maximum number of entries of a listed directory.
 pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
@@ -16,7 +16,7 @@ pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
 /// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). One that is not UTF-8 is longer in a listing.
 const MAX_NAME_BYTES: usize = 3 * 255;
 
-/// Whether a name is that of an entry of a directory: one component of a path, and none with a meaning of its own.
+/// Returns whether a name is that of an entry of a directory: one component of a path, without a meaning of its own.
 #[must_use]
 pub fn is_entry_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= MAX_NAME_BYTES
@@ -39,9 +39,9 @@ pub enum FileAsk {
         path: PathBuf,
         /// The file that was described.
         identity: FileIdentity,
-        /// Where the piece begins, in bytes.
+        /// Offset of the piece, in bytes.
         offset: u64,
-        /// Its length in bytes, at most [`LONGEST_PIECE`].
+        /// Its length in bytes, at most [`MAX_PIECE_BYTES`].
         limit: usize,
     },
     /// Compute the digest of the first `length` bytes of a file. → `Result<FileDigest, FileError>`
@@ -50,14 +50,14 @@ pub enum FileAsk {
         path: PathBuf,
         /// The file that was described.
         identity: FileIdentity,
-        /// How many bytes.
+        /// Length in bytes.
         length: u64,
     },
     /// Write a piece of a file that is not in its place yet. → `Result<(), FileError>`
     Write {
         /// The file.
         target: WriteTarget,
-        /// Where the piece begins, in bytes.
+        /// Offset of the piece, in bytes.
         offset: u64,
         /// The piece.
         #[serde(with = "serde_bytes")]
@@ -73,7 +73,7 @@ pub enum FileAsk {
         digest: FileDigest,
         /// Its permissions; none for those of the file that it replaces, or 0644.
         mode: Option<u32>,
-        /// Whether it may replace a file with another content.
+        /// True if it may replace a file with another content.
         replace: bool,
         /// The step that writes the file, which does so once. A host of an older version overlooks it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ pub struct WriteTarget {
     pub transfer: String,
 }
 
-/// What there is at a path.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
@@ -110,7 +110,7 @@ pub enum FileKind {
 pub struct DirectoryEntry {
     /// Its name.
     pub name: String,
-    /// What it is. None for a symbolic link, and for a name that is not UTF-8, whose bytes `name` does not have.
+    /// Its kind. None for a symbolic link, and for a name that is not UTF-8, whose bytes `name` does not have.
     pub kind: Option<FileKind>,
     /// Its length in bytes.
     pub size: u64,
@@ -121,13 +121,13 @@ pub struct DirectoryEntry {
 pub struct FileFacts {
     /// Its absolute path, for people: bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its length in bytes. 0 for files without a length, such as those of `/proc`.
     pub size: u64,
     /// Its permissions: the lower 12 bits of `st_mode`.
     pub mode: u32,
-    /// When its content changed last.
+    /// Time of the last change of its content.
     pub modified: Option<SystemTime>,
     /// Tells it from a file that takes its place later.
     pub identity: FileIdentity,
@@ -166,7 +166,7 @@ pub struct FileWritten {
     pub content: Option<(u64, FileDigest)>,
 }
 
-/// Why a request about a file failed. Paths are those of [`FileFacts::path`].
+/// Error of a request about a file. Paths are those of [`FileFacts::path`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum FileError {
     /// There is nothing at the path.
@@ -178,7 +178,7 @@ pub enum FileError {
     /// It is a directory.
     #[error("'{0}' is a directory")]
     IsDirectory(String),
-    /// It is no directory.
+    /// It is not a directory.
     #[error("'{0}' is not a directory")]
     NotDirectory(String),
     /// It is neither a file nor a directory.
@@ -190,10 +190,10 @@ pub enum FileError {
     /// Another file took its place, or it became shorter, while it was read.
     #[error("'{0}' changed while it was read")]
     Changed(String),
-    /// What was written has another length or digest than what was sent.
+    /// The written file has another length or digest than what was sent.
     #[error("'{0}' was not written: the copy differs from what was sent")]
     Damaged(String),
-    /// What was written is not there any more.
+    /// The unfinished copy is not there any more.
     #[error("'{0}' was not written: its unfinished copy is gone")]
     Lost(String),
     /// The request is out of its bounds.

@@ -11,15 +11,15 @@ use crate::random::Random;
 use crate::shrink::shrink;
 use crate::{Pool, Target};
 
-/// How long the campaign runs, in seconds. The variable makes a campaign of the test.
+/// The duration of the campaign, in seconds. The variable makes a campaign of the test.
 const SECONDS: &str = "STEPLATCH_FUZZ_SECONDS";
 /// The seed, a number; random without the variable.
 const SEED: &str = "STEPLATCH_FUZZ_SEED";
 /// The file that holds the input under check. It outlives a process that is aborted by it.
 const CURRENT: &str = "STEPLATCH_FUZZ_CURRENT";
 
-/// How long one input may take before the process is aborted.
-const LONGEST_CHECK: Duration = Duration::from_secs(30);
+/// Time limit of one input, after which the process is aborted.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A run with random mutations.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ fn remove(file: &Path) {
 /// A thread that aborts the process if one check does not end.
 #[derive(Debug)]
 struct Watch {
-    /// When the check began, in milliseconds since the watch did; 0 between checks.
+    /// Start time of the check, in milliseconds since the start of the watch; 0 between checks.
     begun: Arc<AtomicU64>,
     start: Instant,
 }
@@ -114,7 +114,7 @@ impl Watch {
             while Arc::strong_count(&begun) > 1 {
                 std::thread::sleep(Duration::from_millis(500));
                 let since = begun.load(Ordering::Relaxed);
-                if since > 0 && start.elapsed() > Duration::from_millis(since) + LONGEST_CHECK {
+                if since > 0 && start.elapsed() > Duration::from_millis(since) + CHECK_TIMEOUT {
                     hang();
                 }
             }
@@ -134,6 +134,6 @@ impl Watch {
 
 #[allow(clippy::print_stderr, reason = "a campaign talks to the person who runs it")]
 fn hang() -> ! {
-    eprintln!("fuzz: one input takes longer than {} s", LONGEST_CHECK.as_secs());
+    eprintln!("fuzz: one input takes longer than {} s", CHECK_TIMEOUT.as_secs());
     std::process::abort();
 }

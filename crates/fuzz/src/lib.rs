@@ -28,8 +28,8 @@ const ORDINARY_MUTATIONS: u32 = 200;
 /// The seed of an ordinary test.
 const ORDINARY_SEED: u64 = 20_261_123;
 
-/// The most inputs with new signatures that are kept to be mutated further.
-const MOST_KEPT: usize = 4_096;
+/// Maximum number of inputs with new signatures that are kept to be mutated further.
+const MAX_KEPT_INPUTS: usize = 4_096;
 
 /// Code that reads foreign bytes, and what its inputs look like.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,7 @@ impl Pool {
         if !self.seen.insert(signature) {
             return;
         }
-        if self.inputs.len() < MOST_KEPT {
+        if self.inputs.len() < MAX_KEPT_INPUTS {
             self.inputs.push(input);
         } else {
             let index = random.below(self.inputs.len());

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::random::Random;
 
-/// The most changes that are made to one input.
-const MOST_CHANGES: usize = 8;
+/// Maximum number of changes to one input.
+const MAX_CHANGES: usize = 8;
 
 /// Numbers at which code goes wrong, as texts.
 const NUMBERS: [&str; 14] = [
@@ -39,10 +39,10 @@ pub(crate) struct Mutator<'a> {
 }
 
 impl Mutator<'_> {
-    /// Returns an input of the pool with 1 to [`MOST_CHANGES`] changes, few more often than many.
+    /// Returns an input of the pool with 1 to [`MAX_CHANGES`] changes, few more often than many.
     pub(crate) fn mutate(&self, random: &mut Random) -> Vec<u8> {
         let mut input = random.pick(self.inputs).clone();
-        let most = 1 + random.below(MOST_CHANGES);
+        let most = 1 + random.below(MAX_CHANGES);
         for _ in 0..=random.below(most) {
             self.change(&mut input, random);
             input.truncate(self.longest);

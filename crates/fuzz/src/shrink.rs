@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// The time that shrinking takes at most.
-const LONGEST: Duration = Duration::from_secs(30);
+/// Maximum time of shrinking.
+const MAX_SHRINK_TIME: Duration = Duration::from_secs(30);
 
 /// Removes parts of an input as long as `fails` holds, first large ones.
 pub(crate) fn shrink(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let until = Instant::now() + LONGEST;
+    let until = Instant::now() + MAX_SHRINK_TIME;
     let mut input = input.to_vec();
     let mut part = input.len().div_ceil(2).max(1);
     loop {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Where an enum writes the name of its variant.
+/// Place of the variant's name in the JSON of an enum.
 #[derive(Debug, Clone, Copy)]
 pub enum Tag {
     /// In this field of its object (`serde(tag = "…")`).

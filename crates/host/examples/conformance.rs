@@ -10,8 +10,8 @@ use std::time::Duration;
 use steplatch_host::{Hosts, Starter, WaitRequest};
 use steplatch_terminal::{Closing, Size, Spec, Target, Until};
 
-/// A suite that takes longer is stuck.
-const LONGEST: Duration = Duration::from_secs(1800);
+/// Time limit of the suite; a suite that takes longer is stuck.
+const SUITE_TIMEOUT: Duration = Duration::from_secs(1800);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -49,7 +49,7 @@ async fn main() -> ExitCode {
         until: Until::Exit,
         input: None,
         reads: None,
-        timeout: LONGEST,
+        timeout: SUITE_TIMEOUT,
         by: None,
     };
     let waited = terminal.wait(wait).await;
@@ -61,7 +61,7 @@ async fn main() -> ExitCode {
                 false
             }
             None => {
-                eprintln!("The suite has not ended within {} s. Its screen:\n{}", LONGEST.as_secs(), view.screen);
+                eprintln!("The suite has not ended within {} s. Its screen:\n{}", SUITE_TIMEOUT.as_secs(), view.screen);
                 false
             }
         },

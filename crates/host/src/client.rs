@@ -22,7 +22,7 @@ use crate::hosts::START_TIME;
 use crate::inbox::read_frames;
 use crate::outbox::Outbox;
 use crate::server::next_number;
-use crate::wire::{Ask, BoundedList, LONGEST, Refusal, SECRETS, WIRE_VERSION, read_body};
+use crate::wire::{Ask, BoundedList, MAX_BODY_BYTES, Refusal, SECRETS, WIRE_VERSION, read_body};
 
 /// The greeting of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct HostHello {
     pub terminals: usize,
 }
 
-/// Why there is no answer.
+/// Reason for the missing answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     /// The host did not do it.
@@ -58,14 +58,14 @@ pub enum AskError {
         /// The host's process id.
         pid: u32,
     },
-    /// The machine of the terminal is not connected, so nothing was asked.
+    /// The machine of the terminal is not connected, so nothing was requested.
     #[error("host '{host}' is not connected{}: {why}; its terminals go on there ('steplatch hosts check {host}' tries again)", moment(*.since))]
     NotConnected {
         /// The name of the machine.
         host: String,
         /// Since when.
         since: Option<SystemTime>,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// The connection to the machine of the terminal was lost before the answer came.
@@ -102,13 +102,13 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// Returns whether the host has answered, that it did not do it: not whether it has done it before.
+    /// Returns whether the host has answered that it did not do it, not whether it has done it before.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Refused(Refusal::NoTerminal | Refusal::NotUnderstood | Refusal::Retiring))
     }
 
-    /// Whether it is unknown what became of the request.
+    /// Returns whether the outcome of the request is unknown.
     #[must_use]
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
@@ -218,8 +218,8 @@ struct EventQueue {
     bytes: Arc<AtomicUsize>,
 }
 
-/// How many events a receiver may be behind, and how many bytes. One event is taken however long it is.
-const MOST_BEHIND: usize = 256;
+/// Maximum number of events that a receiver may be behind, and of their bytes. One event is taken whatever its length.
+const MAX_EVENTS_BEHIND: usize = 256;
 const MAX_BYTES_BEHIND: usize = 8 << 20;
 
 /// Maximum number of unsettled steps that are taken from a host.
@@ -295,19 +295,19 @@ impl Host {
         &self.shared.greeting
     }
 
-    /// Whether the host speaks this version of the protocol.
+    /// Returns whether the host speaks this version of the protocol.
     #[must_use]
     pub fn is_understood(&self) -> bool {
         self.shared.greeting.wire == WIRE_VERSION
     }
 
-    /// Whether the connection is over.
+    /// Returns whether the connection has ended.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         *self.shared.over.borrow()
     }
 
-    /// Waits until the connection is over.
+    /// Waits until the connection has ended.
     pub async fn lost(&self) {
         let mut over = self.shared.over.clone();
         // If the sender is gone, the connection is over too.
@@ -365,7 +365,7 @@ impl Host {
         self.shared.steps.lock().clone()
     }
 
-    /// Whether an effect of this step was requested here.
+    /// Returns whether an effect of this step was requested here.
     pub(crate) fn knows(&self, step: &str) -> bool {
         self.shared.steps.lock().contains(step)
     }
@@ -377,7 +377,7 @@ impl Host {
         E: DeserializeOwned,
     {
         let number = next_number();
-        let (sender, received) = mpsc::channel(MOST_BEHIND);
+        let (sender, received) = mpsc::channel(MAX_EVENTS_BEHIND);
         let bytes = Arc::<AtomicUsize>::default();
         self.shared.waiting.lock().events.insert(number, EventQueue { sender, bytes: bytes.clone() });
         let events = Events { received, bytes, number, host: self.clone(), event: PhantomData };
@@ -398,7 +398,7 @@ pub(crate) struct Events<E> {
 }
 
 impl<E: DeserializeOwned> Events<E> {
-    /// Returns the next event; none when the connection is over, or the receiver has fallen too far behind.
+    /// Returns the next event; none when the connection has ended, or the receiver has fallen too far behind.
     pub(crate) async fn next(&mut self) -> Option<E> {
         loop {
             let body = self.received.recv().await?;
@@ -460,7 +460,7 @@ fn garbled(error: &impl std::fmt::Display) -> AskError {
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
     number: u64,
-    /// Whether the host completes the request all the same.
+    /// True if the host completes the request without a waiting caller.
     is_forgotten: bool,
     answered: bool,
 }
@@ -489,7 +489,7 @@ impl Waiting {
     /// Returns the longest body that is taken under this number, in bytes.
     fn limit(&self, number: u64) -> usize {
         match (self.peer, number) {
-            (Peer::Here, _) => LONGEST,
+            (Peer::Here, _) => MAX_BODY_BYTES,
             (Peer::Elsewhere, SECRETS) => MAX_SECRET_BYTES,
             (Peer::Elsewhere, number) => {
                 let table = self.lock();

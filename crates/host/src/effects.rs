@@ -58,11 +58,11 @@ enum ResultPart {
     TerminalId,
 }
 
-/// An effect that is over.
+/// An effect that has ended.
 pub(crate) struct Performed {
     /// The body of the frame with the result.
     pub(crate) body: Vec<u8>,
-    /// Whether anything may have changed. If not, a repeated request performs the effect.
+    /// True if anything may have changed. If not, a repeated request performs the effect.
     pub(crate) has_acted: bool,
 }
 
@@ -87,7 +87,7 @@ impl Effects {
         if is_by_hand { &self.by_hand } else { &self.desk }.lock()
     }
 
-    /// Whether a run has a result here that it has not stored, or has an effect in progress.
+    /// Returns whether a run has a result here that it has not stored, or has an effect in progress.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.desk.lock().has_unsettled()
     }
@@ -111,7 +111,7 @@ impl Effects {
         result_in::<Result<FileWritten, FileError>>(body)?.ok()
     }
 
-    /// Sends the id of the terminal that a step opened, once an opening in progress is over; none if it opened none.
+    /// Sends the id of the terminal that a step opened, once an opening in progress has ended; none if it opened none.
     pub(crate) fn find_opened(&self, step: String, outbox: &Outbox, number: u64) {
         let waiter = Waiter { outbox: outbox.clone(), number, wants: ResultPart::TerminalId };
         let found = self.desk.lock().wait_for(&EffectKey::new(Effect::Open, step), waiter);
@@ -135,7 +135,7 @@ impl Effects {
     }
 }
 
-/// Whether a step belongs to a run, which settles it once its journal has the result.
+/// Returns whether a step belongs to a run, which settles it once its journal has the result.
 pub(crate) fn is_of_run(step: &str) -> bool {
     step.split('/').next().is_some_and(|run| run.parse::<RunId>().is_ok())
 }
@@ -337,12 +337,12 @@ pub(crate) async fn finish(shared: &Arc<Shared>, ask: FileAsk) -> Performed {
     Performed::new(written, has_acted)
 }
 
-/// Whether an input was refused before any of it was typed.
+/// Returns whether an input was refused before any of it was typed.
 fn has_typed_nothing(error: &InputError) -> bool {
     !matches!(error, InputError::InDoubt | InputError::Gone(_))
 }
 
-/// Whether a command was refused before anything was entered.
+/// Returns whether a command was refused before anything was entered.
 fn has_run_nothing(error: &RunError) -> bool {
     matches!(
         error,
@@ -363,7 +363,8 @@ fn has_run_nothing(error: &RunError) -> bool {
     )
 }
 
-/// Whether the terminal of a single command is left to its client: the command goes on, or there is more to read.
+/// Returns whether the terminal of a single command is left to its client: the command continues, or there is more to
+/// read.
 fn is_left_to_client(ran: &CommandResult) -> bool {
     ran.timed_out || ran.asks.is_some() || ran.left_out > 0 || ran.dropped_before.is_some()
 }

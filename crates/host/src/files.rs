@@ -20,7 +20,7 @@ use crate::remote::{RemoteHost, Reply};
 use crate::terminal::Keeper;
 use crate::wire::{Ask, Refusal};
 
-/// Why a request about a file failed.
+/// Error of a request about a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
     /// The machine refused, or its system did.

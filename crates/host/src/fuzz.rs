@@ -11,8 +11,8 @@ use steplatch_terminal::{
 use crate::client::HostHello;
 use crate::inbox::FrameBuffer;
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, BadFrame, HEAD, LONGEST, OpenRefused, OpenedTerminal, Refusal, Stage, first_frame,
-    read_body, write_frame,
+    Ask, AttachEvent, AttachReply, BadFrame, HEAD, MAX_BODY_BYTES, OpenRefused, OpenedTerminal, Refusal, Stage,
+    first_frame, read_body, write_frame,
 };
 
 /// The frames of an input that is received in portions, and whether the connection ends with an error.
@@ -23,7 +23,7 @@ fn received(portions: &[&[u8]]) -> Received {
     for portion in portions {
         buffer.bytes.extend_from_slice(portion);
         let take = |number, body: Option<&[u8]>| frames.push((number, body.unwrap_or_default().to_vec()));
-        if let Err(error) = buffer.take(|_| LONGEST, take) {
+        if let Err(error) = buffer.take(|_| MAX_BODY_BYTES, take) {
             return (frames, Some(error));
         }
         // All that is whole was taken: what waits is less than one frame.

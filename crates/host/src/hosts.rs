@@ -29,26 +29,27 @@ use crate::client::{AskError, Host, OnSecret};
 use crate::files::MachineFiles;
 use crate::records::{self, HostRecord};
 use crate::remote::{
-    HostTarget, RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace, RemoteSetup, SHORT_PATIENCE,
+    CLIENT_CONNECT_TIMEOUT, HostTarget, RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace,
+    RemoteSetup,
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
 use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal};
 
-/// How a host is started.
+/// The way to start a host.
 #[derive(Debug, Clone)]
 pub enum Starter {
     /// As a process of its own, which gets the listening socket as its standard input.
     Program {
         /// The program, usually that of this process.
         program: PathBuf,
-        /// What makes it a host.
+        /// The arguments that make it a host.
         arguments: Vec<OsString>,
         /// Another program and its arguments, for the case that the first one does not become a host.
         otherwise: Option<(PathBuf, Vec<OsString>)>,
-        /// Where it writes its log.
+        /// Path of its log.
         log: PathBuf,
-        /// How long it may take to answer after its start.
+        /// Time limit of its first answer after its start.
         start_time: Duration,
     },
     /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
@@ -71,7 +72,7 @@ impl Starter {
     }
 }
 
-/// Why there is no host.
+/// Reason for a missing host.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
     /// It could not be started.
@@ -185,7 +186,7 @@ struct Doubts {
 #[derive(Default)]
 struct Table {
     hosts: Vec<KnownHost>,
-    /// Which host keeps a terminal, as far as it is known.
+    /// The host of each terminal, as far as it is known.
     kept: HashMap<TerminalId, Host>,
     /// Process ids of hosts that do not answer; 0 where it is not known.
     silent: Vec<u32>,
@@ -201,26 +202,26 @@ struct KnownHost {
     socket: String,
 }
 
-/// How long a host may usually take to answer, also after its start.
+/// Usual time limit of an answer of a host, also after its start.
 pub const START_TIME: Duration = Duration::from_secs(2);
 
-/// How long a host may take to end.
-const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of the end of a host.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lost terminals that are remembered.
-const MOST_LOST: usize = 1000;
+/// Maximum number of remembered lost terminals.
+const MAX_LOST_TERMINALS: usize = 1000;
 
-/// How often the terminals of a host of an older version are looked at.
+/// Interval between two looks at the terminals of a host of an older version.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a host may take to answer a request that concerns no terminal, or all of them. Every client of the daemon may wait
-/// for the answer, and a host that is stopped never sends it.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// Time limit of an answer that concerns no terminal, or all of them. Every client of the daemon may wait for the
+/// answer, and a stopped host never sends it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends a request, and waits for the answer no longer than [`ANSWER_TIME`].
+/// Sends a request, and waits for the answer no longer than [`ANSWER_TIMEOUT`].
 pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, ask: &Ask) -> Result<T, AskError> {
     let pid = host.greeting().pid;
-    tokio::time::timeout(ANSWER_TIME, host.ask(ask)).await.unwrap_or_else(|_| {
+    tokio::time::timeout(ANSWER_TIMEOUT, host.ask(ask)).await.unwrap_or_else(|_| {
         tracing::warn!(pid, "a terminal host does not answer");
         Err(AskError::HostSilent { pid })
     })
@@ -250,7 +251,7 @@ async fn found(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, Ask
     silent.map_or(Ok(None), Err)
 }
 
-/// What a client has seen of [`Hosts::watch_activity`].
+/// The part of [`Hosts::watch_activity`] that a client has seen.
 #[derive(Debug, Default)]
 pub struct SeenActivity {
     /// The count of each host, by the number of the connection.
@@ -308,7 +309,7 @@ impl Hosts {
             }
             let mut connected = Host::connect(&socket, &hosts.shared.on_secret).await;
             // A socket exists a moment before its host listens at it.
-            for _ in 0..records::PATIENCE {
+            for _ in 0..records::MAX_LOOKS {
                 let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
                 match (&connected, noted.filter(|note| note.lives())) {
                     (Err(error), Some(note)) if refused(error) => note.moment().await,
@@ -423,7 +424,7 @@ impl Hosts {
     /// # Errors
     /// When there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        self.open_on(spec, None, SHORT_PATIENCE, None).await
+        self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, None).await
     }
 
     /// Opens a terminal, on another machine if one is named. `patience` is how long it waits for a machine that is not
@@ -514,15 +515,15 @@ impl Hosts {
         Ok((HostedTerminal::on(host, opened.id.clone()), opened))
     }
 
-    /// Whether a terminal is known as one of this machine, also one that was lost.
+    /// Returns whether a terminal is known as one of this machine, also one that was lost.
     fn is_here(&self, id: &TerminalId) -> bool {
         let table = self.lock();
         table.kept.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
     }
 
-    /// Returns the files of this machine, or of another one. `patience` is how long a request waits for a machine that is
-    /// not connected. `step` is the step that writes one of them: it does so once, which the terminal host of the machine
-    /// ensures.
+    /// Returns the files of this machine, or of another one. `patience` is the time that a request waits for a machine
+    /// that is not connected. `step` is the step that writes one of them: it does so once, which the terminal host of
+    /// the machine ensures.
     ///
     /// # Errors
     /// When the machine is not reached, or has no terminal host.
@@ -553,11 +554,11 @@ impl Hosts {
     }
 
     /// Returns the steps of runs whose results the connected hosts keep, and of those whose hosts on other machines have ended.
-    /// `asked` has the numbers of the connections that were asked before, which are left out.
+    /// `asked` has the numbers of the connections with an earlier request, which are left out.
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
         let mut steps = self.shared.remote.get().map(RemoteHosts::lost_steps).unwrap_or_default();
         for host in self.connected().into_iter().filter(|host| asked.insert(host.number())) {
-            match tokio::time::timeout(ANSWER_TIME, host.unsettled()).await {
+            match tokio::time::timeout(ANSWER_TIMEOUT, host.unsettled()).await {
                 Ok(Ok(unsettled)) => steps.extend(unsettled),
                 // Its results are kept until a later daemon asks for them, or its next run is over.
                 Ok(Err(_)) | Err(_) => tracing::warn!(pid = host.greeting().pid, "a terminal host does not answer"),
@@ -632,7 +633,7 @@ impl Hosts {
         }
     }
 
-    /// Whether the result of a step of the last daemon may be lost with its host.
+    /// Returns whether the result of a step of the last daemon may be lost with its host.
     #[must_use]
     pub fn is_in_doubt(&self, step: &str) -> bool {
         let is_noted = || {
@@ -653,8 +654,8 @@ impl Hosts {
     }
 
     /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first
-    /// request. Terminals of this machine come first. Another machine is not asked: it has the terminals that this installation has
-    /// opened there.
+    /// request. Terminals of this machine come first. Another machine receives no request: it has the terminals that
+    /// this installation has opened there.
     ///
     /// # Errors
     /// When no host has a terminal of this name, and one that may have it does not answer.
@@ -797,7 +798,7 @@ impl Hosts {
     }
 
     /// Hides texts wherever they come back, also for the daemons to come. A host that does not answer in time carries the
-    /// requests out once it goes on, before any later request.
+    /// requests out once it continues, before any later request.
     pub async fn remember(&self, secrets: &[SecretText]) {
         let mut telling = JoinSet::new();
         for host in self.reachable() {
@@ -867,7 +868,7 @@ impl Hosts {
                     end_process(host.greeting().pid);
                 }
                 // A host that does not end is not waited for any longer.
-                if tokio::time::timeout(LAST_PATIENCE, host.lost()).await.is_err() {
+                if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.lost()).await.is_err() {
                     tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals are left");
                 }
             })
@@ -1056,7 +1057,7 @@ impl Hosts {
             }
             !ended
         });
-        let surplus = lost.len().saturating_sub(MOST_LOST);
+        let surplus = lost.len().saturating_sub(MAX_LOST_TERMINALS);
         lost.drain(..surplus);
         drop(table);
         self.shared.changed.send_modify(|changed| *changed += 1);
@@ -1084,7 +1085,7 @@ impl Shared {
 /// Maximum length of the name of a socket, in bytes.
 const MAX_SOCKET_NAME_BYTES: usize = 64;
 
-/// Whether this is the name of a host's socket.
+/// Returns whether this is the name of a host's socket.
 pub(crate) fn is_socket(name: &str) -> bool {
     let own = name.strip_prefix("host-").and_then(|rest| rest.strip_suffix(".sock"));
     own.is_some_and(|own| own.bytes().all(|byte| byte.is_ascii_alphanumeric())) && name.len() <= MAX_SOCKET_NAME_BYTES

@@ -6,8 +6,8 @@ use tokio::net::UnixStream;
 
 use crate::wire::{BadFrame, HEAD, frame_head};
 
-/// Bytes that there is always room for.
-const PORTION: usize = 64 << 10;
+/// Minimum room for the next read.
+const MIN_ROOM_BYTES: usize = 64 << 10;
 
 /// Room that is kept after a large frame, in bytes.
 const MAX_SPARE: usize = 1 << 20;
@@ -25,7 +25,7 @@ pub(crate) async fn read_frames(
         if stream.readable().await.is_err() {
             return;
         }
-        frames.bytes.reserve(PORTION);
+        frames.bytes.reserve(MIN_ROOM_BYTES);
         match stream.try_read_buf(&mut frames.bytes) {
             Ok(0) => return,
             Ok(_) => {}
@@ -43,7 +43,7 @@ pub(crate) async fn read_frames(
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuffer {
     pub(crate) bytes: Vec<u8>,
-    /// How many of the next bytes belong to a frame that is too long.
+    /// Number of the next bytes that belong to a frame that is too long.
     skipped: usize,
 }
 

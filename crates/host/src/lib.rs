@@ -29,10 +29,10 @@ pub use hosts::{
 };
 pub use relay::{Relay, RelayError};
 pub use remote::{
-    Channel, ConnectFailure, ConnectionGuard, DialedTargets, ErrorText, FixedConnection, GIVE_UP, HostTarget,
-    INSTALLED, MachineSecretSink, NoQuestions, OpenSsh, QuestionWatch, RUN_PATIENCE, RemoteError, RemoteHostConfig,
-    RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup, SHORT_PATIENCE, SshEnvironment, TargetFuture,
-    Transport, ssh_arguments,
+    CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ConnectionGuard, DialedTargets, ErrorText, FixedConnection,
+    HostTarget, INSTALLED, MachineSecretSink, NoQuestions, OpenSsh, QuestionWatch, RECONNECT_TIMEOUT,
+    RUN_CONNECT_TIMEOUT, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup,
+    SshEnvironment, TargetFuture, Transport, ssh_arguments,
 };
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};

@@ -13,11 +13,12 @@ use steplatch_link::{Hello, Refusal, Session, SessionId, pump, read_hello, refus
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-/// How long a session stays without a connection. Its client gives up earlier, so that it does not meet an ended session.
+/// Time that a session stays without a connection. Its client gives up earlier, so that it does not meet an ended
+/// session.
 const LEASE: Duration = Duration::from_secs(900);
 
-/// How long a connection may take to greet.
-const GREETING_TIME: Duration = Duration::from_secs(30);
+/// Time limit of the greeting of a connection.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection that carries a session from now on.
 struct Arrival {
@@ -43,7 +44,7 @@ impl Links {
     /// Serves a connection that carries a link. `serve` receives the stream of a new session, as if a client had connected.
     pub(crate) async fn join(&self, mut stream: UnixStream, serve: impl FnOnce(UnixStream)) {
         let mut rest = BytesMut::new();
-        let hello = match tokio::time::timeout(GREETING_TIME, read_hello(&mut stream, &mut rest)).await {
+        let hello = match tokio::time::timeout(GREETING_TIMEOUT, read_hello(&mut stream, &mut rest)).await {
             Ok(Ok(hello)) => hello,
             Ok(Err(error)) => return tracing::warn!(%error, "a connection from another machine did not greet"),
             Err(_) => return tracing::warn!("a connection from another machine does not greet"),
@@ -90,7 +91,7 @@ impl Links {
     }
 }
 
-/// Carries a session over one connection after the other, until it is over.
+/// Carries a session over one connection after the other, until it ends.
 async fn carry(mut local: UnixStream, mut arriving: mpsc::Receiver<Arrival>) {
     let mut session = Session::new();
     let mut next = None;

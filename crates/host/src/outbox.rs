@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 
 use crate::wire::{append_frame, write_frame};
 
-/// Bytes that may be queued before senders of events have to wait.
-const ENOUGH: usize = 1 << 20;
+/// Number of bytes that may be queued before senders of events have to wait.
+const MAX_QUEUED_BYTES: usize = 1 << 20;
 
 /// The queue of one side to the other. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -27,9 +27,9 @@ pub(crate) struct Outbox {
 struct Shared {
     stream: Arc<UnixStream>,
     unsent: Mutex<Unsent>,
-    /// There is something to write, or the connection is over.
+    /// There is something to write, or the connection has ended.
     filled: Notify,
-    /// There is room again, or the connection is over.
+    /// There is room again, or the connection has ended.
     emptied: Notify,
 }
 
@@ -84,7 +84,7 @@ impl Outbox {
                 if unsent.over {
                     return Err(OutboxClosed);
                 }
-                if unsent.bytes.len() < ENOUGH {
+                if unsent.bytes.len() < MAX_QUEUED_BYTES {
                     break;
                 }
             }
@@ -93,7 +93,7 @@ impl Outbox {
         self.say(number, body)
     }
 
-    /// Writes the queued bytes as room comes, until the connection is over.
+    /// Writes the queued bytes as room comes, until the connection ends.
     pub(crate) async fn write_on(&self) {
         loop {
             let filled = self.shared.filled.notified();
@@ -139,7 +139,7 @@ impl Outbox {
             }
         }
         unsent.bytes.drain(..written);
-        if unsent.bytes.len() < ENOUGH {
+        if unsent.bytes.len() < MAX_QUEUED_BYTES {
             self.shared.emptied.notify_waiters();
         }
         Ok(())

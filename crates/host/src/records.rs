@@ -24,13 +24,13 @@ pub(crate) struct HostRecord {
 }
 
 /// The time between two looks, where no event announces a change.
-const MOMENT: Duration = Duration::from_millis(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How many such moments a host may take to listen again, also on a busy machine.
-pub(crate) const PATIENCE: usize = 500;
+/// Maximum number of such looks for a host that has to listen again, also on a busy machine.
+pub(crate) const MAX_LOOKS: usize = 500;
 
 impl HostRecord {
-    /// Whether the process that is noted is there and is a host.
+    /// Returns whether the noted process is running and is a host.
     pub(crate) fn lives(&self) -> bool {
         // Its number may be reused by another program.
         fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| {
@@ -41,13 +41,13 @@ impl HostRecord {
 
     /// Waits a moment in which a host that lives may begin to listen.
     pub(crate) async fn moment(&self) {
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(LOOK_INTERVAL).await;
     }
 
     /// Signals the host to listen again where it listened, and waits a moment until it does.
     pub(crate) async fn listen_again(&self) {
         let asked = Pid::from_raw(self.pid.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok());
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_LOOKS {
             if !asked || self.socket.exists() {
                 return;
             }

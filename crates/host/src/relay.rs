@@ -20,14 +20,14 @@ use crate::wire::{Ask, HEAD, Refusal, first_frame, read_body, write_frame};
 /// The text before the greeting of a relay.
 pub(crate) const MARK: &str = "steplatch-relay ";
 
-/// The longest line of the greeting, in bytes.
-pub(crate) const LONGEST_LINE: usize = 64 << 10;
+/// Maximum length of a line of the greeting, in bytes.
+pub(crate) const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Time that a relay waits for a host that listens and does not answer, and the pause between two attempts.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a relay says first.
+/// The greeting of a relay, which it sends first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RelayHello {
@@ -41,7 +41,7 @@ impl Default for RelayHello {
     }
 }
 
-/// What the near end asks for.
+/// A request of the near end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RelayRequest {
@@ -53,7 +53,7 @@ pub(crate) enum RelayRequest {
     Open(String),
 }
 
-/// What the relay answers.
+/// The answer of the relay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RelayReply {
@@ -61,7 +61,7 @@ pub(crate) enum RelayReply {
     Open {
         /// Its socket, which stands for it.
         socket: String,
-        /// Whether it opens new terminals: it is of the version of the relay.
+        /// True if it opens new terminals: it is of the version of the relay.
         #[serde(default)]
         is_current: bool,
         /// The sockets of the other hosts.
@@ -79,16 +79,16 @@ pub(crate) enum RelayReply {
 pub struct Relay {
     /// The directory of the sockets and notes of the hosts.
     pub folder: PathBuf,
-    /// How a host is started.
+    /// The way to start a host.
     pub starter: Starter,
     /// The version of the program.
     pub version: String,
 }
 
-/// Why a relay ended early.
+/// Reason for the early end of a relay.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The near end said nothing that a relay understands.
+    /// The near end sent nothing that a relay understands.
     #[error("what came from the other machine is no request of a relay: {0}")]
     Request(String),
     /// The connection or the host is gone.
@@ -108,7 +108,7 @@ impl Relay {
     ) -> Result<(), RelayError> {
         say(&mut output, MARK, &RelayHello { version: self.version.clone() })?;
         let mut line = String::new();
-        input.by_ref().take(LONGEST_LINE as u64).read_line(&mut line)?;
+        input.by_ref().take(MAX_LINE_BYTES as u64).read_line(&mut line)?;
         let request = serde_json::from_str(&line).map_err(|error| RelayError::Request(error.to_string()))?;
         let reply = match self.reached(request).await {
             Ok(reply) => reply,
@@ -160,7 +160,7 @@ impl Relay {
                     return Ok(RelayReply::Failed("the terminal host there does not answer".to_owned()));
                 }
                 // It is busy, or stopped: its terminals are not lost.
-                None => tokio::time::sleep(PAUSE).await,
+                None => tokio::time::sleep(RETRY_PAUSE).await,
             }
         }
     }

@@ -24,7 +24,7 @@ use steplatch_ids::TerminalId;
 use steplatch_terminal::{Description, SecretText};
 use tokio::sync::watch;
 
-pub use self::connection::GIVE_UP;
+pub use self::connection::RECONNECT_TIMEOUT;
 pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
@@ -36,11 +36,11 @@ pub use self::transport::{
 };
 use crate::client::Host;
 
-/// How long a request of a client waits for a machine that is not connected.
-pub const SHORT_PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a request of a client waits for a machine that is not connected.
+pub const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a run waits for a machine that is not connected, before its action fails.
-pub const RUN_PATIENCE: Duration = Duration::from_secs(600);
+/// Time that a run waits for a machine that is not connected, before its action fails.
+pub const RUN_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A machine on which terminals can be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -53,9 +53,9 @@ pub struct RemoteHostConfig {
 
 /// Questions of `ssh` that wait for a person.
 pub trait QuestionWatch: fmt::Debug + Send + Sync {
-    /// Returns how many questions the connections to a host have asked.
+    /// Returns the number of questions of the connections to a host so far.
     fn asked(&self, host: &str) -> u64;
-    /// Whether one of them waits for its answer.
+    /// Returns whether one of them waits for its answer.
     fn is_open(&self, host: &str) -> bool;
 }
 
@@ -69,7 +69,7 @@ pub trait MachineSecretSink: fmt::Debug + Send + Sync {
     fn forget(&self, terminal: &TerminalId);
 }
 
-/// For connections that ask nothing.
+/// For connections without questions.
 #[derive(Debug, Clone, Copy)]
 pub struct NoQuestions;
 
@@ -83,7 +83,7 @@ impl QuestionWatch for NoQuestions {
     }
 }
 
-/// How a machine is reached.
+/// State of the connection to a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteHostState {
     /// It was not needed yet.
@@ -96,7 +96,7 @@ pub enum RemoteHostState {
     Lost {
         /// Since when.
         since: SystemTime,
-        /// Why.
+        /// Reason.
         why: ConnectFailure,
     },
 }
@@ -106,7 +106,7 @@ pub enum RemoteHostState {
 pub struct RemoteHostStatus {
     /// Its name and destination.
     pub config: RemoteHostConfig,
-    /// How it is reached.
+    /// State of its connection.
     pub state: RemoteHostState,
     /// The version of the terminal host there, once it was reached.
     pub version: Option<String>,
@@ -123,7 +123,7 @@ pub struct RemotePlace {
     pub lost_since: Option<SystemTime>,
 }
 
-/// Why a machine is not used.
+/// Reason why a machine is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
     /// No machine has this name.
@@ -139,7 +139,7 @@ pub enum RemoteError {
     Failed {
         /// Its name.
         host: String,
-        /// Why.
+        /// Reason.
         why: ConnectFailure,
     },
 }
@@ -151,14 +151,14 @@ fn known(hosts: &[String]) -> String {
     }
 }
 
-/// How machines are reached, and where what is known of them is noted.
+/// The way to the machines, and the place of the notes about them.
 #[derive(Debug, Clone)]
 pub struct RemoteSetup {
     /// The directory of the notes.
     pub notes: PathBuf,
     /// The way to a machine.
     pub transport: Arc<dyn Transport>,
-    /// What the connections ask.
+    /// Questions of the connections.
     pub questions: Arc<dyn QuestionWatch>,
     /// Receives what the machines want hidden.
     pub secrets: Arc<dyn MachineSecretSink>,
@@ -183,7 +183,8 @@ impl RemoteHosts {
         Self { shared: Arc::new(Shared { setup, machines: Mutex::default(), changed }) }
     }
 
-    /// Takes over the machines that the user has named. Those that are not named any more are disconnected; their terminals go on.
+    /// Takes over the machines that the user has named. Those that are not named any more are disconnected; their
+    /// terminals continue.
     pub(crate) fn configure(&self, configs: &[RemoteHostConfig]) {
         let mut machines = self.shared.machines.lock();
         let is_named = |machine: &Machine| configs.contains(machine.config());
@@ -246,7 +247,7 @@ impl RemoteHosts {
         self.all().iter().find_map(|machine| machine.noted(id_or_name))
     }
 
-    /// Returns the hosts that can be asked now.
+    /// Returns the hosts that accept requests now.
     pub(crate) fn up(&self) -> Vec<(RemoteHost, Host)> {
         let hosts = self.all().into_iter().flat_map(|machine| machine.hosts());
         hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
@@ -267,7 +268,7 @@ impl RemoteHosts {
         self.all().into_iter().find(|machine| machine.has_opening(step))
     }
 
-    /// Whether a terminal was recorded for another machine than this one.
+    /// Returns whether a terminal was recorded for another machine than this one.
     pub(crate) fn is_elsewhere(&self, id: &TerminalId, machine: &str) -> bool {
         self.all().iter().any(|other| other.config().name != machine && other.has_terminal(id))
     }

@@ -33,8 +33,8 @@ use crate::inbox::read_frames;
 use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, InvalidPattern, LONGEST, Refusal, SECRETS, TerminalAsk, WIRE_VERSION, WaitRequest,
-    read_body,
+    Ask, AttachEvent, AttachReply, InvalidPattern, MAX_BODY_BYTES, Refusal, SECRETS, TerminalAsk, WIRE_VERSION,
+    WaitRequest, read_body,
 };
 
 /// The identity of a host, as sent in its greeting.
@@ -44,13 +44,13 @@ pub struct Identity {
     pub version: String,
 }
 
-/// How long a host without terminals stays while no client is connected.
+/// Time that a host without terminals stays while no client is connected.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// How long a person keeps the writer's seat when the connection that they took it over is gone.
+/// Time that a person keeps the writer's seat when the connection that they took it over is gone.
 const SEAT_LEASE: Duration = Duration::from_secs(15);
 
-/// How long a host without terminals and clients keeps the results of steps that no daemon has stored yet.
+/// Time that a host without terminals and clients keeps the results of steps that no daemon has stored yet.
 const RESULT_LINGER: Duration = Duration::from_secs(24 * 3600);
 
 /// Everything that the connections of a host share.
@@ -74,7 +74,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether it takes no new terminals.
+    /// Returns whether it takes no new terminals.
     pub(crate) fn is_retiring(&self) -> bool {
         self.retiring.load(Ordering::Relaxed)
     }
@@ -225,7 +225,7 @@ impl Connection {
         // The sender is ours and stays.
         let link_request = async { link_request.wait_for(Option::is_some).await.ok().and_then(|number| *number) };
         tokio::select! {
-            () = read_frames(&stream, |_| LONGEST, |number, body| {
+            () = read_frames(&stream, |_| MAX_BODY_BYTES, |number, body| {
                 connection.handle(number, body.and_then(|body| read_body(body).ok()));
             }) => {}
             () = outbox.write_on() => {}

@@ -10,7 +10,7 @@ use steplatch_terminal::{
 };
 
 use crate::client::{AskError, Events, Host};
-use crate::remote::{ColouredView, GIVE_UP, RemoteHost, Reply, SHORT_PATIENCE};
+use crate::remote::{CLIENT_CONNECT_TIMEOUT, ColouredView, RECONNECT_TIMEOUT, RemoteHost, Reply};
 use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps, here or on another machine. Cheap to clone.
@@ -27,11 +27,12 @@ pub struct HostedTerminal {
 /// Longer than a session lasts without a connection.
 const UNLIMITED: Duration = Duration::from_secs(86_400);
 
-/// How long a host on another machine may take to answer, besides the time that the request itself lasts. Longer than its session may
-/// be without a connection.
-const MAX_ANSWER_TIME: Duration = Duration::from_secs(60 + GIVE_UP.as_secs());
+/// Time limit of an answer of a host on another machine, besides the time that the request itself lasts. Longer than
+/// its session may be without a connection.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(60 + RECONNECT_TIMEOUT.as_secs());
 
-/// How often a request is repeated whose session ends at once. A host that ends each session would be asked without end.
+/// Maximum number of repetitions of a request whose session ends at once. Without it, a host that ends each session
+/// would receive requests without end.
 const MAX_REPEATS: usize = 3;
 
 /// The host of a terminal.
@@ -91,7 +92,7 @@ impl Keeper {
             };
             match answer {
                 Err(AskError::HostLost { .. }) if ask.is_repeatable() => {
-                    let quick = if began.elapsed() < GIVE_UP { repeats.unwrap_or(0) + 1 } else { 0 };
+                    let quick = if began.elapsed() < RECONNECT_TIMEOUT { repeats.unwrap_or(0) + 1 } else { 0 };
                     if quick > MAX_REPEATS {
                         return Err(remote.unanswered());
                     }
@@ -116,7 +117,7 @@ async fn silent(ask: &Ask) {
     }
 }
 
-/// Why an input was not sent.
+/// Reason why an input was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The terminal did not take it.
@@ -127,7 +128,7 @@ pub enum SendError {
     Ask(#[from] AskError),
 }
 
-/// Why a terminal did not do what it was asked to do.
+/// Reason why a terminal did not carry out a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TerminalError<E> {
     /// The terminal refused.
@@ -138,7 +139,7 @@ pub enum TerminalError<E> {
     Ask(#[from] AskError),
 }
 
-/// Why a signal was not sent.
+/// Reason why a signal was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignalError {
     /// The program had ended.
@@ -151,12 +152,12 @@ pub enum SignalError {
 
 impl HostedTerminal {
     pub(crate) fn new(host: Host, id: TerminalId) -> Self {
-        Self { keeper: Keeper::Here(host), id, patience: SHORT_PATIENCE }
+        Self { keeper: Keeper::Here(host), id, patience: CLIENT_CONNECT_TIMEOUT }
     }
 
     /// A terminal on another machine.
     pub(crate) fn on(host: RemoteHost, id: TerminalId) -> Self {
-        Self { keeper: Keeper::There(host), id, patience: SHORT_PATIENCE }
+        Self { keeper: Keeper::There(host), id, patience: CLIENT_CONNECT_TIMEOUT }
     }
 
     /// Returns a handle that waits so long for a machine that is not connected.
@@ -175,7 +176,7 @@ impl HostedTerminal {
     /// machine. A host that is not connected does not learn it.
     pub async fn remember_elsewhere(&self, secret: &SecretText) {
         if matches!(self.keeper, Keeper::There(_)) {
-            let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), SHORT_PATIENCE).await;
+            let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
             if let Err(error) = remembered {
                 tracing::warn!(%error, terminal = %self.id, "a host on another machine does not learn a secret");
             }
@@ -436,7 +437,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::NoteState(gate)).await
     }
 
-    /// Checks that the state is the one that was noted at the question of a gate.
+    /// Checks that the state is unchanged since it was noted at the question of a gate.
     ///
     /// # Errors
     /// With what has changed, or when there is no such terminal.
@@ -466,10 +467,10 @@ impl HostedTerminal {
     }
 }
 
-/// What a new viewer sees first, and then as it comes.
+/// The screen that a new viewer sees first, and its later events.
 #[derive(Debug)]
 pub struct Attached {
-    /// Escape sequences that show the screen as it is.
+    /// Escape sequences that show the current screen.
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,

@@ -26,8 +26,8 @@ use steplatch_terminal::{
 /// them.
 pub const WIRE_VERSION: u32 = 1;
 
-/// The longest body.
-pub(crate) const LONGEST: usize = 64 << 20;
+/// Maximum length of a body.
+pub(crate) const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// Bytes before a body: its length and its number.
 pub(crate) const HEAD: usize = 12;
@@ -76,8 +76,9 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Whether it may be sent again when its answer was lost: it changes nothing, or nothing more than before. An input or a command
-    /// with the name of a step is carried out once; its repetition is answered with what became of it.
+    /// Returns whether it may be sent again when its answer was lost: it changes nothing, or nothing more than before.
+    /// An input or a command with the name of a step is carried out once; its repetition is answered with the outcome
+    /// of the first one.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
             Self::Open(request) => request.step.is_some(),
@@ -109,8 +110,8 @@ impl Ask {
         Some(EffectKey::new(effect, step))
     }
 
-    /// Whether it is a key or a movement that a person types in an attached terminal. Such a request is repeated within a
-    /// moment or not at all.
+    /// Returns whether it is a key or a movement that a person types in an attached terminal. Such a request is
+    /// repeated within a moment or not at all.
     pub(crate) fn is_by_hand(&self) -> bool {
         matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
@@ -125,7 +126,7 @@ impl Ask {
         let answer = match self {
             Self::Hello { .. } | Self::List | Self::Unsettled => LIST,
             // A hundred thousand names.
-            Self::File(FileAsk::List(_)) => LONGEST,
+            Self::File(FileAsk::List(_)) => MAX_BODY_BYTES,
             Self::File(FileAsk::Read { limit, .. }) => limit.saturating_mul(2).saturating_add(LIST),
             Self::Terminal(_, ask) => match ask {
                 TerminalAsk::View(_)
@@ -148,7 +149,7 @@ impl Ask {
             },
             _ => SMALL,
         };
-        answer.min(LONGEST)
+        answer.min(MAX_BODY_BYTES)
     }
 
     /// Returns the longest text of the answer, in characters; none if its request names no limit.
@@ -161,7 +162,7 @@ impl Ask {
         }
     }
 
-    /// Whether it does something that can be noticed.
+    /// Returns whether it has a noticeable effect.
     pub(crate) fn acts(&self) -> bool {
         match self {
             Self::Open(_) | Self::Terminal(_, TerminalAsk::Send(_) | TerminalAsk::Run(_)) => true,
@@ -423,11 +424,11 @@ pub struct OpenedTerminal {
     pub id: TerminalId,
     /// Process id of its program.
     pub pid: i32,
-    /// Whether its shell reports when it is at its prompt.
+    /// True if its shell reports when it is at its prompt.
     pub integrated: bool,
 }
 
-/// Why a terminal was not opened; see [`OpenError`] and [`SpawnError`].
+/// Reason why a terminal was not opened; see [`OpenError`] and [`SpawnError`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OpenRefused {
     /// As many as may be are open.
@@ -441,7 +442,7 @@ pub enum OpenRefused {
     NonePlaced {
         /// The limit.
         most: usize,
-        /// How long it waited.
+        /// Time that it waited.
         waited: Duration,
     },
     /// Another terminal has that name.
@@ -486,31 +487,32 @@ impl From<OpenError> for OpenRefused {
     }
 }
 
-/// What a wait waits for, with its patterns as they were written; see [`steplatch_terminal::Wait`].
+/// A request to wait, with its patterns as they were written; see [`steplatch_terminal::Wait`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WaitRequest {
     /// Patterns.
     pub patterns: Vec<String>,
-    /// Where to look.
+    /// The part of the terminal to search.
     pub target: Target,
     /// Offset to look from.
     pub since: Option<u64>,
-    /// What else ends the wait.
+    /// Other conditions that end the wait.
     pub until: Until,
-    /// Whether it also ends when the program waits for input. A host of an older version overlooks it.
+    /// Set if it also ends when the program waits for input. A host of an older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputWait>,
-    /// How the program must read input for a match to end the wait. A host of an older version overlooks it.
+    /// The way in which the program must read input for a match to end the wait. A host of an older version overlooks
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
-    /// How long it waits at the most.
+    /// Time limit of the wait.
     pub timeout: Duration,
     /// The client or run that waits, for the log of inputs. A host of an older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
-/// What a new viewer sees first.
+/// The screen that a new viewer sees first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct AttachReply {
     pub(crate) snapshot: String,
@@ -522,7 +524,7 @@ pub(crate) struct AttachReply {
 pub enum AttachEvent {
     /// The program wrote this.
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// The client fell behind; this draws the screen as it is now.
+    /// The client fell behind; this draws the current screen.
     Redrawn(String),
     /// The screen has another size.
     Resized(Size),
@@ -532,7 +534,7 @@ pub enum AttachEvent {
     Closed,
 }
 
-/// Why a request was not answered.
+/// Reason why a request was not answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// There is no such terminal (any more).
@@ -590,7 +592,7 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::
 pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
-    if !(HEAD - 4..=LONGEST).contains(&length) {
+    if !(HEAD - 4..=MAX_BODY_BYTES).contains(&length) {
         return Err(BadFrame);
     }
     Ok(rest.split_first_chunk::<8>().map(|(number, _)| (4 + length, u64::from_be_bytes(*number))))
@@ -773,8 +775,8 @@ mod tests {
         }
         assert!(bytes(TerminalAsk::Attach) < 16 << 20 && bytes(TerminalAsk::Picture) < 32 << 20);
         assert!(read(Limit::Head(4000)) < 2 << 20);
-        assert!(read(Limit::HeadAndTail(usize::MAX)) == LONGEST && read(Limit::Head(10_000_000)) > 40_000_000);
-        assert_eq!(bytes(TerminalAsk::Pieces(vec![(0, 1); 3], usize::MAX)), LONGEST);
+        assert!(read(Limit::HeadAndTail(usize::MAX)) == MAX_BODY_BYTES && read(Limit::Head(10_000_000)) > 40_000_000);
+        assert_eq!(bytes(TerminalAsk::Pieces(vec![(0, 1); 3], usize::MAX)), MAX_BODY_BYTES);
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub enum InvalidName {
     Origin(String),
 }
 
-/// Whether the request had the token or a session of the page; for requests that require neither.
+/// Credential of the caller: the token, or a session of the page; for requests that require neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The token was right.

@@ -24,8 +24,8 @@ use crate::route::{FailureStatus, ResourceKind, Route};
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// The longest idempotency key, in bytes.
-const LONGEST_KEY: usize = 255;
+/// Maximum length of an idempotency key, in bytes.
+const MAX_KEY_BYTES: usize = 255;
 
 /// The parameter of the verbs that take an idempotency key.
 const KEY_FIELD: &str = "idempotency_key";
@@ -48,7 +48,7 @@ pub(crate) struct RequestInput {
     pub(crate) body: Bytes,
     /// The address of the client.
     pub(crate) peer: Option<Peer>,
-    /// What the client has shown of itself.
+    /// Credential that the client has presented.
     pub(crate) caller: Caller,
 }
 
@@ -305,11 +305,11 @@ async fn answer_gate(
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = given.next() else { return Ok(None) };
-    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_KEY);
+    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= MAX_KEY_BYTES);
     match (key, given.next()) {
         (Some(key), None) => Ok(Some(key.to_owned())),
         _ => Err(Refusal::invalid(format!(
-            "Idempotency-Key must be one text of at most {LONGEST_KEY} visible ASCII characters"
+            "Idempotency-Key must be one text of at most {MAX_KEY_BYTES} visible ASCII characters"
         ))),
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     /// The number of requests in progress.
     answering: AtomicUsize,
     quiet_since: Mutex<Instant>,
-    /// Whether one of its requests had the token.
+    /// True if one of its requests had the token.
     known: AtomicBool,
     /// Notified when the head of the first request has arrived.
     pub(crate) spoke: Notify,

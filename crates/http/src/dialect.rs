@@ -31,7 +31,7 @@ pub(crate) const BASE: &str = "/api/v1/service/workflows";
 const PAGE: usize = 50;
 
 /// The maximum number of entries of a page.
-const LARGEST_PAGE: usize = 200;
+const MAX_PAGE_SIZE: usize = 200;
 
 /// A workflow that can be started.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -42,13 +42,13 @@ pub(crate) struct Offered {
     name: String,
     /// The same, as pages call it
     title: String,
-    /// What it is for
+    /// Its purpose
     description: String,
     /// Its category
     category: String,
     /// Its version
     version: String,
-    /// sync or async: whether whoever starts it waits for its end
+    /// sync or async: whether the client that starts it waits for its end
     #[serde(rename = "executionType")]
     execution_type: &'static str,
     /// JSON Schema of its input
@@ -61,7 +61,7 @@ pub(crate) struct Offered {
 /// A page of them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Page {
-    /// How many there are on all pages
+    /// Number of entries on all pages
     count: usize,
     /// The address of the next page, relative to this one's
     next: Option<String>,
@@ -81,7 +81,7 @@ pub(crate) enum List {
     Page(Page),
 }
 
-/// Which page is wanted. Without any, all is.
+/// Requested page. Without one, all entries are returned.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WantedPage {
@@ -95,13 +95,13 @@ pub(crate) struct WantedPage {
     page_size: Option<usize>,
 }
 
-/// What a run is started with.
+/// Start of a run.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Start {
     /// The input, after the workflow's schema
     #[serde(default)]
     input: Map<String, Value>,
-    /// Who starts it; it is not looked at
+    /// Client that starts it; ignored
     #[serde(default)]
     #[expect(dead_code, reason = "others send it, so it is documented")]
     source: Option<String>,
@@ -112,7 +112,7 @@ pub(crate) struct Start {
 pub(crate) struct StartReply {
     /// Always true
     success: bool,
-    /// What the start is known by: the run's id
+    /// Identifier of the start: the run's id
     correlation_id: String,
     /// The run, for /{id}/runs/{run_id}/status
     workflow_id: String,
@@ -150,13 +150,13 @@ pub(crate) struct Status {
 /// Times of a run, as services write them.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SnakeTimes {
-    /// When the run was created
+    /// Time at which the run was created
     create_time: Option<i64>,
-    /// When it changed last, as far as that is known
+    /// Time of its last change, as far as that is known
     update_time: Option<i64>,
-    /// When it started
+    /// Time of its start
     start_time: Option<i64>,
-    /// When it ended; left out while it runs
+    /// Time of its end; left out while it runs
     #[serde(skip_serializing_if = "Option::is_none")]
     end_time: Option<i64>,
 }
@@ -175,14 +175,14 @@ struct CamelTimes {
     end_time: Option<i64>,
 }
 
-/// What came of a cancel.
+/// Result of a cancel.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Cancelled {
-    /// Whether the run is over
+    /// True if the run has ended
     success: bool,
     /// Its state now
     status: &'static str,
-    /// What happened, in words
+    /// Description of the result
     message: String,
 }
 
@@ -227,8 +227,8 @@ pub(crate) async fn list(
 ) -> Result<Json<List>, Refusal> {
     let Query(WantedPage { page, page_size }) = wanted.map_err(|error| Refusal::invalid(error.body_text()))?;
     let size = page_size.unwrap_or(PAGE);
-    if page == Some(0) || !(1..=LARGEST_PAGE).contains(&size) {
-        return Err(Refusal::invalid(format!("page counts from 1, and page_size is 1 to {LARGEST_PAGE}")));
+    if page == Some(0) || !(1..=MAX_PAGE_SIZE).contains(&size) {
+        return Err(Refusal::invalid(format!("page counts from 1, and page_size is 1 to {MAX_PAGE_SIZE}")));
     }
     let reply = app.daemon.call(ListTools { scope: Some(ToolScope::Library) }).await?;
     if let Some(error) = reply.error {

@@ -13,10 +13,10 @@ use steplatch_protocol::{DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, R
 use crate::admission::Caller;
 use crate::server::App;
 
-/// How it all is. Who does not have the token learns that there is a server, and nothing else.
+/// Health of the server. A client without the token learns only that there is a server.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Health {
-    /// Whether what is asked for can be done
+    /// True if requests can be performed
     success: bool,
     /// ok; degraded, when a remote service does not answer; or unavailable, when the daemon does not
     status: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Health {
     /// Clients that follow a run
     #[serde(skip_serializing_if = "Option::is_none")]
     event_streams: Option<usize>,
-    /// Why something can not be told
+    /// Error that prevents a report
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// The same in a word

@@ -31,10 +31,10 @@ use holds::Holds;
 use lists::Lists;
 use tab::Tab;
 
-/// The longest message of a tab, in bytes.
-const LONGEST_MESSAGE: usize = 1 << 20;
+/// Maximum length of a tab's message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// What all tabs share.
+/// State that all tabs share.
 #[derive(Debug)]
 pub(crate) struct Live {
     feeds: Arc<Feeds>,
@@ -67,7 +67,7 @@ pub(crate) async fn upgrade(
         return Refusal::unauthorized().into_response();
     };
     let tasks = app.tasks.clone();
-    upgrade.max_message_size(LONGEST_MESSAGE).max_frame_size(LONGEST_MESSAGE).on_upgrade(move |socket| {
+    upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
         // The connection keeps its place, and counts as in use, as long as the socket is open.
         let answering = slot.connection.answers();
         tasks.track_future(async move {

@@ -29,7 +29,7 @@ const LIVE: &str = "/live";
 /// The largest body of a login, in bytes.
 pub(crate) const MAX_LOGIN: usize = 4 << 10;
 
-/// What the page may load and do: only its own files and requests to its own server, and no text becomes markup.
+/// Permissions of the page: only its own files and requests to its own server, and no text becomes markup.
 const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; \
      manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \

@@ -13,7 +13,7 @@ use steplatch_protocol::{AskError, CallError, ErrorCode};
 pub(crate) struct Refusal {
     /// Always false
     success: bool,
-    /// What is wrong and what to do, as a sentence
+    /// The error and its remedy, as a sentence
     error: String,
     /// The same in a word: unauthorized, not_found, invalid_parameters …
     code: &'static str,

@@ -91,7 +91,7 @@ pub struct Route {
     pub thing: Option<ResourceKind>,
     /// The meaning of an unsuccessful reply.
     pub unsuccessful: FailureStatus,
-    /// Whether only a browser that is logged in to the page may ask; the token is not enough.
+    /// True if only a browser that is logged in to the page may send the request; the token is not enough.
     pub for_page: bool,
 }
 

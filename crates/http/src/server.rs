@@ -48,17 +48,17 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 /// The time limit for the first request of a new connection.
 const FIRST_HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// How long a connection may be idle between requests. Longer than clients keep idle connections (90 s in several), so
+/// Time that a connection may be idle between requests. Longer than clients keep idle connections (90 s in several), so
 /// that the clients close them.
 const QUIET_TIME: Duration = Duration::from_secs(120);
 
 /// The longest head of a request, in bytes.
 const MAX_HEAD: usize = 32 << 10;
 
-/// How long requests in progress may take once the server shuts down.
+/// Time that requests in progress may take once the server shuts down.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
-/// How long the rest of a response may take to be sent during shutdown.
+/// Time that sending the rest of a response may take during shutdown.
 const SENDING_TIME: Duration = Duration::from_millis(250);
 
 /// The options of the server.
@@ -88,7 +88,7 @@ impl Default for Options {
     }
 }
 
-/// Why the server cannot serve.
+/// Error that keeps the server from serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
@@ -251,7 +251,7 @@ impl Server {
     }
 }
 
-/// How often a free port is looked for that is free at both loopback addresses.
+/// Number of attempts to find a port that is free at both loopback addresses.
 const PORT_ATTEMPTS: usize = 16;
 
 /// Listens at `host`, and at the other loopback address too if `host` is one or stands for all: browsers resolve
@@ -386,7 +386,7 @@ fn is_open(method: &Method, path: &str) -> bool {
     is_read && ["/health", "/api/openapi.json"].contains(&path) || page::is_open(method, path)
 }
 
-/// What a browser may do with a response that is not the page: nothing.
+/// Permissions of a browser for a response that is not the page: none.
 const NO_CONTENT_POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 /// The header that keeps a response out of pages of other origins.

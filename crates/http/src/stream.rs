@@ -27,17 +27,17 @@ use tokio_util::sync::CancellationToken;
 use crate::refusal::Refusal;
 use crate::server::App;
 
-/// The most events of a run that are kept ready.
-const KEPT: usize = 256;
+/// Maximum number of events of a run that are kept ready.
+const MAX_KEPT_EVENTS: usize = 256;
 
-/// The most bytes of kept events; the newest event is kept whatever its size.
-const KEPT_BYTES: usize = 2 << 20;
+/// Maximum total size of kept events, in bytes; the newest event is kept whatever its size.
+const MAX_KEPT_BYTES: usize = 2 << 20;
 
-/// How many events a follower that is behind fetches at once.
-const FETCHED: u64 = 32;
+/// Number of events that a follower that is behind fetches at once.
+const MAX_FETCHED_EVENTS: u64 = 32;
 
-/// How many events are sent in one piece.
-const SENT: usize = 64;
+/// Number of events that are sent in one piece.
+const MAX_SENT_EVENTS: usize = 64;
 
 /// The pause after which a silent stream sends a sign of life.
 const ALIVE: Duration = Duration::from_secs(15);
@@ -45,7 +45,7 @@ const ALIVE: Duration = Duration::from_secs(15);
 /// The header in which a reconnecting client gives the last event that it received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Which events are wanted.
+/// Selection of events.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventQuery {
@@ -81,7 +81,7 @@ struct BufferedEvents {
     over: bool,
 }
 
-/// An event as it is sent.
+/// An event in its sent form.
 #[derive(Debug, Clone)]
 struct SseEvent {
     seq: u64,
@@ -104,7 +104,7 @@ impl BufferedEvents {
         let ready = SseEvent::new(event);
         self.bytes += ready.text.len();
         self.events.push_back(ready);
-        while self.events.len() > KEPT || (self.bytes > KEPT_BYTES && self.events.len() > 1) {
+        while self.events.len() > MAX_KEPT_EVENTS || (self.bytes > MAX_KEPT_BYTES && self.events.len() > 1) {
             let Some(oldest) = self.events.pop_front() else { return };
             self.bytes -= oldest.text.len();
             self.from = oldest.seq + 1;
@@ -117,7 +117,7 @@ impl BufferedEvents {
             return None;
         }
         let first = self.events.partition_point(|event| event.seq < next);
-        Some(self.events.range(first..).take(SENT).cloned().collect())
+        Some(self.events.range(first..).take(MAX_SENT_EVENTS).cloned().collect())
     }
 }
 
@@ -215,7 +215,7 @@ enum Fetched {
 }
 
 async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<Fetched, FollowError> {
-    let found = daemon.events(run_id, next, FETCHED).await?;
+    let found = daemon.events(run_id, next, MAX_FETCHED_EVENTS).await?;
     if !found.events.is_empty() {
         return Ok(Fetched::Events(found.events.iter().map(SseEvent::new).collect()));
     }
@@ -228,7 +228,7 @@ async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<F
 }
 
 impl Following {
-    /// Returns the next piece to send; `None` once the stream is over.
+    /// Returns the next piece to send; `None` once the stream has ended.
     async fn piece(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
@@ -391,14 +391,14 @@ mod tests {
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
             kept.push(&event(seq, "log"));
         }
-        assert_eq!(kept.events.len(), KEPT);
+        assert_eq!(kept.events.len(), MAX_KEPT_EVENTS);
         let oldest = kept.events[0].seq;
         assert!(kept.from(4).is_none() && kept.from(kept.from - 1).is_none());
         assert_eq!(kept.from(kept.from).unwrap()[0].seq, oldest);
-        assert_eq!(kept.from(oldest + 10).unwrap().len(), SENT);
+        assert_eq!(kept.from(oldest + 10).unwrap().len(), MAX_SENT_EVENTS);
         assert!(kept.from(2000).unwrap().is_empty(), "nothing newer yet");
         let mut long = event(2000, "log");
-        long.data.insert("text".to_owned(), "x".repeat(KEPT_BYTES).into());
+        long.data.insert("text".to_owned(), "x".repeat(MAX_KEPT_BYTES).into());
         kept.push(&long);
         assert_eq!((kept.events.len(), kept.from), (1, 2000));
     }

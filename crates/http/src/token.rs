@@ -17,13 +17,13 @@ use subtle::ConstantTimeEq as _;
 /// The number of random bytes of a token.
 const BYTES: usize = 32;
 
-/// The shortest token that is accepted from the environment, in characters.
-const SHORTEST: usize = 16;
+/// Minimum length of a token that is accepted from the environment, in characters.
+const MIN_TOKEN_CHARS: usize = 16;
 
-/// The longest token that is accepted.
-const LONGEST: usize = 512;
+/// Maximum length of such a token.
+const MAX_TOKEN_CHARS: usize = 512;
 
-/// Why there is no token.
+/// Reason for the lack of a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be used.
@@ -39,7 +39,7 @@ pub enum TokenError {
     #[error("others can read the token in '{}'; make a new one with: steplatch serve token --new", .0.display())]
     Exposed(PathBuf),
     /// The text is not a token.
-    #[error("{0} must be {SHORTEST} to {LONGEST} visible ASCII characters without blanks")]
+    #[error("{0} must be {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} visible ASCII characters without blanks")]
     Unfit(String),
 }
 
@@ -159,7 +159,7 @@ impl Token {
 }
 
 fn is_fit(text: &str) -> bool {
-    (SHORTEST..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    (MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn read(file: &Path) -> Result<Secret, TokenError> {
@@ -171,7 +171,7 @@ fn read(file: &Path) -> Result<Secret, TokenError> {
     Ok(Secret(text.to_owned()))
 }
 
-/// Creates a token in `file` atomically. `None` when there is one that is not to be replaced.
+/// Creates a token in `file` atomically. `None` if an existing one is not to be replaced.
 fn make(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
     let failed = |source| TokenError::File { file: file.to_owned(), source };
     let mut random = [0; BYTES];

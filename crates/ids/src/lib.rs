@@ -12,7 +12,7 @@ pub use random::{RunId, TerminalId, random_name};
 pub use step::StepId;
 pub use workflow_name::WorkflowName;
 
-/// Why a text is not the id that it was taken for.
+/// Reason why a text is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
 pub struct InvalidId {

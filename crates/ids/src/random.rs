@@ -46,7 +46,7 @@ macro_rules! random_id {
                 Self(format!(concat!($prefix, "{}"), draw($length)))
             }
 
-            /// Returns the id as it is written everywhere.
+            /// Returns the text of the id.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(started, RunId::started_by(&step(1)));
         assert_ne!(started, RunId::started_by(&step(2)));
         assert_eq!(started.to_string().parse(), Ok(started));
-        // Written into histories, so it stays as it is.
+        // Written into histories, so it stays unchanged.
         let known = StepId { run: "run_0123456789abcdef".parse().unwrap(), place: "a".into(), visit: 1 };
         assert_eq!(RunId::started_by(&known).as_str(), "run_r3qm5cwy6v9a81px");
     }

@@ -17,7 +17,7 @@ pub struct StepId {
     pub run: RunId,
     /// The state of a machine, or the node of a call.
     pub place: String,
-    /// How often the run has reached this place, counted from 1.
+    /// Number of times that the run has reached this place, counted from 1.
     pub visit: u32,
 }
 

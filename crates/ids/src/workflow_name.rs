@@ -14,7 +14,7 @@ use crate::InvalidId;
 pub struct WorkflowName(String);
 
 impl WorkflowName {
-    /// Returns the name as it is written.
+    /// Returns the text of the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

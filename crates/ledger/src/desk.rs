@@ -30,7 +30,7 @@ struct Shell<T> {
 struct Performing<W, N> {
     waiters: Vec<W>,
     notified: N,
-    /// Whether its step was settled before the effect is over.
+    /// True if its step was settled before the effect has ended.
     is_given_up: bool,
 }
 
@@ -157,7 +157,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         shells.filter(|shell| is_run || !shell.is_left).map(|shell| shell.terminal).collect()
     }
 
-    /// Whether an effect is known that its requester settles later and has not settled.
+    /// Returns whether an effect is known that its requester settles later and has not settled.
     #[must_use]
     pub fn has_unsettled(&self) -> bool {
         self.ledger.has_unsettled()

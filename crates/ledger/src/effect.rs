@@ -26,8 +26,8 @@ pub struct EffectKey {
     pub effect: Effect,
 }
 
-/// Whether `steps` names a step: it is the step itself, or ends with `/` and begins the name. So `run_…/` names all steps of
-/// a run, and `run_…/build/1` names one step and not those of a state that is called `build/1`.
+/// Returns whether `steps` names a step: it is the step itself, or ends with `/` and begins the name. So `run_…/` names
+/// all steps of a run, and `run_…/build/1` names one step and not those of a state that is called `build/1`.
 #[must_use]
 pub fn names_step(steps: &str, step: &str) -> bool {
     if steps.ends_with('/') { step.starts_with(steps) } else { step == steps }

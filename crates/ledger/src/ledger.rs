@@ -38,7 +38,7 @@ pub struct Ledger<P, R> {
     result_bytes: usize,
     /// Number of effects that their requester settles and has not settled yet.
     unsettled: usize,
-    /// What was settled, as [`names_step`] takes it, and the order in which that happened.
+    /// Settled names, as [`names_step`] takes them, and the order in which they were settled.
     settled: BTreeSet<String>,
     settled_first: VecDeque<String>,
 }
@@ -49,7 +49,7 @@ struct Entry<P, R> {
     settlement: Settlement,
 }
 
-/// Whether the requester of an effect has stored its result.
+/// State of the report that the requester of an effect has stored its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Settlement {
     /// It does not report that.
@@ -187,7 +187,7 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Whether an effect is known that its requester settles later and has not settled.
+    /// Returns whether an effect is known that its requester settles later and has not settled.
     #[must_use]
     pub fn has_unsettled(&self) -> bool {
         self.unsettled > 0
@@ -227,7 +227,7 @@ impl<P, R> Ledger<P, R> {
         Some(performing)
     }
 
-    /// Keeps the name of an effect that is over, and forgets the oldest one for it.
+    /// Keeps the name of an effect that has ended, and forgets the oldest one for it.
     fn keep_name(&mut self, key: EffectKey) {
         self.ended.push_back(key);
         if self.ended.len() > self.limits.max_names

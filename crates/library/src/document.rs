@@ -10,21 +10,21 @@ use steplatch_ids::WorkflowName;
 
 use crate::{FileError, Signature};
 
-/// What a saved workflow may take on disk, in bytes. The largest machines that are allowed take a tenth of it.
-pub(crate) const LARGEST: usize = 1 << 20;
+/// Maximum size of a saved workflow on disk, in bytes. The largest machines that are allowed take a tenth of it.
+pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Whether a workflow is known to work.
+/// State of a workflow: a draft, or known to work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Written, or edited since it ran to its end.
     #[default]
     Draft,
-    /// It ran to its end as it is.
+    /// It ran to its end in this form.
     Proven,
 }
 
-/// What is kept about a workflow beside its definition.
+/// Metadata of a workflow, kept beside its definition.
 ///
 /// Read key by key: other programs keep files of this form too, and a value of another kind than ours counts as missing,
 /// so that no metadata make a definition unreadable.
@@ -33,35 +33,35 @@ pub enum Status {
 pub struct Metadata {
     /// The signature of the definition.
     pub hash: Signature,
-    /// When it was first saved, as in RFC 3339.
+    /// Time of its first save, as in RFC 3339.
     pub created: String,
-    /// How often what it does has changed, counted from 1. Stored as text, `"1.0"` for 1; a number is read too.
+    /// Number of its versions, from 1: changes of its behaviour. Stored as text, `"1.0"` for 1; a number is read too.
     #[serde(serialize_with = "version_text")]
     pub version: u32,
-    /// Whether it is known to work.
+    /// Draft or proven.
     pub status: Status,
-    /// How many of its runs are over.
+    /// Number of its runs that have ended.
     pub run_count: u64,
-    /// How many of them did what it is for.
+    /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// When the last of them was over, as in RFC 3339.
+    /// Time at which the last run ended, as in RFC 3339.
     pub last_run: Option<String>,
-    /// States that the last of them executed.
+    /// Number of states that the last run executed.
     pub total_states: u64,
-    /// What a newer build, or another program, wrote there; it is left as it is.
+    /// Keys of a newer build, or of another program; kept unchanged.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 impl Metadata {
-    /// Whether a run that was over at that time, to the second, or a later one, is counted.
+    /// Returns whether a run that ended at that time, to the second, or a later one, is counted.
     #[must_use]
     pub fn counts(&self, at: SystemTime) -> bool {
         // Formatted times sort in the order of the times.
         self.last_run.as_ref().is_some_and(|last| *last >= to_rfc3339(at))
     }
 
-    /// Whether it was first saved at that time, to the second, or later.
+    /// Returns whether it was first saved at that time, to the second, or later.
     #[must_use]
     pub fn is_created_since(&self, at: SystemTime) -> bool {
         self.created >= to_rfc3339(at)
@@ -113,7 +113,7 @@ pub struct Stored {
     pub name: WorkflowName,
     /// The definition, with that name in it.
     pub definition: Value,
-    /// What is kept about it. The hash is that of the definition as it is, and an edited one is a draft.
+    /// Its metadata. The hash is that of the current definition, and an edited one is a draft.
     pub metadata: Metadata,
 }
 

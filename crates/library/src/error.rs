@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use steplatch_ids::{InvalidId, WorkflowName};
 
-/// Why the directory could not be read or changed. It is as it was before.
+/// Error of reading or changing the directory, which is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// It may be read and not written.
@@ -54,7 +54,7 @@ impl FolderError {
     }
 }
 
-/// Why a workflow was not saved. Nothing has changed.
+/// Error of saving a workflow. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The name is taken.
@@ -91,7 +91,7 @@ pub enum CreateError {
     Folder(#[from] FolderError),
 }
 
-/// Why a workflow was not replaced.
+/// Error of replacing a workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceError {
     /// It is gone, or its file is broken.
@@ -102,10 +102,10 @@ pub enum ReplaceError {
     Write(#[from] CreateError),
 }
 
-/// What is wrong with one file of a library, as words that follow "is broken: ".
+/// Defect of one file of a library, as words that follow "is broken: ".
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Its name is none of a workflow.
+    /// The file name is not a valid workflow name.
     #[error("its name can not be that of a workflow: {0}")]
     Name(InvalidId),
     /// It is a directory, a pipe or a device.
@@ -120,24 +120,24 @@ pub enum FileError {
         /// The size that it may take, in bytes.
         at_most: usize,
     },
-    /// It is a file of functions and no text.
+    /// It is a file of functions that is not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("this is not JSON: {0}")]
     NotJson(serde_json::Error),
-    /// It is JSON, and no object.
+    /// It is JSON, and not an object.
     #[error("this is not a JSON object")]
     NotObject,
-    /// Its keys are none of a saved workflow.
+    /// Its keys are not those of a saved workflow.
     #[error("{0}")]
     Form(serde_json::Error),
-    /// Its definition is no object.
+    /// Its definition is not an object.
     #[error("its 'definition' is not a JSON object")]
     Definition,
 }
 
-/// Why a saved workflow was not found.
+/// Error of looking up a saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// There is none of that name.
@@ -151,7 +151,7 @@ pub enum LookupError {
     Broken {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Its defect.
         reason: FileError,
     },
     /// The directory cannot be read or written.

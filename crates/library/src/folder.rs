@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use crate::{FileError, FolderError};
 
 const LOCK: &str = ".lock";
-/// What the names of files begin with that are not finished.
+/// Prefix of the names of unfinished files.
 const UNFINISHED: &str = ".unfinished-";
 /// The files that git should ignore. Written with the directory and shared with it, so that no user has to configure
 /// it.
@@ -33,8 +33,8 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
-/// A file that was changed so short a time ago may be changed again without any trace in its times.
-const SETTLED: Duration = Duration::from_secs(2);
+/// Age below which a changed file may be changed again without any trace in its timestamps.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 impl Stamp {
     /// Returns the stamp of the ordinary file at `path`. Blocks for a look at the file system.
@@ -43,13 +43,13 @@ impl Stamp {
         stamp(path)
     }
 
-    /// Whether the file has been as it is for long enough that another change would be seen.
+    /// Returns whether the file has been unchanged for long enough that its timestamps would show another change.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         // The time is truncated to whole seconds, so the change may be up to one second later.
-        SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED)
+        SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLE_TIME)
     }
 
     fn of(metadata: &fs::Metadata) -> Self {
@@ -67,7 +67,7 @@ impl Stamp {
 pub(crate) struct FoundFile {
     pub(crate) name: OsString,
     pub(crate) path: PathBuf,
-    /// Nothing for what is no ordinary file, or leads nowhere.
+    /// `None` for anything but a regular file, and for a dangling link.
     pub(crate) stamp: Option<Stamp>,
 }
 

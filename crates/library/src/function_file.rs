@@ -11,37 +11,37 @@ use steplatch_ids::{InvalidId, WorkflowName};
 use crate::document::{Status, to_rfc3339};
 use crate::{FileError, Signature, Stamp};
 
-/// A file of functions, as the library has it.
+/// A file of functions in the library.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionFile {
     /// Its name without the ending.
     pub name: WorkflowName,
     /// Its text.
     pub text: String,
-    /// What is kept about it. The hash is that of the text as it is, and the workflows of an edited one are drafts.
+    /// Its metadata. The hash is that of the current text, and the workflows of an edited one are drafts.
     pub metadata: FunctionMetadata,
-    /// Why what was kept about it could not be read, if that is so.
+    /// Reason why its metadata could not be read, if that failed.
     pub trouble: Option<String>,
 }
 
-/// What is kept about a file of functions, in `NAME.meta.json` beside it.
+/// Metadata of a file of functions, kept in `NAME.meta.json` beside it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FunctionMetadata {
     /// The signature of the text.
     pub hash: Signature,
-    /// When it was first loaded, as in RFC 3339.
+    /// Time of its first load, as in RFC 3339.
     pub created: String,
-    /// How often the text has changed, counted from 1.
+    /// Number of versions of the text, counted from 1.
     pub version: u32,
     /// The file that it was loaded from, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// What it declared when it was loaded, for people who read it. The library does not read it.
+    /// Its declarations when it was loaded, for people who read the metadata. The library does not read them.
     pub declares: Vec<Declares>,
     /// The runs of its workflows, by their ids.
     pub workflows: BTreeMap<String, Counts>,
-    /// What a newer build wrote there; it is left as it is.
+    /// Keys of a newer build; kept unchanged.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -62,7 +62,7 @@ pub struct Declares {
     pub id: String,
     /// `workflow`, `graph`, or the type of a node.
     pub kind: String,
-    /// What it is for, in its author's words.
+    /// Its purpose, in its author's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -71,13 +71,13 @@ pub struct Declares {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// Whether it is known to work.
+    /// Draft or proven.
     pub status: Status,
-    /// How many of its runs are over.
+    /// Number of its runs that have ended.
     pub run_count: u64,
-    /// How many of them did what it is for.
+    /// Number of its runs that achieved its purpose.
     pub success_count: u64,
-    /// When the last of them was over, as in RFC 3339.
+    /// Time at which the last run ended, as in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
     /// The ids of the runs that were counted last, at most 32 of them, so that none is counted twice.
@@ -85,24 +85,24 @@ pub struct Counts {
     pub counted: Vec<String>,
 }
 
-/// Counted runs of a workflow whose ids are kept: more than end at the same moment.
-const COUNTED: usize = 32;
+/// Maximum number of counted runs of a workflow whose ids are kept: more than end at the same moment.
+const MAX_COUNTED_RUNS: usize = 32;
 
 /// A file of functions, before it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFunctions {
     /// Its name within the folder.
     pub file: String,
-    /// Its name without the ending, or why that is none of a workflow.
+    /// Its name without the ending, or the reason why that is not a workflow name.
     pub name: Result<WorkflowName, InvalidId>,
-    /// Distinguishes it from another version; nothing for what is no ordinary file.
+    /// Distinguishes it from another version; `None` for anything but a regular file.
     pub stamp: Option<Stamp>,
-    /// The same for what is kept about it.
+    /// The same for its metadata.
     pub about: Option<Stamp>,
 }
 
 impl FunctionMetadata {
-    /// Reads what is kept about a file with this text; invalid data count as none, with the reason.
+    /// Reads the metadata of a file with this text; invalid data count as none, with the reason.
     pub(crate) fn read(kept: Result<Option<Vec<u8>>, FileError>, text: &str) -> (Self, Option<FileError>) {
         let read = kept.and_then(|kept| match kept {
             Some(kept) => serde_json::from_slice::<Self>(&kept).map(Some).map_err(FileError::Form),
@@ -115,7 +115,7 @@ impl FunctionMetadata {
         (kept.of_text(text), trouble)
     }
 
-    /// Returns what is kept about the file when this is its text.
+    /// Returns the metadata of the file when this is its text.
     pub(crate) fn of_text(mut self, text: &str) -> Self {
         let hash = Signature::of_text(text);
         if self.hash != hash {
@@ -132,7 +132,7 @@ impl FunctionMetadata {
         text
     }
 
-    /// Whether the text is another one than that which was loaded: a user edited it in the library.
+    /// Returns whether the text differs from the one that was loaded: a user edited it in the library.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.hash != self.hash)
@@ -140,14 +140,14 @@ impl FunctionMetadata {
 }
 
 impl Counts {
-    /// Whether this run was counted.
+    /// Returns whether this run was counted.
     #[must_use]
     pub fn has_counted(&self, run: &str) -> bool {
         self.counted.iter().any(|counted| counted == run)
     }
 
     pub(crate) fn count(&mut self, run: &str, succeeded: bool, at: SystemTime) {
-        if self.counted.len() >= COUNTED {
+        if self.counted.len() >= MAX_COUNTED_RUNS {
             self.counted.remove(0);
         }
         self.counted.push(run.to_owned());

@@ -4,14 +4,14 @@ use std::time::SystemTime;
 
 use steplatch_ids::WorkflowName;
 
-use crate::document::{LARGEST, to_rfc3339};
+use crate::document::{MAX_FILE_BYTES, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::function_file::{Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 use crate::{CreateError, FileError, FolderError, Library, LookupError, Signature};
 
-/// How files of functions end.
+/// Suffix of files of functions.
 const TEXT: &str = ".py";
-/// How what is kept about them ends.
+/// Suffix of their metadata.
 pub(crate) const ABOUT: &str = ".meta.json";
 
 impl Library {
@@ -43,10 +43,10 @@ impl Library {
     pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
         let file = self.function_path(name);
         let broken = |reason: FileError| LookupError::Broken { file: file.clone(), reason };
-        let text = folder::read(&file, LARGEST).map_err(broken)?;
+        let text = folder::read(&file, MAX_FILE_BYTES).map_err(broken)?;
         let text = text.ok_or_else(|| LookupError::NotFound { name: name.clone() })?;
         let text = String::from_utf8(text).map_err(|_| broken(FileError::NotUtf8))?;
-        let kept = folder::read(&self.folder().join(about_name(name)), LARGEST);
+        let kept = folder::read(&self.folder().join(about_name(name)), MAX_FILE_BYTES);
         let (metadata, trouble) = FunctionMetadata::read(kept, &text);
         let trouble = trouble.map(|error| error.to_string());
         Ok(FunctionFile { name: name.clone(), text, metadata, trouble })
@@ -65,8 +65,8 @@ impl Library {
         declares: Vec<Declares>,
         over: Option<&Signature>,
     ) -> Result<FunctionFile, CreateError> {
-        if text.len() > LARGEST {
-            return Err(CreateError::TooLarge { bytes: text.len(), at_most: LARGEST });
+        if text.len() > MAX_FILE_BYTES {
+            return Err(CreateError::TooLarge { bytes: text.len(), at_most: MAX_FILE_BYTES });
         }
         let locked = FolderLock::wait(self.folder())?;
         let metadata = match self.function_file(name) {
@@ -102,7 +102,7 @@ impl Library {
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts `run`, one of the workflow `id` of a file, that is over. A success proves the workflow. Returns whether
+    /// Counts `run`, an ended one of the workflow `id` of a file. A success proves the workflow. Returns whether
     /// the run is counted, now or before: a run of a text that has another `hash` than the saved one is not evidence
     /// about it.
     ///

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
-use crate::document::{self, LARGEST, Metadata};
+use crate::document::{self, MAX_FILE_BYTES, Metadata};
 use crate::folder::{self, FoundFile, Stamp};
 use crate::functions::ABOUT;
 use crate::{FileError, FolderError, Stored};
@@ -15,23 +15,23 @@ use crate::{FileError, FolderError, Stored};
 pub(crate) const FILE: &str = "index.json";
 /// Raised when the meaning of an entry changes; an index with another format is made anew.
 const FORMAT: u32 = 2;
-/// What an index may take before it is thought to be something else, in bytes.
-const LARGEST_INDEX: usize = 256 << 20;
+/// Maximum size of an index, in bytes; a larger file is not taken for one.
+const MAX_INDEX_BYTES: usize = 256 << 20;
 
 /// A workflow, as lists show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name.
     pub name: WorkflowName,
-    /// What it is for, in its author's words.
+    /// Its purpose, in its author's words.
     pub description: Option<String>,
     /// The variables that it takes, as its author wrote them.
     pub arguments: Map<String, Value>,
     /// The variables that it leaves, as its author wrote them.
     pub return_values: Map<String, Value>,
-    /// How many states it has.
+    /// Number of its states.
     pub state_count: usize,
-    /// What is kept about it.
+    /// Its metadata.
     pub metadata: Metadata,
 }
 
@@ -40,7 +40,7 @@ pub struct Entry {
 pub struct Broken {
     /// Its name within the folder.
     pub file: String,
-    /// What is wrong with it.
+    /// Its defect.
     pub reason: String,
 }
 
@@ -49,7 +49,7 @@ pub struct Broken {
 pub struct Listing {
     /// The workflows, by name.
     pub entries: Vec<Entry>,
-    /// The files that are no workflows, by name.
+    /// The files that are not workflows, by name.
     pub broken: Vec<Broken>,
 }
 
@@ -76,17 +76,17 @@ enum CachedListing {
 impl Index {
     /// Reads the index; an empty one when there is no valid one.
     pub(crate) fn read(folder: &std::path::Path) -> Self {
-        let text = folder::read(&folder.join(FILE), LARGEST_INDEX).ok().flatten();
+        let text = folder::read(&folder.join(FILE), MAX_INDEX_BYTES).ok().flatten();
         let read: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
         read.filter(|index| index.format == FORMAT).unwrap_or_default()
     }
 
-    /// Returns the index of the files as they are, reading those that this one does not know.
+    /// Returns the index of the current files, reading those that this one does not know.
     pub(crate) fn renewed(&self, folder: &std::path::Path) -> Result<Self, FolderError> {
         let known: HashMap<String, &Indexed> = self.files.iter().map(|known| (known.told.file(), known)).collect();
         let files = folder::files(folder, ".json")?.into_iter().filter(|found| {
             let name = found.name.to_string_lossy();
-            // The metadata of functions are no workflow, and no mistake of a person.
+            // The metadata of functions are not a workflow, and not a mistake of a person.
             name != FILE && !name.ends_with(ABOUT)
         });
         let renew = |found: FoundFile| {
@@ -126,7 +126,7 @@ impl CachedListing {
     /// Reads a file; nothing when it has gone meanwhile.
     fn of(found: &FoundFile) -> Option<Self> {
         let file = found.name.to_string_lossy().into_owned();
-        let read = name(&file).and_then(|name| match folder::read(&found.path, LARGEST)? {
+        let read = name(&file).and_then(|name| match folder::read(&found.path, MAX_FILE_BYTES)? {
             Some(text) => document::read(&name, &text).map(Some),
             None => Ok(None),
         });

@@ -32,4 +32,4 @@ pub use function_file::{Counts, Declares, FoundFunctions, FunctionFile, Function
 pub use index::{Broken, Entry, Listing};
 pub use library::{Library, SaveOutcome};
 pub use signature::Signature;
-pub use versions::{Author, MOST_VERSIONS, SavedVersion, VersionError};
+pub use versions::{Author, MAX_VERSIONS, SavedVersion, VersionError};

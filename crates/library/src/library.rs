@@ -6,13 +6,13 @@ use std::time::SystemTime;
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
 
-use crate::document::{self, LARGEST, Metadata, Status, Stored, to_rfc3339};
+use crate::document::{self, MAX_FILE_BYTES, Metadata, Status, Stored, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::index::{self, Index, Listing};
 use crate::{Author, CreateError, FolderError, LookupError, ReplaceError, Signature};
 
-/// The longest name, in characters: see [`WorkflowName`].
-const LONGEST_NAME: usize = 64;
+/// Maximum length of a name, in characters: see [`WorkflowName`].
+const MAX_NAME_CHARS: usize = 64;
 
 /// A library of saved workflows. Cheap to make; it holds nothing but the path of its directory.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct Library {
 /// The result of keeping a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaveOutcome {
-    /// Whether there is a new file; otherwise one with the same content was there.
+    /// True if a new file was written; otherwise one with the same content was there.
     pub saved: bool,
     /// The name under which the workflow is found.
     pub name: WorkflowName,
@@ -228,7 +228,7 @@ impl Library {
         self.folder.join(golden_name(name))
     }
 
-    /// Counts a run of the workflow `name` that is over: it executed so many states and was over at that time. A
+    /// Counts an ended run of the workflow `name`: it executed so many states and ended at that time. A
     /// success proves the workflow. Returns whether it was counted: a run of a definition that has another `hash`
     /// than the saved one is not evidence about it.
     ///
@@ -268,7 +268,7 @@ impl Library {
             return Err(not_found());
         }
         let file = self.file(name);
-        let text = match folder::read(&file, LARGEST) {
+        let text = match folder::read(&file, MAX_FILE_BYTES) {
             Ok(text) => text.ok_or_else(not_found)?,
             Err(reason) => return Err(LookupError::Broken { file, reason }),
         };
@@ -287,7 +287,7 @@ impl Library {
         Ok(())
     }
 
-    /// Returns the metadata of a workflow that is not there yet. One that was removed goes on with its versions.
+    /// Returns the metadata of a new workflow. A re-created one continues the version numbers of the removed one.
     fn first(&self, name: &WorkflowName, hash: Signature, status: Status) -> Result<Metadata, FolderError> {
         let (created, version) = (to_rfc3339(SystemTime::now()), self.next_version(name, 0)?);
         Ok(Metadata { hash, created, version, status, ..Metadata::default() })
@@ -301,7 +301,7 @@ impl Library {
             let suffix = format!("_{number}");
             let stem = wanted.as_str();
             // A name is ASCII, so any length is a border of characters.
-            let kept = &stem[..stem.len().min(LONGEST_NAME - suffix.len())];
+            let kept = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
             format!("{kept}{suffix}").parse().expect("the beginning of a name, digits and '_' are a name")
         });
         std::iter::once(wanted.clone()).chain(numbered).find(is_free).expect("a folder has fewer files than numbers")
@@ -323,7 +323,7 @@ fn is_reserved(name: &WorkflowName) -> bool {
 
 fn check_length(definition: &Value) -> Result<(), CreateError> {
     // Metadata take some hundred bytes; a thousandth of the whole is left for them.
-    let at_most = LARGEST - LARGEST / 256;
+    let at_most = MAX_FILE_BYTES - MAX_FILE_BYTES / 256;
     let bytes = serde_json::to_string_pretty(definition).map_or(usize::MAX, |text| {
         // In its file, each line is indented by two more.
         text.len() + 2 * text.bytes().filter(|byte| *byte == b'\n').count()

@@ -10,29 +10,29 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
 
-use crate::document::{LARGEST, Stored, to_rfc3339};
+use crate::document::{MAX_FILE_BYTES, Stored, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::{FolderError, Library, LookupError, Signature};
 
 /// The directory of all versions, in that of the library.
 const FOLDER: &str = ".versions";
 
-/// The most versions of a workflow that are kept.
-pub const MOST_VERSIONS: usize = 50;
+/// Maximum number of versions of a workflow that are kept.
+pub const MAX_VERSIONS: usize = 50;
 
-/// What a version takes on disk beside its definition, in bytes.
-const LARGEST_ABOUT: usize = 16 << 10;
+/// Maximum size on disk of a version without its definition, in bytes.
+const MAX_METADATA_BYTES: usize = 16 << 10;
 
-/// The longest name of an author or of a surface, in characters.
-const LONGEST_NAME: usize = 200;
+/// Maximum length of the name of an author or of a surface, in characters.
+const MAX_NAME_CHARS: usize = 200;
 
-/// The longest reason, in characters.
-const LONGEST_REASON: usize = 1000;
+/// Maximum length of a reason, in characters.
+const MAX_REASON_CHARS: usize = 1000;
 
 /// Version of the form of a file. A newer one is left alone.
 const FORMAT: u32 = 1;
 
-/// Who saves a version, and why.
+/// Author of a version, and the reason for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Author {
     /// The person, the client or the run.
@@ -41,7 +41,7 @@ pub struct Author {
     /// The surface: the command line, an MCP client, the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// Why, in the author's words.
+    /// The reason, in the author's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -53,9 +53,9 @@ impl Author {
             text.map(|text| text.chars().take(most).collect::<String>()).filter(|text| !text.trim().is_empty())
         };
         Self {
-            by: bounded(self.by, LONGEST_NAME),
-            through: bounded(self.through, LONGEST_NAME),
-            reason: bounded(self.reason, LONGEST_REASON),
+            by: bounded(self.by, MAX_NAME_CHARS),
+            through: bounded(self.through, MAX_NAME_CHARS),
+            reason: bounded(self.reason, MAX_REASON_CHARS),
         }
     }
 }
@@ -69,15 +69,15 @@ pub struct SavedVersion {
     pub definition: Value,
     /// The signature of the definition.
     pub hash: Signature,
-    /// When it was saved, as in RFC 3339; nothing where its file was edited.
+    /// Time at which it was saved, as in RFC 3339; `None` where its file was edited.
     pub saved_at: Option<String>,
-    /// Who saved it.
+    /// Its author.
     pub author: Author,
-    /// Whether it is what the name means now.
+    /// True if the name refers to it now.
     pub is_current: bool,
 }
 
-/// Why a version was not found.
+/// Error of looking up a version.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionError {
     /// There are versions, and not this one.
@@ -187,8 +187,8 @@ impl Library {
         Ok(newest.max(current).saturating_add(1))
     }
 
-    /// Records what is there before it is replaced, unless it is recorded as it is. Returns its number, which is another one where
-    /// that is taken by another definition.
+    /// Records the current version before it is replaced, unless it is already recorded. Returns its number, which is
+    /// another one where that is taken by another definition.
     pub(crate) fn record_replaced(&self, locked: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
         let Stored { name, definition, metadata } = stored;
         let known = self.read_version(name, metadata.version);
@@ -212,7 +212,7 @@ impl Library {
         Ok(version)
     }
 
-    /// Whether the version that a workflow has now is recorded as it is.
+    /// Returns whether the current version of a workflow is recorded unchanged.
     pub(crate) fn has_record(&self, stored: &Stored) -> bool {
         let Stored { name, metadata, .. } = stored;
         self.read_version(name, metadata.version).is_some_and(|known| known.hash == metadata.hash)
@@ -239,7 +239,7 @@ impl Library {
         )?;
         let mut numbers = self.numbers(name)?;
         numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
-        for old in numbers.into_iter().skip(MOST_VERSIONS) {
+        for old in numbers.into_iter().skip(MAX_VERSIONS) {
             locked.remove(&file_name(name, old))?;
         }
         Ok(())
@@ -264,7 +264,7 @@ impl Library {
 
     fn read_version(&self, name: &WorkflowName, version: u32) -> Option<SavedVersion> {
         let file = self.folder().join(file_name(name, version));
-        let text = folder::read(&file, LARGEST + LARGEST_ABOUT).ok()??;
+        let text = folder::read(&file, MAX_FILE_BYTES + MAX_METADATA_BYTES).ok()??;
         let file: VersionFile = serde_json::from_slice(&text).ok()?;
         let is_sound = file.format <= FORMAT && file.version == version && file.definition.is_object();
         is_sound.then(|| SavedVersion {

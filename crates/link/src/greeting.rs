@@ -15,13 +15,13 @@ pub struct Hello {
     pub client: SessionId,
     /// The session.
     pub session: SessionId,
-    /// How many bytes of it the client has received.
+    /// Number of its bytes that the client has received.
     pub received: u64,
-    /// Whether it begins with this connection.
+    /// True if it begins with this connection.
     pub is_new: bool,
 }
 
-/// Why a server does not take a connection.
+/// Reason why a server does not take a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It does not have the session: it was ended, replaced or left alone for too long, or its process has ended.
@@ -48,7 +48,7 @@ impl Refusal {
     }
 }
 
-/// Why a connection did not begin.
+/// Reason why a connection did not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
     /// The connection ended.

@@ -8,7 +8,7 @@
 //! ([`greet`], [`read_hello`], [`welcome`], [`refuse`]). Then both sides [`pump`] until the connection ends.
 //!
 //! Each side may have [`WINDOW`] bytes under way that the other side has not consumed, so memory is bounded and a slow
-//! reader slows the writer down. A side that is silent for [`SILENCE`] is taken for lost.
+//! reader slows the writer down. A side that is silent for [`SILENCE_TIMEOUT`] is taken for lost.
 //!
 //! A general transport does not serve here: multipath and migrating protocols (QUIC, MPTCP) need a port of their own, and the
 //! connection is one of OpenSSH, which brings the keys, the jumps and the questions of its user.
@@ -21,6 +21,6 @@ mod record;
 mod session;
 
 pub use greeting::{GreetError, Hello, Refusal, greet, read_hello, refuse, welcome};
-pub use pump::{Ended, SILENCE, pump};
+pub use pump::{Ended, SILENCE_TIMEOUT, pump};
 pub use record::{BadRecord, SessionId};
 pub use session::{Session, Violation, WINDOW};

@@ -10,50 +10,50 @@ use tokio::time::Instant;
 use crate::record::{BadRecord, Record, write_data};
 use crate::session::{Received, Session, Violation};
 
-/// How long a side may be silent before its connection counts as lost.
-pub const SILENCE: Duration = Duration::from_secs(15);
+/// Time that a side may be silent before its connection counts as lost.
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a side sends something, so that it does not count as lost.
-const BEAT: Duration = Duration::from_secs(5);
+/// Interval at which a side sends something, so that it does not count as lost.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Bytes that are encoded and not written yet, at most; what comes later waits in the session.
-const ENCODED: usize = 128 << 10;
+/// Maximum number of bytes that are encoded and not written yet; later ones wait in the session.
+const MAX_ENCODED_BYTES: usize = 128 << 10;
 
-/// Bytes that one read may bring.
-const PORTION: usize = 64 << 10;
+/// Maximum number of bytes of one read.
+const READ_BYTES: usize = 64 << 10;
 
-/// Why a connection does not carry the session any more.
+/// Reason why a connection does not carry the session any more.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// The connection was lost. The session can go on over another one.
+    /// The connection was lost. The session can continue over another one.
     #[error("the connection ended: {0}")]
     Lost(io::Error),
-    /// Nothing came for [`SILENCE`]. The session can go on over another connection.
-    #[error("the other side was silent for {} s", SILENCE.as_secs())]
+    /// Nothing came for [`SILENCE_TIMEOUT`]. The session can continue over another connection.
+    #[error("the other side was silent for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
-    /// The local stream was closed; the other side knows. The session is over.
+    /// The local stream was closed; the other side knows. The session has ended.
     #[error("the session was closed")]
     ClosedHere,
     /// The other side has ended the session.
     #[error("the other side has closed the session")]
     ClosedThere,
-    /// The other side contradicts the protocol. The session is over.
+    /// The other side contradicts the protocol. The session has ended.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// The other side speaks something else. The session is over.
+    /// The other side speaks something else. The session has ended.
     #[error(transparent)]
     Record(#[from] BadRecord),
 }
 
 impl Ended {
-    /// Whether the session can go on over another connection.
+    /// Returns whether the session can continue over another connection.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Silent)
     }
 }
 
-/// What happened next.
+/// The next event of a connection.
 enum Step {
     /// The connection brought bytes, or ended.
     Arrived(io::Result<usize>),
@@ -82,7 +82,7 @@ pub async fn pump(
 ) -> Ended {
     let (mut local_reader, mut local_writer) = tokio::io::split(local);
     let mut out = BytesMut::new();
-    let mut portion = vec![0; PORTION];
+    let mut portion = vec![0; READ_BYTES];
     let (mut heard, mut spoke) = (Instant::now(), Instant::now());
     let mut closing = Closing::No;
     loop {
@@ -99,7 +99,7 @@ pub async fn pump(
                 Err(bad) => return bad.into(),
             }
         }
-        while out.len() < ENCODED {
+        while out.len() < MAX_ENCODED_BYTES {
             let Some(data) = session.next_data() else { break };
             write_data(&mut out, data);
         }
@@ -115,7 +115,7 @@ pub async fn pump(
             let _ = writer.flush().await;
             return Ended::ClosedHere;
         }
-        let room = if closing == Closing::No { session.room().min(PORTION) } else { 0 };
+        let room = if closing == Closing::No { session.room().min(READ_BYTES) } else { 0 };
         let step = tokio::select! {
             // Keystrokes go out before floods come in, and what came is read before silence is noticed.
             biased;
@@ -126,8 +126,8 @@ pub async fn pump(
             delivered = local_writer.write(session.incoming()), if !session.incoming().is_empty() => {
                 Step::Delivered(delivered)
             }
-            () = tokio::time::sleep_until(spoke + BEAT) => Step::Beat,
-            () = tokio::time::sleep_until(heard + SILENCE) => Step::Silent,
+            () = tokio::time::sleep_until(spoke + HEARTBEAT_INTERVAL) => Step::Beat,
+            () = tokio::time::sleep_until(heard + SILENCE_TIMEOUT) => Step::Silent,
         };
         match step {
             Step::Arrived(Ok(1..)) => heard = Instant::now(),
@@ -157,7 +157,7 @@ pub async fn pump(
     }
 }
 
-/// How far the end of the local stream has come.
+/// Progress of the end of the local stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,

@@ -1,17 +1,17 @@
-//! What is sent over a connection: records with a kind, a length and a body.
+//! The records of a connection, with a kind, a length and a body.
 //!
-//! One byte of kind, four bytes of length (big endian, of the body alone), and the body. Numbers in bodies are eight bytes, big
-//! endian.
+//! One byte of kind, four bytes of length (big endian, of the body alone), and the body. Numbers in bodies are eight
+//! bytes, big endian.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use crate::greeting::{Hello, Refusal};
 
-/// The longest data of one record, in bytes.
-pub(crate) const LONGEST_DATA: usize = 64 << 10;
+/// Maximum length of the data of one record, in bytes.
+pub(crate) const MAX_DATA_BYTES: usize = 64 << 10;
 
-/// The longest body that is read, in bytes.
-const LONGEST: usize = LONGEST_DATA;
+/// Maximum length of a body that is read, in bytes.
+const MAX_BODY_BYTES: usize = MAX_DATA_BYTES;
 
 /// Bytes before a body.
 const HEAD: usize = 5;
@@ -39,7 +39,7 @@ impl SessionId {
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// The client begins a session, or goes on with one.
+    /// The client begins a session, or continues one.
     Hello(Hello),
     /// The server has received so many bytes of the session.
     Welcome(u64),
@@ -49,7 +49,7 @@ pub(crate) enum Record {
     Data(Bytes),
     /// So many bytes were consumed. Sent at least every few seconds, so that the other side knows that the connection lives.
     Consumed(u64),
-    /// The session is over.
+    /// The session has ended.
     Close,
 }
 
@@ -107,7 +107,7 @@ impl Record {
         let Some((head, _)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
         let [kind, length @ ..] = *head;
         let length = u32::from_be_bytes(length) as usize;
-        if length > LONGEST || !is_length_of(kind, length) {
+        if length > MAX_BODY_BYTES || !is_length_of(kind, length) {
             return Err(BadRecord);
         }
         if bytes.len() < HEAD + length {
@@ -152,13 +152,13 @@ fn fill_head(out: &mut BytesMut, begin: usize, kind: u8) {
     out[begin + 1..begin + HEAD].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Whether a record of this kind may have so long a body.
+/// Returns whether a record of this kind may have a body of this length.
 fn is_length_of(kind: u8, length: usize) -> bool {
     match kind {
         kind::HELLO => length == MAGIC.len() + 16 + 16 + 8 + 1,
         kind::WELCOME | kind::CONSUMED => length == 8,
         kind::REFUSED => length == 1,
-        kind::DATA => (1..=LONGEST_DATA).contains(&length),
+        kind::DATA => (1..=MAX_DATA_BYTES).contains(&length),
         kind::CLOSE => length == 0,
         _ => false,
     }
@@ -175,7 +175,7 @@ mod tests {
             Record::Welcome(u64::MAX),
             Record::Refused(Refusal::Unknown),
             Record::Data(Bytes::from_static(b"x")),
-            Record::Data(Bytes::from(vec![0; LONGEST_DATA])),
+            Record::Data(Bytes::from(vec![0; MAX_DATA_BYTES])),
             Record::Consumed(0),
             Record::Close,
         ]

@@ -3,18 +3,18 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use crate::record::{LONGEST_DATA, Record};
+use crate::record::{MAX_DATA_BYTES, Record};
 
 /// Bytes that one side may have sent without their being consumed.
 pub const WINDOW: usize = 1 << 20;
 
-/// Bytes that are consumed before the other side hears of it without a reason of its own.
-const STRIDE: u64 = (WINDOW / 8) as u64;
+/// Consumed bytes after which an acknowledgement is sent even if nothing else is.
+const ACK_BYTES: u64 = (WINDOW / 8) as u64;
 
-/// The other side contradicts what both sides know, so the stream cannot go on.
+/// The other side contradicts what both sides know, so the stream cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// It has consumed or received more than it was sent, or less than it has said before.
+    /// It has consumed or received more than it was sent, or less than it has reported before.
     #[error("the other side of the link names a position of the stream that can not be ({0})")]
     Position(u64),
     /// It has sent more than fits into the window.
@@ -25,10 +25,10 @@ pub enum Violation {
     Greeting,
 }
 
-/// What a record of the other side means for the one who drives the session.
+/// Effect of a record of the other side on the driver of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// The session goes on.
+    /// The session continues.
     More,
     /// The other side has ended the session.
     Close,
@@ -37,19 +37,19 @@ pub(crate) enum Received {
 /// One side of a stream.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// What was sent, or is to be sent, and was not consumed by the other side.
+    /// Bytes that were sent, or are to be sent, and were not consumed by the other side.
     outgoing: BytesMut,
     /// The position of the first byte of `outgoing` in the stream.
     consumed_there: u64,
-    /// How much of `outgoing` the current connection has taken.
+    /// Number of bytes of `outgoing` that the current connection has taken.
     sent: usize,
     /// The position behind the last byte that any connection has taken.
     offered: u64,
-    /// What was received and not delivered.
+    /// Bytes that were received and not delivered.
     incoming: BytesMut,
     /// The position behind the last delivered byte.
     consumed_here: u64,
-    /// What the other side knows of `consumed_here`.
+    /// The value of `consumed_here` that the other side knows.
     reported: u64,
 }
 
@@ -95,7 +95,7 @@ impl Session {
         self.outgoing.extend_from_slice(bytes);
     }
 
-    /// Whether all that was queued was given to a connection.
+    /// Returns whether all queued bytes were given to a connection.
     pub(crate) fn is_sent(&self) -> bool {
         self.sent == self.outgoing.len()
     }
@@ -103,7 +103,7 @@ impl Session {
     /// Returns the next bytes for the connection, which count as sent over it.
     pub(crate) fn next_data(&mut self) -> Option<&[u8]> {
         let begin = self.sent;
-        let end = self.outgoing.len().min(begin + LONGEST_DATA);
+        let end = self.outgoing.len().min(begin + MAX_DATA_BYTES);
         self.sent = end;
         self.offered = self.offered.max(self.consumed_there + end as u64);
         (begin < end).then(|| &self.outgoing[begin..end])
@@ -153,9 +153,9 @@ impl Session {
         self.consumed_here += count as u64;
     }
 
-    /// Whether the other side should hear what was consumed, so that it does not run out of room.
+    /// Returns whether to report the consumed bytes to the other side, so that it does not run out of room.
     pub(crate) fn owes_report(&self) -> bool {
-        self.consumed_here - self.reported >= STRIDE
+        self.consumed_here - self.reported >= ACK_BYTES
     }
 
     /// Returns the report of what was consumed.
@@ -185,7 +185,7 @@ mod tests {
         assert!(session.owes_report(), "the other side may be out of room");
     }
 
-    /// What happens to two sessions that talk to each other.
+    /// An event of two sessions that talk to each other.
     #[derive(Debug, Clone)]
     enum Event {
         /// One side queues so many bytes, as far as there is room.
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn more_than_the_window_is_refused() {
         let mut session = Session::new();
-        let portion = Bytes::from(vec![0; LONGEST_DATA]);
-        for _ in 0..WINDOW / LONGEST_DATA {
+        let portion = Bytes::from(vec![0; MAX_DATA_BYTES]);
+        for _ in 0..WINDOW / MAX_DATA_BYTES {
             assert_eq!(session.take(Record::Data(portion.clone())), Ok(Received::More));
         }
         assert_eq!(session.take(Record::Data(portion.slice(..1))), Err(Violation::Window));

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use steplatch_link::{Ended, Hello, Refusal, SILENCE, Session, SessionId, greet, pump, read_hello, refuse, welcome};
+use steplatch_link::{
+    Ended, Hello, Refusal, SILENCE_TIMEOUT, Session, SessionId, greet, pump, read_hello, refuse, welcome,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex, split};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -141,7 +143,7 @@ async fn a_connection_that_is_silent_is_lost_and_one_that_lives_is_not() {
         let ended = pump(&mut here, &mut local, &mut reader, &mut writer, &mut rest).await;
         assert!(matches!(ended, Ended::Silent), "{ended}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(3600) + SILENCE * 2);
+    assert!(begun.elapsed() < Duration::from_secs(3600) + SILENCE_TIMEOUT * 2);
 }
 
 #[tokio::test]

@@ -54,8 +54,8 @@ e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows befor
 describe_workflow says what one must be given. Some workflows, also of remote services, are tools themselves: workflow_*.
 Terminals and runs are resources as well: terminal://ID/screen, run://ID.";
 
-/// How many seconds a tool call waits for a workflow that is called to its end.
-const TO_ITS_END: f64 = 7200.0;
+/// Number of seconds that a tool call waits for the end of a called workflow.
+const RUN_TIMEOUT_SECONDS: f64 = 7200.0;
 
 /// The daemon's verbs and workflows, offered as MCP tools, prompts, resources and tasks.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
     Value::Object(arguments)
 }
 
-/// Leaves out of a reply what says nothing new, unless the client has named the part of the screen that it wants.
+/// Leaves redundant parts out of a reply, unless the client has named the part of the screen that it wants.
 fn leave_out_the_obvious(verb: &str, arguments: Option<&JsonObject>, reply: &mut Value) {
     let verbs = [OpenTerminal::NAME, SendInput::NAME, AwaitOutput::NAME];
     if !verbs.contains(&verb) || arguments.is_some_and(|given| given.contains_key("screen")) {
@@ -215,8 +215,8 @@ fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
     result
 }
 
-/// Whether a reply says that an action on a terminal could not be done. A command that goes on, or a wait whose time was
-/// up, is a result. So is a run that failed.
+/// Returns whether a reply reports a failed action on a terminal. A command that still runs, or a wait that timed out,
+/// is a result. So is a run that failed.
 fn is_failed_action(verb: &str, data: &Value) -> bool {
     let acts = [
         OpenTerminal::NAME,
@@ -296,7 +296,7 @@ impl ServerBackend for Contract {
                 let arguments = call.arguments.clone().unwrap_or_default();
                 let mut params = json!({"name": call.name, "arguments": arguments, "detail": RunDetail::Brief});
                 if sync {
-                    params["wait_seconds"] = TO_ITS_END.into();
+                    params["wait_seconds"] = RUN_TIMEOUT_SECONDS.into();
                 }
                 (CallTool::NAME, params)
             }

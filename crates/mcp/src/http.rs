@@ -14,20 +14,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::contract::Contract;
 use crate::offer::ServerBackend;
-use crate::questions::LONGEST_QUESTION;
+use crate::questions::ANSWER_TIMEOUT;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
 pub use sessions::Sessions;
 
-/// How long a session of before 2026-07-28 lives without a message from its client. A gate may be open meanwhile, for
-/// example overnight.
+/// Lifetime of a session of a version before 2026-07-28 without a message from its client. A gate may be open
+/// meanwhile, for example overnight.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
 
 // A session that ended while its client's person is asked would abort the call.
-const _: () = assert!(KEEP_ALIVE.as_secs() > 2 * LONGEST_QUESTION.as_secs());
+const _: () = assert!(KEEP_ALIVE.as_secs() > 2 * ANSWER_TIMEOUT.as_secs());
 
-/// The most sessions at the same time.
-const MOST_SESSIONS: usize = 256;
+/// Maximum number of sessions at the same time.
+const MAX_SESSIONS: usize = 256;
 
 /// The limits on requests.
 #[derive(Debug, Clone)]
@@ -82,5 +82,5 @@ fn service<O: ServerBackend>(shared: Shared<O>, options: HttpOptions) -> HttpSer
         .with_cancellation_token(ended.clone());
     let shared = Arc::new(shared);
     let server = move || Ok(Server::new(shared.clone(), ended.clone()));
-    StreamableHttpService::new(server, Arc::new(Sessions::new(sessions, MOST_SESSIONS)), config)
+    StreamableHttpService::new(server, Arc::new(Sessions::new(sessions, MAX_SESSIONS)), config)
 }

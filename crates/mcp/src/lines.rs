@@ -18,8 +18,8 @@ use steplatch_protocol::{Line, LineReader};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-/// The most consecutive faults that are answered, so that a peer that echoes the answers is not answered forever.
-const MOST_FAULTS: usize = 100;
+/// Maximum number of consecutive answered faults, so that a peer that echoes the answers is not answered forever.
+const MAX_FAULTS: usize = 100;
 
 /// A transport over two streams.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ where
                 Err(fault) => {
                     tracing::debug!(?fault, "a line is not a message");
                     self.faults += 1;
-                    if self.faults <= MOST_FAULTS {
+                    if self.faults <= MAX_FAULTS {
                         // This future may be dropped at any moment, and half a line would spoil the next one.
                         let out = self.out.clone();
                         tokio::spawn(async move { write(&out, &fault.answer()).await });

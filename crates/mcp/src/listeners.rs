@@ -20,14 +20,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::offer::{ListChange, ServerBackend, Updates};
 
-/// How long changes of lists are collected.
-const GATHERING: Duration = Duration::from_millis(150);
+/// Time that changes of lists are collected.
+const GATHER_TIME: Duration = Duration::from_millis(150);
 
-/// The shortest time between two updates of a resource.
-const PAUSE: Duration = Duration::from_millis(300);
+/// Minimum time between two updates of a resource.
+const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(300);
 
-/// The most resources that one client, or one request to listen, can follow.
-const MOST_FOLLOWED: usize = 32;
+/// Maximum number of resources that one client, or one request to listen, can follow.
+const MAX_FOLLOWED: usize = 32;
 
 /// The notifications to a client. Those of before 2026-07-28 end when this is dropped.
 #[derive(Debug, Default)]
@@ -54,10 +54,10 @@ impl Listeners {
     /// When the limit of followed resources is reached.
     pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
         let followed = self.followed.lock();
-        if followed.len() < MOST_FOLLOWED || followed.contains_key(uri) {
+        if followed.len() < MAX_FOLLOWED || followed.contains_key(uri) {
             return Ok(());
         }
-        let error = format!("{MOST_FOLLOWED} resources are followed, which is the most; unsubscribe from one first");
+        let error = format!("{MAX_FOLLOWED} resources are followed, which is the most; unsubscribe from one first");
         Err(ErrorData::invalid_params(error, None))
     }
 
@@ -82,7 +82,7 @@ impl Listeners {
                 if peer.notify_resource_updated(update).await.is_err() {
                     return;
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(MIN_UPDATE_INTERVAL).await;
             }
         }));
         Ok(())
@@ -120,7 +120,7 @@ pub(crate) fn notify_of_changes(
 
 /// Cuts the list of resources to the limit of one request to listen.
 pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
-    uris.truncate(MOST_FOLLOWED);
+    uris.truncate(MAX_FOLLOWED);
     uris
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn listen(
     ended: &CancellationToken,
 ) -> Result<(), ErrorData> {
     let mut changes = DebouncedChanges::new(changes);
-    let (sender, mut updated) = mpsc::channel(MOST_FOLLOWED);
+    let (sender, mut updated) = mpsc::channel(MAX_FOLLOWED);
     // They end with this request.
     let mut following = JoinSet::new();
     let work = async {
@@ -150,7 +150,7 @@ pub(crate) async fn listen(
                     return;
                 }
                 while updates.recv().await.is_some() && sender.send(uri.clone()).await.is_ok() {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(MIN_UPDATE_INTERVAL).await;
                 }
             });
         }
@@ -217,7 +217,7 @@ impl DebouncedChanges {
                     return Some(std::mem::take(&mut self.changed));
                 }
             }
-            self.until.get_or_insert_with(|| Instant::now() + GATHERING);
+            self.until.get_or_insert_with(|| Instant::now() + GATHER_TIME);
         }
     }
 }
@@ -246,13 +246,16 @@ mod tests {
         let mut gathered = DebouncedChanges::new(receiver);
         let began = Instant::now();
         sender.send(ListChange::Tools).unwrap();
-        tokio::time::timeout(GATHERING / 3, gathered.next()).await.unwrap_err();
+        tokio::time::timeout(GATHER_TIME / 3, gathered.next()).await.unwrap_err();
         sender.send(ListChange::Tools).unwrap();
         sender.send(ListChange::Prompts).unwrap();
         assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([ListChange::Tools, ListChange::Prompts]));
         // The clock is the test's; tokio's timers are accurate to a millisecond.
         let took = began.elapsed();
-        assert!(took >= GATHERING && took <= GATHERING + Duration::from_millis(2), "{took:?} since the first change");
+        assert!(
+            took >= GATHER_TIME && took <= GATHER_TIME + Duration::from_millis(2),
+            "{took:?} since the first change"
+        );
         // More changes than are buffered for a slow listener.
         for _ in 0..3 {
             sender.send(ListChange::Tools).unwrap();

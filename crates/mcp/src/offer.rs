@@ -1,8 +1,8 @@
-//! What a server offers, independent of the protocol.
+//! Offer of a server, independent of the protocol.
 //!
-//! Tools, prompts, resources and tasks come from an [`ServerBackend`]. The [`Server`](crate::Server) owns the protocol's two
-//! eras: how clients are asked and notified, what is carried between two rounds of a call, and the hints for caches.
-//! The public test suite therefore tests the server that agents use, with another offer in it
+//! Tools, prompts, resources and tasks come from a [`ServerBackend`]. The [`Server`](crate::Server) owns the
+//! protocol's two eras: the questions and notifications for clients, the state between two rounds of a call, and the
+//! hints for caches. The public test suite therefore tests the server that agents use, with another offer in it
 //! (`examples/conformance.rs`).
 
 use std::future::Future;
@@ -22,8 +22,8 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::progress::Progress;
 
-/// What a server offers. It is the same for every client and every connection; the requesting client only determines
-/// which questions it can be asked in return.
+/// Offer of a server. It is the same for every client and every connection; the requesting client only determines which
+/// questions it can be asked in return.
 pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
     fn about(&self) -> ServerConfig;
@@ -95,7 +95,7 @@ pub trait ServerBackend: Send + Sync + 'static {
         asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// Cancels a task; no effect on one that has ended. Returns whether there is such a task.
+    /// Cancels a task; no effect on an ended one. Returns whether there is such a task.
     ///
     /// # Errors
     /// When it cannot be cancelled.

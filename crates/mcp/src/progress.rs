@@ -6,14 +6,14 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 
-/// The shortest time between two messages.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Minimum time between two messages.
+const MIN_MESSAGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The time between two signs of life of a wait without progress.
 pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// The most characters of a message, which clients show on one line.
-const LONGEST: usize = 200;
+/// Maximum length of a message in characters; clients show it on one line.
+const MAX_MESSAGE_CHARS: usize = 200;
 
 /// The receiver of the progress of a request.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Progress {
         self.send(progress).await;
     }
 
-    /// Schedules a message for when the pause since the last one is over; replaces a pending message.
+    /// Schedules a message for when the pause since the last one has ended; replaces a pending message.
     pub(crate) fn say(&mut self, message: String) {
         self.due = Some(message);
     }
@@ -65,7 +65,7 @@ impl Progress {
     pub(crate) async fn flush(&mut self) {
         let Some(message) = self.due.take() else { return };
         self.told += 1.0;
-        let message = match message.char_indices().nth(LONGEST) {
+        let message = match message.char_indices().nth(MAX_MESSAGE_CHARS) {
             Some((end, _)) => format!("{}…", &message[..end]),
             None => message,
         };
@@ -83,6 +83,6 @@ impl Progress {
         if let Err(error) = self.peer.notify_progress(progress).await {
             tracing::debug!(%error, "the progress can not be sent");
         }
-        self.next = tokio::time::Instant::now() + PAUSE;
+        self.next = tokio::time::Instant::now() + MIN_MESSAGE_INTERVAL;
     }
 }

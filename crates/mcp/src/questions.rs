@@ -15,11 +15,11 @@ use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
 use crate::progress::Progress;
 use crate::seal::{Seals, Unsealed, same_call};
 
-/// How long a client may take to answer a request.
-pub(crate) const LONGEST_QUESTION: Duration = Duration::from_secs(600);
+/// Time that a client may take to answer a request.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The most rounds of one call.
-pub(crate) const MOST_ROUNDS: usize = 100;
+/// Maximum number of rounds of one call.
+pub(crate) const MAX_ROUNDS: usize = 100;
 
 /// A call as the server received it.
 pub(crate) struct IncomingCall<'c> {
@@ -76,7 +76,7 @@ impl<'c> ActiveCall<'c> {
     pub(crate) async fn put(&mut self, ask: Ask, seals: &Seals) -> Result<Option<InputRequiredResult>, ErrorData> {
         let Ask { questions, carried, moot } = ask;
         self.rounds += 1;
-        if self.rounds > MOST_ROUNDS {
+        if self.rounds > MAX_ROUNDS {
             return Err(ErrorData::internal_error("this call asks more than one call can", None));
         }
         let call = &mut self.call;
@@ -94,7 +94,7 @@ impl<'c> ActiveCall<'c> {
             };
             return Ok(Some(InputRequiredResult::new(Some(questions), state)));
         }
-        let (mut moot, late) = (moot, tokio::time::sleep(LONGEST_QUESTION));
+        let (mut moot, late) = (moot, tokio::time::sleep(ANSWER_TIMEOUT));
         tokio::pin!(late);
         let mut answers = InputResponses::new();
         let mut came = None;

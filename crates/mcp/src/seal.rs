@@ -22,11 +22,11 @@ use serde_json::Value;
 use steplatch_protocol::ensure_private;
 use tokio::sync::OnceCell;
 
-/// How long a sealed state is valid.
-const LASTS: Duration = Duration::from_secs(24 * 3600);
+/// Validity period of a sealed state.
+const SEAL_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The most used seals that are remembered.
-const MOST_USED: usize = 10_000;
+/// Maximum number of used seals that are remembered.
+const MAX_USED_SEALS: usize = 10_000;
 
 /// The name of the file with the key.
 const KEY_FILE: &str = "mcp.key";
@@ -54,7 +54,7 @@ pub(crate) struct RequestState {
     once: u128,
 }
 
-/// Why a seal is rejected.
+/// Reason for the rejection of a seal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unsealed {
     #[error("this requestState is too old, so nothing was answered; ask again, about a run with get_run")]
@@ -71,7 +71,7 @@ pub(crate) enum Unsealed {
 impl Seals {
     /// Creates seals with the key of a state `folder`, or with a key of their own.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, codec: OnceCell::new(), lasts: LASTS, used: Mutex::default() }
+        Self { folder, codec: OnceCell::new(), lasts: SEAL_LIFETIME, used: Mutex::default() }
     }
 
     /// Seals the state that a `call` needs to continue, for that call only.
@@ -106,7 +106,7 @@ impl Seals {
         if used.contains(&carried.once) {
             return Err(Unsealed::Used);
         }
-        if used.len() == MOST_USED {
+        if used.len() == MAX_USED_SEALS {
             used.pop_front();
         }
         used.push_back(carried.once);

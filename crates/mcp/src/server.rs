@@ -27,7 +27,7 @@ use crate::seal::Seals;
 /// The key under which a server identifies itself in a result (2026-07-28).
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// How many milliseconds a client may cache the server's identity.
+/// Time that a client may cache the server's identity, in milliseconds.
 const IDENTITY_TTL_MS: u64 = 3_600_000;
 
 /// Answers one MCP client.
@@ -40,7 +40,7 @@ pub struct Server<O> {
     listeners: Arc<Listeners>,
 }
 
-/// What all servers of a process share.
+/// State that all servers of a process share.
 #[derive(Debug)]
 pub(crate) struct Shared<O> {
     pub(crate) offer: O,

@@ -16,9 +16,8 @@ use crate::lines::Lines;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
 
-/// The longest message that is read. It exceeds the longest request to the daemon, which rejects long ones with a
-/// message.
-const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
+/// Maximum length of a message. It exceeds the longest request to the daemon, which rejects long ones with a message.
+const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE;
 
 /// Serves one client until its input ends, which is never an error.
 ///
@@ -29,7 +28,7 @@ const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
 pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();
-    let transport = Lines::new(BufReader::new(input), output, LONGEST_MESSAGE);
+    let transport = Lines::new(BufReader::new(input), output, MAX_MESSAGE_BYTES);
     let seals = Seals::new(Some(daemon.place().state().to_owned()));
     let shared = Shared { offer: Contract::new(daemon.clone()), seals };
     let server = Server::new(Arc::new(shared), ended.clone());

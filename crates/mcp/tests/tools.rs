@@ -15,7 +15,7 @@ use tokio::net::UnixListener;
 use tokio::sync::broadcast;
 
 /// The timeout of each wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A simulated daemon that knows only its tools.
 struct Daemon {
@@ -139,7 +139,7 @@ fn workflows(names: &[String]) -> Vec<&str> {
 }
 
 async fn changed(changes: &mut broadcast::Receiver<ListChange>) {
-    let change = tokio::time::timeout(PATIENCE, changes.recv()).await.expect("a change is told").unwrap();
+    let change = tokio::time::timeout(WAIT_TIMEOUT, changes.recv()).await.expect("a change is told").unwrap();
     assert_eq!(change, ListChange::Tools);
 }
 

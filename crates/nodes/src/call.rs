@@ -84,7 +84,7 @@ impl CallLimit {
         }
     }
 
-    /// Performs work until it is over or the call has to end.
+    /// Performs work until it has ended or the call has to end.
     pub(crate) async fn bound(&self, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
         tokio::select! {
             came = work => came,

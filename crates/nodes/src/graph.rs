@@ -27,8 +27,8 @@ pub use result::result;
 use crate::node::NodeId;
 use plan::Plan;
 
-/// The most steps that a graph has.
-pub const MOST_STEPS: usize = 500;
+/// Maximum number of steps of a graph.
+pub const MAX_STEPS: usize = 500;
 
 /// Steps in the order of their dependencies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,10 +49,10 @@ pub struct Step {
     pub node: NodeId,
     /// The node's input: `{step_id}` is the output of a step, on which it then depends, `{input}` the graph's input
     pub input: Value,
-    /// Steps that must be over before
+    /// Steps that must have ended before
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<NodeId>,
-    /// What happens when it fails
+    /// Error policy of the step
     pub on_error: Policy,
 }
 

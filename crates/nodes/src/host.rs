@@ -25,7 +25,7 @@ pub struct HostCommand {
     pub environment: BTreeMap<String, String>,
     /// The name of the call, under which it is run once.
     pub step: Option<String>,
-    /// How long it may take.
+    /// Time limit of the command.
     pub limit: Option<Duration>,
 }
 
@@ -33,26 +33,26 @@ pub struct HostCommand {
 /// its command fails.
 pub const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
-/// How a command on another machine ended.
+/// End of a command on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCommandEnd {
     /// It ended.
     Ended {
-        /// What it printed, on both streams, or the beginning of it.
+        /// Its output, on both streams, or the beginning of it.
         output: String,
-        /// The end of its output, and how many bytes lie between, where it printed more than is taken.
+        /// The end of its output, and how many bytes lie between, where the output was too long.
         rest: Option<(String, u64)>,
         /// Its exit code, if the shell there reports one.
         exit_code: Option<i32>,
     },
     /// Its time was up, and it was ended.
     TimedOut {
-        /// What it had printed.
+        /// Its output until then.
         output: String,
     },
     /// It was not run, or its machine was lost.
     Failed {
-        /// Why, as a whole sentence.
+        /// The reason, as a whole sentence.
         why: String,
     },
 }

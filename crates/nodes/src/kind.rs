@@ -32,7 +32,7 @@ use crate::result::{ErrorType, ExecutorOutcome, Failure};
 
 /// The settings of one kind of node: how they are declared, and what a node of the kind does.
 pub(crate) trait NodeSettings: Sized {
-    /// Whether [`Nodes`](crate::Nodes) performs nodes of this kind. The daemon performs the others.
+    /// True if [`Nodes`](crate::Nodes) performs nodes of this kind. The daemon performs the others.
     const IS_PERFORMED_HERE: bool = true;
 
     /// Reads the settings `own` from a declaration and reports their problems. `common` are the keys that every kind
@@ -55,7 +55,7 @@ pub(crate) trait NodeSettings: Sized {
 
 macro_rules! kinds {
     ($( $(#[$doc:meta])* $kind:ident = $word:literal; )*) => {
-        /// What a node does.
+        /// The action of a node.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "type", rename_all = "snake_case")]
         pub enum NodeKind {

@@ -23,13 +23,13 @@ use crate::kind::NodeKind;
 pub struct Node {
     /// Its name, unique in its workspace
     pub id: NodeId,
-    /// What it is for, in a sentence
+    /// Its purpose, in a sentence
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Seconds that one call of it may take
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Seconds>,
-    /// What it does
+    /// Its action
     #[serde(flatten)]
     pub kind: NodeKind,
 }

@@ -39,7 +39,7 @@ pub struct Surroundings {
     pub environment: Vec<(OsString, OsString)>,
     /// All programs of this process, including those of nodes.
     pub programs: Programs,
-    /// Where secrets come from.
+    /// Source of secrets.
     pub secrets: Arc<dyn Secrets>,
     /// Other machines, on which bash nodes run commands.
     pub hosts: Arc<dyn HostCommands>,
@@ -61,7 +61,7 @@ impl Surroundings {
     }
 }
 
-/// What the performer of one call can use.
+/// Resources for the performer of one call.
 pub(crate) struct CallContext<'a> {
     pub(crate) call: &'a Call,
     pub(crate) limit: &'a CallLimit,
@@ -72,11 +72,11 @@ pub(crate) struct CallContext<'a> {
     pub(crate) servers: &'a Servers,
 }
 
-/// Why a node cannot begin.
+/// Failure of a node to begin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NodeFailure {
-    /// In what way.
+    /// Kind of the failure.
     pub kind: ErrorType,
     /// As a whole sentence.
     pub message: String,
@@ -155,7 +155,7 @@ impl Nodes {
     }
 }
 
-/// Returns the text form of an input: a text as it is, JSON for what has parts.
+/// Returns the text form of an input: a text unchanged, JSON for an input with parts.
 pub(crate) fn as_text(input: &Value) -> String {
     steplatch_workflow::substitute::as_text(input)
 }

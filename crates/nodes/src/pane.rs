@@ -12,7 +12,7 @@ mod shell;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who knows what a program shows.
+/// Reader of a program's screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Parser {
@@ -29,14 +29,14 @@ pub enum Parser {
 pub struct Reading {
     /// Its parts, from the top down.
     pub sections: Vec<Section>,
-    /// Whether the program waits for its next input: not busy, and not with a question that has answers of its own.
+    /// True if the program waits for its next input: not busy, and not with a question that has answers of its own.
     pub is_ready: bool,
 }
 
 /// A part of what a program shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// What it is.
+    /// Its kind.
     pub kind: SectionKind,
     /// Its text, without the frame that the program draws around it.
     pub text: String,
@@ -46,19 +46,19 @@ pub struct Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SectionKind {
-    /// What was typed.
+    /// Typed text.
     Input,
-    /// What was answered, or printed.
+    /// An answer, or output.
     Text,
     /// The program's report of its reasoning.
     Thinking,
     /// A tool that it uses.
     ToolCall,
-    /// What the tool returned.
+    /// The result of a tool.
     ToolResult,
     /// A question with answers to choose from.
     Question,
-    /// That it is busy, and with what.
+    /// The program's report of its present work.
     Status,
 }
 
@@ -126,7 +126,7 @@ impl PaneMatch {
     }
 }
 
-/// Joins lines: the first as it is, the others without the indentation that all of them have.
+/// Joins lines: the first unchanged, the others without the indentation that all of them have.
 fn dedented(lines: &[String]) -> String {
     let (first, rest) = lines.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     let indent = |line: &&String| line.len() - line.trim_start_matches(' ').len();

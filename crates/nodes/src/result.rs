@@ -11,15 +11,15 @@ use crate::node::Node;
 /// The result of a call of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeResult {
-    /// Whether it succeeded.
+    /// True if it succeeded.
     pub success: bool,
     /// Its output; of a failed call, the output until the failure.
     pub output: Value,
-    /// Why it failed, as a whole sentence.
+    /// The error message, as a whole sentence.
     pub error: Option<String>,
-    /// In what way it failed.
+    /// Kind of the failure.
     pub error_type: Option<ErrorType>,
-    /// Which kind of node it was.
+    /// Kind of the node.
     pub node_type: NodeType,
     /// The node's id.
     pub node_id: String,
@@ -29,7 +29,7 @@ pub struct NodeResult {
     pub attributes: Map<String, Value>,
 }
 
-/// In what way a call failed.
+/// Kind of a failure of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorType {
@@ -43,25 +43,25 @@ pub enum ErrorType {
     ExitCode,
     /// It took longer than it may.
     Timeout,
-    /// Somebody ended it.
+    /// A client ended it.
     Interrupted,
     /// The other side can not be reached, or was lost.
     Connection,
     /// The other side answered with a status that is no success.
     Status,
-    /// The tool says that it failed.
+    /// The tool reports a failure.
     Tool,
-    /// The other side answered something that is not of the protocol.
+    /// The answer of the other side violates the protocol.
     Protocol,
     /// There was more than is taken.
     TooLarge,
-    /// Whether it was done is not known; it is not done again.
+    /// It is unknown whether it was done; it is not done again.
     Unknown,
     /// A node that it consists of failed.
     Step,
     /// A function raised an exception, or went beyond its limits.
     Exception,
-    /// Nobody here performs nodes of this kind.
+    /// Nodes of this kind are not performed here.
     Unsupported,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct ExecutorOutcome {
     pub(crate) attributes: Map<String, Value>,
 }
 
-/// Why a call failed.
+/// Failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorType,

@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 /// The placeholder that replaces a secret.
 pub const MASK: &str = "••••••";
 
-/// The fewest characters of a value that is removed from texts: shorter ones would hide half of every text.
-const SHORTEST: usize = 4;
+/// Minimum characters of a value that is removed from texts: shorter ones would hide half of every text.
+const MIN_SECRET_CHARS: usize = 4;
 
 /// Gives the values of secrets.
 pub trait Secrets: Send + Sync {
-    /// Returns the value of a secret, or `None` if there is none of that name.
+    /// Returns the value of a secret, or `None` if there is no secret of that name.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Hidden(Vec<String>);
 impl Hidden {
     pub(crate) fn new<'a>(values: impl Iterator<Item = &'a String>) -> Self {
         let mut hidden: Vec<String> = values
-            .filter(|value| value.chars().count() >= SHORTEST)
+            .filter(|value| value.chars().count() >= MIN_SECRET_CHARS)
             .flat_map(|value| {
                 let escaped = Value::String(value.clone()).to_string();
                 [value.clone(), escaped[1..escaped.len() - 1].to_owned(), crate::template::percent_encoded(value)]

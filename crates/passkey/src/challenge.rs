@@ -1,4 +1,4 @@
-//! What a passkey signs: hashes with one form for each purpose.
+//! Challenges for a passkey to sign: hashes with one form for each purpose.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -46,7 +46,7 @@ impl Challenge {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// Whether a browser's text is this challenge.
+    /// Returns whether a browser's text is this challenge.
     pub(crate) fn is(&self, text: &str) -> bool {
         crate::decoded(text).is_some_and(|bytes| bytes == self.0)
     }

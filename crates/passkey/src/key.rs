@@ -18,7 +18,7 @@ const UNCOMPRESSED: u8 = 4;
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey([u8; 1 + 2 * COORDINATE]);
 
-/// A text or bytes that are no public key of this kind.
+/// A text or bytes that are not a public key of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is no public key of ECDSA on P-256 (ES256)")]
 pub struct InvalidKey;

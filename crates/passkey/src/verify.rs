@@ -19,10 +19,10 @@ const HEAD: usize = 37;
 /// Bytes of the model of an authenticator.
 const MODEL: usize = 16;
 
-/// The longest id of a credential, in bytes.
-const LONGEST_ID: usize = 1023;
+/// Maximum length of the id of a credential, in bytes.
+const MAX_ID_BYTES: usize = 1023;
 
-/// What a browser returns for a new passkey. Everything is base64 for addresses.
+/// Answer of a browser for a new passkey. Everything is base64 for addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Registration<'a> {
     /// The data that the browser has collected, as JSON.
@@ -42,7 +42,7 @@ pub struct Registered {
     pub origin: String,
 }
 
-/// What a browser returns for a signature. Everything is base64 for addresses.
+/// Answer of a browser for a signature. Everything is base64 for addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Assertion<'a> {
     /// The data that the browser has collected, as JSON.
@@ -53,7 +53,7 @@ pub struct Assertion<'a> {
     pub signature: &'a str,
 }
 
-/// Why a registration or a signature is refused.
+/// Reason why a registration or a signature is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
     /// A part of it can not be read.
@@ -110,7 +110,7 @@ pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result
     let rest = rest.get(MODEL..).ok_or(malformed.clone())?;
     let (length, rest) = rest.split_at_checked(2).ok_or(malformed.clone())?;
     let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
-    let (id, key) = rest.split_at_checked(length).filter(|_| length <= LONGEST_ID).ok_or(malformed)?;
+    let (id, key) = rest.split_at_checked(length).filter(|_| length <= MAX_ID_BYTES).ok_or(malformed)?;
     let public_key = PublicKey::from_cose(key).map_err(|_| PasskeyError::OtherAlgorithm)?;
     let credential_id = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, id);
     Ok(Registered { credential_id, public_key, origin: client.origin })
@@ -119,7 +119,8 @@ pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result
 /// Checks a signature of a passkey that was registered at `origin`.
 ///
 /// # Errors
-/// When it is none of this key for this challenge, from a page of that origin, by an authenticator that verified the person.
+/// When it is not of this key, for this challenge, from a page of that origin, by an authenticator that verified the
+/// person.
 pub fn verify(
     key: &PublicKey,
     origin: &str,

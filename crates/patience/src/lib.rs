@@ -13,9 +13,9 @@ pub const DEADLINE_VARIABLE: &str = "STEPLATCH_TEST_PATIENCE";
 const USUAL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// The pause between two looks at a condition.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a look at a condition returns: a truth, or a value that may not exist yet.
+/// Result of a look at a condition: a truth, or a value that may not exist yet.
 pub trait Look {
     /// The value that exists once the condition holds.
     type Value;
@@ -86,7 +86,7 @@ async fn eventually_within<L: Look>(
         if began.elapsed() >= deadline {
             expired(deadline, awaited, last.as_deref());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -96,7 +96,7 @@ fn blocking_within<L: Look>(deadline: Duration, awaited: &str, mut condition: im
         match condition().seen() {
             Ok(value) => return value,
             Err(seen) if began.elapsed() >= deadline => expired(deadline, awaited, Some(&seen)),
-            Err(_) => std::thread::sleep(PAUSE),
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }

@@ -7,16 +7,16 @@
 use crate::program::{One, Program, Step, Turn};
 use crate::syntax::{Anchor, RepeatMode};
 
-/// How many steps every search may take: some ten milliseconds in a release build.
+/// Maximum number of steps of every search: some ten milliseconds in a release build.
 const STEPS: usize = 5_000_000;
 
-/// How many more it may take for each byte of text: a few for each character of a line, at each of its characters.
+/// Additional steps for each byte of text: a few for each character of a line, at each of its characters.
 const STEPS_PER_BYTE: usize = 64;
 
-/// How many ways a search may hold open at once, which bounds its memory to some tens of megabytes.
-const MOST_WAYS: usize = 2_000_000;
+/// Maximum number of open backtracking points, which bounds the memory of a search to some tens of megabytes.
+const MAX_WAYS: usize = 2_000_000;
 
-/// What a slot holds before anything is saved there.
+/// The value of an empty slot.
 const NOTHING: usize = usize::MAX;
 
 /// A search was aborted.
@@ -64,11 +64,11 @@ enum Backtrack {
     Retreat { step: usize, at: usize, low: usize },
     /// Continue with one character more of what the step repeats, up to `left` of them.
     Advance { step: usize, at: usize, left: u32 },
-    /// What a slot held, to be put back on the way.
+    /// The former value of a slot, to be put back on the way.
     Restore { slot: usize, value: usize },
 }
 
-/// Where a step leads: a step and a position, or nowhere.
+/// The target of a step: a step and a position, or `None`.
 type Next = Option<(usize, usize)>;
 
 struct Run<'a> {
@@ -316,7 +316,7 @@ impl Run<'_> {
     }
 
     fn push(&mut self, way: Backtrack) -> Result<(), BudgetExceeded> {
-        if self.ways.len() >= MOST_WAYS {
+        if self.ways.len() >= MAX_WAYS {
             return Err(BudgetExceeded);
         }
         self.ways.push(way);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why a text is not a pattern that we run.
+/// Reason why a text is not a pattern that can run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The text breaks a rule of the dialect; its author can fix it at `position`.
@@ -11,7 +11,7 @@ pub enum PatternError {
     Invalid {
         /// The pattern as given.
         pattern: String,
-        /// Where the error is, in characters from the start of the pattern.
+        /// Position of the error, in characters from the start of the pattern.
         position: usize,
         /// The error, as a fragment: "unclosed group".
         reason: String,
@@ -24,12 +24,12 @@ pub enum PatternError {
         /// The unsupported part, as a fragment.
         reason: String,
     },
-    /// The pattern would take more memory than we grant one; a shorter one will do.
+    /// The pattern would take more memory than one pattern may; a shorter one will do.
     #[error("pattern '{}' is too large: {reason}", Excerpt(.pattern))]
     TooLarge {
         /// The pattern as given.
         pattern: String,
-        /// Which bound it passes, as a fragment.
+        /// The exceeded bound, as a fragment.
         reason: String,
     },
 }
@@ -45,7 +45,7 @@ pub struct TooMuchWork {
 /// A pattern shortened for an error: a page of pattern should not make a page of error.
 struct Excerpt<'a>(&'a str);
 
-/// How much of a pattern an error repeats.
+/// Maximum length of the pattern in an error, in characters.
 const EXCERPT_CHARACTERS: usize = 200;
 
 impl fmt::Display for Excerpt<'_> {

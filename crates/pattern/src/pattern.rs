@@ -10,16 +10,16 @@ use crate::program::{self, Program};
 use crate::syntax::Syntax;
 use crate::{syntax, translate};
 
-/// How long a pattern may be. A page of pattern is a mistake, and costs a compiler's time.
+/// Maximum length of a pattern. A page of pattern is a mistake, and costs a compiler's time.
 const MAX_SOURCE_BYTES: usize = 10_000;
 
-/// How much memory a compiled pattern may take: `\w{200}` fits, because the set of all letters is large.
+/// Maximum memory of a compiled pattern: `\w{200}` fits, because the set of all letters is large.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
 
 /// The same for the sieve, which only saves work for the backtracking engine. One that is too large is left out.
 const MAX_SIEVE_BYTES: usize = 1 << 20;
 
-/// How much memory the tables of one search may take while they grow.
+/// Maximum memory of the tables of one search while they grow.
 const MAX_TABLE_BYTES: usize = 2 << 20;
 
 /// A pattern that compiled, ready to search.
@@ -34,7 +34,7 @@ struct Compiled {
     names: Vec<Option<String>>,
 }
 
-/// What runs a pattern.
+/// The engine that runs a pattern.
 enum Engine {
     /// Takes time in proportion to the text, whatever the pattern.
     Linear(regex::Regex),
@@ -46,12 +46,12 @@ enum Engine {
     },
 }
 
-/// Where a pattern was found.
+/// The place of a match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Match {
     /// The bytes of the text that the whole pattern matched.
     pub range: Range<usize>,
-    /// What each group matched, group 1 first; `None` for a group that took no part.
+    /// The range of each group, group 1 first; `None` for a group that took no part.
     ///
     /// As long as [`Pattern::group_names`].
     pub groups: Vec<Option<Range<usize>>>,

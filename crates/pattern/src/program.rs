@@ -11,7 +11,7 @@ use crate::translate;
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
-    /// How many positions and counts a run keeps. The first ones are the bounds of the groups, group 0 first.
+    /// Number of positions and counts that a run keeps. The first ones are the bounds of the groups, group 0 first.
     pub(crate) slots: usize,
     /// The characters that `\b` takes for parts of a word.
     pub(crate) word: Arc<Set>,
@@ -55,12 +55,12 @@ pub(crate) enum Step {
 pub(crate) struct Turn {
     /// The slot that counts the iterations.
     pub(crate) count: usize,
-    /// The slot that holds where the last iteration began.
+    /// The slot with the start of the last iteration.
     pub(crate) last: usize,
     pub(crate) min: u32,
     pub(crate) max: u32,
     pub(crate) lazy: bool,
-    /// Where to continue after the loop.
+    /// The step after the loop.
     pub(crate) exit: usize,
 }
 

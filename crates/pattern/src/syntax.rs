@@ -49,7 +49,7 @@ pub(crate) enum Node {
     Atomic(Box<Node>),
     /// Look-ahead, or look-behind.
     Look { behind: bool, negated: bool, node: Box<Node> },
-    /// What a group matched, once more.
+    /// The text of a group, once more.
     Backref(usize),
     /// One branch if a group took part, the other if it did not.
     Conditional { group: usize, yes: Box<Node>, no: Box<Node> },
@@ -92,7 +92,7 @@ pub(crate) enum Anchor {
     WordBoundary { negated: bool, ascii: bool },
 }
 
-/// How a repetition chooses its count.
+/// Order in which a repetition tries its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepeatMode {
     /// As many as possible first.
@@ -108,11 +108,11 @@ pub(crate) enum RepeatMode {
 pub(crate) struct SyntaxError {
     /// In characters from the start of the pattern.
     pub(crate) position: usize,
-    /// What it is, as a fragment.
+    /// The broken rule, as a fragment.
     pub(crate) reason: String,
 }
 
-/// How deep groups may be nested: the engines' own limit is 64, and a tree is walked by recursion.
+/// Maximum nesting depth of groups: the engines' own limit is 64, and a tree is walked by recursion.
 const MAX_DEPTH: usize = 40;
 
 /// Reads a pattern.
@@ -151,9 +151,9 @@ struct Parser {
     names: Vec<Option<String>>,
     /// The numbers of the groups that are not closed yet.
     open: Vec<usize>,
-    /// How many characters each group takes, once it is closed.
+    /// Number of characters of each group, once it is closed.
     widths: Vec<Width>,
-    /// How many groups there were where the outermost look-behind around this place began.
+    /// Number of groups at the start of the outermost look-behind around this place.
     before_look_behind: Option<usize>,
     /// The places of conditions and the group that each refers to: it may come later.
     conditions: Vec<(usize, usize)>,
@@ -161,7 +161,7 @@ struct Parser {
     alternations: Vec<Vec<Range<usize>>>,
 }
 
-/// What precedes a quantifier, as far as its rules care.
+/// The part before a quantifier, as far as its rules care.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Atom,
@@ -169,7 +169,7 @@ enum Before {
     Repeat,
 }
 
-/// What one escape means.
+/// Meaning of one escape.
 enum Escape {
     Character(char),
     Category(ClassItem),
@@ -724,7 +724,7 @@ impl Parser {
     }
 }
 
-/// How many characters a part takes, at least and at most.
+/// Minimum and maximum number of characters of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Width {
     pub(crate) least: u64,
@@ -771,7 +771,7 @@ impl Width {
     }
 }
 
-/// What a set of inline flags is for.
+/// Scope of a set of inline flags.
 enum Scope {
     Whole,
     Group { ignore_case: Option<bool> },

@@ -154,7 +154,7 @@ impl Translation {
     }
 }
 
-/// How a class with a letter is written inside a set.
+/// Returns the notation of a class with a letter inside a set.
 fn category(kind: Category, negated: bool, ascii: bool) -> &'static str {
     match (kind, negated, ascii) {
         (Category::Digit, false, false) => r"\d",

@@ -27,7 +27,7 @@ pub(crate) struct Area {
     pub(crate) height: i32,
 }
 
-/// How much of each pixel of a rectangle is covered, from 0 to 255.
+/// Coverage of each pixel of a rectangle, from 0 to 255.
 #[derive(Debug)]
 pub(crate) struct Stencil {
     /// Its place, relative to the top left of the cell.

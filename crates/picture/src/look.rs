@@ -5,7 +5,7 @@ use steplatch_terminal::{CursorShape, Picture, Rgb, Run, Style, Underline};
 /// Neighbouring cells with the same look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Patch<'a> {
-    /// What is in each cell, with its column.
+    /// The content of each cell, with its column.
     pub(crate) cells: Vec<(u16, &'a str)>,
     pub(crate) col: u16,
     pub(crate) cols: u16,
@@ -13,7 +13,7 @@ pub(crate) struct Patch<'a> {
     pub(crate) look: Look,
 }
 
-/// How cells are painted.
+/// Look of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) fg: Rgb,

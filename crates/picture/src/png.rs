@@ -13,7 +13,7 @@ use crate::size::TooLarge;
 /// Pixels around the cells.
 const MARGIN: i32 = 8;
 
-/// How far each row of an italic letter is to the right of the one below it.
+/// Offset of each row of an italic letter to the right of the one below it.
 const SLANT: f32 = 0.2;
 
 /// Returns the screen as an image: 10 by 20 pixels for each cell, and a margin of 8.

@@ -9,7 +9,7 @@ use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Stencil};
 /// The pixels through whose middle lines go.
 const MIDDLE: (i32, i32) = ((CELL_WIDTH - 1) / 2, (CELL_HEIGHT - 1) / 2);
 
-/// How far the two lines of a double one are from the middle.
+/// Distance of the two lines of a double one from the middle.
 const APART: i32 = 2;
 
 /// Half of what a heavy line is thicker than a light one.
@@ -286,7 +286,7 @@ mod tests {
         stencil.coverage[(y * CELL_WIDTH + x) as usize]
     }
 
-    /// Which pixels of a side are covered: left, right, up, down.
+    /// Returns whether each pixel of a side is covered: left, right, up, down.
     fn side(stencil: &Stencil, side: usize) -> Vec<bool> {
         let lit = |x, y| at(stencil, x, y) > 127;
         match side {

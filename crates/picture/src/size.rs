@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// The most cells that are painted: 600 by 100, or 12 million pixels, which take 50 MB while they are painted.
-const MOST_CELLS: usize = 60_000;
+/// Maximum number of cells that are painted: 600 by 100, or 12 million pixels, which take 50 MB while they are painted.
+const MAX_CELLS: usize = 60_000;
 
 /// A screen has too many cells to be painted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,13 @@ impl TooLarge {
     /// When it has more than 60,000 cells.
     pub fn check(cols: u16, rows: usize) -> Result<(), Self> {
         let cells = usize::from(cols) * rows;
-        if cells > MOST_CELLS { Err(Self { cells }) } else { Ok(()) }
+        if cells > MAX_CELLS { Err(Self { cells }) } else { Ok(()) }
     }
 }
 
 impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a screen of {} cells is too large to be painted; up to {MOST_CELLS} are", self.cells)
+        write!(f, "a screen of {} cells is too large to be painted; up to {MAX_CELLS} are", self.cells)
     }
 }
 

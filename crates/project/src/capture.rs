@@ -15,7 +15,7 @@ use crate::folders::LibrarySearch;
 use crate::workflows::Workflows;
 
 impl Workflows {
-    /// Makes a workflow of what was done in terminals, and saves it if that is asked for.
+    /// Makes a workflow of the commands in terminals, and saves it if that is requested.
     pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
         let refused = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
         if verb.session_ids.is_empty() && verb.imported.is_empty() {

@@ -7,14 +7,14 @@ use tokio::sync::Semaphore;
 
 use crate::error::DiskError;
 
-/// How many threads read files at the same time.
+/// Number of threads that read files at the same time.
 const READERS: usize = 8;
 
 /// The number of threads that write files at the same time; they wait for the library's lock anyway.
 pub(super) const WRITERS: usize = 4;
 
-/// How long work on a library may take. A lock that another process holds for longer is not the daemon's own.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of work on a library. A lock that another process holds for longer is not the daemon's own.
+pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The threads that work on libraries. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ impl BlockingPool {
         Self {
             readers: Arc::new(Semaphore::new(READERS)),
             writers: Arc::new(Semaphore::new(WRITERS)),
-            patience: PATIENCE,
+            patience: DISK_TIMEOUT,
         }
     }
 

@@ -1,6 +1,6 @@
-//! Why a library or a project is not read, and why a saved workflow is not found, kept, loaded or removed.
+//! Errors of reading a library or a project, and of finding, keeping, loading or removing a saved workflow.
 //!
-//! Owns the sentences of these errors, which clients show as they are.
+//! Owns the sentences of these errors, which clients show unchanged.
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,13 @@ use steplatch_library::{CreateError, FolderError, LookupError, ReplaceError, Ver
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
-use crate::origin::MOST_BYTES;
+use crate::origin::MAX_FILE_BYTES;
 use crate::workers::WorkersError;
 
-/// The most names that an error suggests.
-const NAMES_TOLD: usize = 20;
+/// Maximum number of names that an error suggests.
+const MAX_NAMES: usize = 20;
 
-/// Why work on files has no result.
+/// Failure of work on files.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The thread that works on a library ended.
@@ -48,7 +48,7 @@ pub enum DiskError {
     },
 }
 
-/// Why a name refers to no saved workflow that can be used.
+/// Reason why a name refers to no saved workflow that can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// The disk does not answer.
@@ -72,7 +72,7 @@ pub enum FindError {
     Broken {
         /// The name.
         name: WorkflowName,
-        /// What is wrong with the file.
+        /// The defect of the file.
         cause: LookupError,
     },
     /// The directory of a library can not be read.
@@ -96,7 +96,7 @@ pub enum FindError {
 pub struct WorkflowNotFound {
     /// The name, at most 80 characters.
     pub name: String,
-    /// Why no workflow can have the name.
+    /// Reason why no workflow can have the name.
     pub invalid: Option<InvalidId>,
     /// The name that is probably intended.
     pub nearest: Option<String>,
@@ -117,16 +117,16 @@ impl fmt::Display for WorkflowNotFound {
         out.write_str(" Available workflows: ")?;
         match self.available.as_slice() {
             [] => out.write_str("none; create_workflow saves one"),
-            few if few.len() <= NAMES_TOLD => out.write_str(&few.join(", ")),
+            few if few.len() <= MAX_NAMES => out.write_str(&few.join(", ")),
             many => {
-                let rest = many.len() - NAMES_TOLD;
-                write!(out, "{} and {rest} more; list_workflows lists them", many[..NAMES_TOLD].join(", "))
+                let rest = many.len() - MAX_NAMES;
+                write!(out, "{} and {rest} more; list_workflows lists them", many[..MAX_NAMES].join(", "))
             }
         }
     }
 }
 
-/// Why a workflow that ran to completion was not kept.
+/// Error of keeping a workflow that ran to completion.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// The disk does not answer.
@@ -137,7 +137,7 @@ pub enum KeepError {
     Library(CreateError),
 }
 
-/// Why the changed original of a loaded file was not taken over.
+/// Error of taking over the changed original of a loaded file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TakeOverError {
     /// The disk does not answer.
@@ -151,7 +151,7 @@ pub(crate) enum TakeOverError {
     Library(CreateError),
 }
 
-/// Why a saved workflow was not removed.
+/// Error of removing a saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeleteError {
     /// The disk does not answer.
@@ -199,13 +199,13 @@ pub(crate) enum DeleteError {
     },
 }
 
-/// Why a file of functions was not loaded.
+/// Error of loading a file of functions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
     /// The disk does not answer.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The file is none of functions.
+    /// The file is not a file of functions.
     #[error("'{}' is no file of functions; its name ends in .py.", .file.display())]
     NotFunctions {
         /// The file.
@@ -216,7 +216,7 @@ pub(crate) enum LoadError {
     Name {
         /// The file.
         file: PathBuf,
-        /// What is wrong with its name.
+        /// The defect of its name.
         cause: InvalidId,
     },
     /// The file is not readable.
@@ -272,7 +272,7 @@ pub(crate) enum LoadError {
     Broken {
         /// The file.
         file: PathBuf,
-        /// What is wrong with the file in the library.
+        /// The defect of the file in the library.
         cause: LookupError,
     },
     /// The invalid file in the library can not be removed.
@@ -299,7 +299,7 @@ pub(crate) enum LoadError {
     },
 }
 
-/// Why a session name does not refer to the project of a caller.
+/// Reason why a session name does not refer to the project of a caller.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The disk does not answer.
@@ -313,7 +313,7 @@ pub enum SessionError {
     },
 }
 
-/// Why the text of a file is not known, as a clause that completes the sentence of a caller.
+/// Reason why the text of a file is not known, as a clause that completes the sentence of a caller.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileReadError {
     /// The original of a loaded file has another ending.
@@ -334,24 +334,24 @@ pub(crate) enum FileReadError {
     /// The system refuses to read it.
     #[error("it can not be read: {0}")]
     Unreadable(io::Error),
-    /// It is longer than [`MOST_BYTES`].
-    #[error("it has more than {} KB, the limit", MOST_BYTES >> 10)]
+    /// It is longer than [`MAX_FILE_BYTES`].
+    #[error("it has more than {} KB, the limit", MAX_FILE_BYTES >> 10)]
     TooLarge,
-    /// It is no text.
+    /// It is not text.
     #[error("it is not UTF-8")]
     NotUtf8,
 }
 
-/// Why a file of a project declares nothing.
+/// Reason why a file of a project declares nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DocumentError {
     /// Its text is not known.
     #[error(transparent)]
     File(#[from] FileReadError),
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("it is not valid JSON: {0}")]
     Json(serde_json::Error),
-    /// It is no TOML.
+    /// It is not TOML.
     #[error("it is not valid TOML: {message}{}", at_place(.place))]
     Toml {
         /// The reason.
@@ -362,7 +362,7 @@ pub(crate) enum DocumentError {
     /// It has values that JSON lacks.
     #[error("{}", .0.message())]
     TomlValue(toml::de::Error),
-    /// It is no table.
+    /// It is not a table.
     #[error("it must be an object with 'nodes' or 'graphs' in it")]
     NotTables,
 }
@@ -371,7 +371,7 @@ fn at_place(place: &Option<(usize, usize)>) -> String {
     place.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default()
 }
 
-/// Why one declaration can not be used.
+/// Reason why one declaration can not be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeclarationError {
     /// The id is taken.
@@ -382,7 +382,7 @@ pub(crate) enum DeclarationError {
         /// `node` or `graph`: the owner of the id.
         kind: &'static str,
     },
-    /// It is no object.
+    /// It is not an object.
     #[error("a node must be an object")]
     NotObject,
     /// It stands under `graphs` and has another type.

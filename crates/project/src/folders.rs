@@ -1,4 +1,4 @@
-//! Which directory of saved workflows a caller refers to, by the caller's working directory.
+//! Directories of saved workflows that a caller refers to, by the caller's working directory.
 //!
 //! The workflows of a project are in the project, so that they are found from anywhere in it and committed with it.
 //! The user's own are in their data directory (<https://specifications.freedesktop.org/basedir-spec/latest/>). The
@@ -37,7 +37,7 @@ trait FileSystem {
     fn is_folder(&self, path: &Path) -> bool;
     fn exists(&self, path: &Path) -> bool;
     fn may_write(&self, folder: &Path) -> bool;
-    /// Whether a caller who works in `folder` may trust the file at `path`.
+    /// Returns whether a caller who works in `folder` may trust the file at `path`.
     fn is_trusted(&self, path: &Path, folder: &Path) -> bool;
     /// The path without symbolic links.
     fn real(&self, path: &Path) -> PathBuf;

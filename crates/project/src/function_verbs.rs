@@ -15,7 +15,7 @@ use steplatch_python_api::Kind;
 use super::folders::LibraryPaths;
 use super::functions::LoadedFile;
 use super::python;
-use super::verbs::{LONGEST_DESCRIPTION, name_of};
+use super::verbs::{MAX_DESCRIPTION_CHARS, name_of};
 use crate::error::DeleteError;
 use crate::project::{FunctionWorkflow, Project};
 use crate::workflows::not_found;
@@ -34,7 +34,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             name: workflow.id.clone(),
             created_at: Some(metadata.created.clone()).filter(|created| !created.is_empty()),
             kind: "function".to_owned(),
-            description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
+            description: description.map(|text| text.chars().take(MAX_DESCRIPTION_CHARS).collect()),
             status: name_of(status).to_owned(),
             run_count,
             success_count,

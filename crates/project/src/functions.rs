@@ -22,11 +22,11 @@ use crate::error::{DiskError, TakeOverError, with_causes};
 use crate::python;
 use crate::workers::{Workers, WorkersError};
 
-/// The most files of functions in one library.
-const MOST_FILES: usize = 1000;
+/// Maximum number of files of functions in one library.
+const MAX_FILES: usize = 1000;
 
-/// Libraries whose files are cached.
-const MOST_KEPT: usize = 16;
+/// Maximum number of libraries whose files are cached.
+const MAX_CACHED_LIBRARIES: usize = 16;
 
 /// The loaded files of all libraries. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -82,7 +82,7 @@ struct FileState {
     loaded: Arc<LoadedFile>,
     stamps: [Option<Stamp>; 2],
     original: Option<(PathBuf, Option<Stamp>)>,
-    /// Whether the timestamps would show a later change.
+    /// True if the timestamps would show a later change.
     settled: bool,
     /// The digest of the original's text that was rejected.
     refused: Option<Signature>,
@@ -175,7 +175,7 @@ impl FunctionFiles {
     fn place(&self, folder: &Path) -> Place {
         let mut kept = self.kept.lock();
         let known = kept.iter().position(|(known, _)| known == folder).map(|at| kept.remove(at));
-        if known.is_none() && kept.len() >= MOST_KEPT {
+        if known.is_none() && kept.len() >= MAX_CACHED_LIBRARIES {
             kept.remove(0);
         }
         let (folder, place) = known.unwrap_or_else(|| (folder.to_owned(), Place::default()));
@@ -324,10 +324,10 @@ fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult>
         Ok(found) => found,
         Err(error) => return vec![ScanResult::Broken(library.folder().to_owned(), with_causes(&error))],
     };
-    let rest = found.split_off(found.len().min(MOST_FILES));
+    let rest = found.split_off(found.len().min(MAX_FILES));
     let mut looked: Vec<ScanResult> = found.into_iter().filter_map(|found| scan_file(library, found, seen)).collect();
     if let Some(first) = rest.first() {
-        let reason = format!("there are more than {MOST_FILES} files of functions; from this one on they are left out");
+        let reason = format!("there are more than {MAX_FILES} files of functions; from this one on they are left out");
         looked.push(ScanResult::Broken(library.folder().join(&first.file), reason));
     }
     looked

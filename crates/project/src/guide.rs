@@ -7,7 +7,7 @@ use steplatch_protocol::WorkflowTopic;
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::action_reference;
 
-/// What every action has in common, before the list of them.
+/// Common properties of all actions, before the list of them.
 const ACTIONS: &str = "\
 # Actions
 

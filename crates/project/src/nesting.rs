@@ -7,8 +7,8 @@ use steplatch_nodes::graph::Graph;
 
 use super::project::NodeDeclaration;
 
-/// How deep graphs may be nested.
-const MOST_LEVELS: usize = 16;
+/// Maximum nesting depth of graphs.
+const MAX_LEVELS: usize = 16;
 
 /// Returns the nodes that a graph may call, each with the place of its step.
 pub fn calls(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
@@ -39,8 +39,8 @@ pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String
         levels.extend(of_round.into_iter().map(|name| (name, level)));
     }
     let trouble = |name: &str| match levels.get(name) {
-        Some(level) if *level <= MOST_LEVELS => None,
-        Some(level) => Some(format!("graphs are nested {level} deep in it; the limit is {MOST_LEVELS}")),
+        Some(level) if *level <= MAX_LEVELS => None,
+        Some(level) => Some(format!("graphs are nested {level} deep in it; the limit is {MAX_LEVELS}")),
         None => {
             let next = |name: &str| called(name).find(|called| !levels.contains_key(called));
             let circle = circle(name, next);

@@ -1,4 +1,4 @@
-//! Why an id refers to no node or graph of a project that can be used.
+//! Error of an id that refers to no usable node or graph of a project.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,26 +8,26 @@ use steplatch_workflow::suggestion;
 
 use super::project::{InvalidDeclaration, NodeDeclaration, Project};
 
-/// The most names that the error suggests.
-const NAMES_TOLD: usize = 20;
+/// Maximum number of names that the error suggests.
+const MAX_NAMES: usize = 20;
 
 /// An id that refers to no usable node or graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeNotFound {
     /// Its declaration is invalid.
     Broken {
-        /// Whether a graph was requested.
+        /// True if a graph was requested.
         graph: bool,
         /// The id.
         id: String,
         /// The file of the declaration.
         file: PathBuf,
-        /// Everything that is wrong with the declaration, a line each.
+        /// Every defect of the declaration, a line each.
         reason: String,
     },
     /// The project does not declare it.
     Unknown {
-        /// Whether a graph was requested.
+        /// True if a graph was requested.
         graph: bool,
         /// The id, at most 80 characters.
         id: String,
@@ -75,9 +75,9 @@ impl fmt::Display for NodeNotFound {
                 write!(out, "{what} '{id}' not found{nearest}{stop} Available {}s: ", what.to_lowercase())?;
                 match available.as_slice() {
                     [] => out.write_str("none")?,
-                    few if few.len() <= NAMES_TOLD => out.write_str(&few.join(", "))?,
+                    few if few.len() <= MAX_NAMES => out.write_str(&few.join(", "))?,
                     many => {
-                        write!(out, "{} and {} more", many[..NAMES_TOLD].join(", "), many.len() - NAMES_TOLD)?;
+                        write!(out, "{} and {} more", many[..MAX_NAMES].join(", "), many.len() - MAX_NAMES)?;
                     }
                 }
                 broken_files.iter().try_for_each(|(file, reason)| write!(out, "\n{}: {reason}", file.display()))

@@ -9,8 +9,8 @@ use steplatch_library::{Origin, Signature, Stamp};
 
 use crate::error::FileReadError;
 
-/// The most bytes that a file of functions or of declarations has.
-pub(super) const MOST_BYTES: u64 = 1 << 20;
+/// Maximum size of a file of functions or of declarations, in bytes.
+pub(super) const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The result of reading an original.
 #[derive(Debug)]
@@ -79,8 +79,8 @@ pub(super) fn read(path: &Path) -> Result<String, FileReadError> {
     }
     let mut text = Vec::new();
     let file = fs::File::open(path).map_err(unreadable)?;
-    file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > MOST_BYTES {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(FileReadError::TooLarge);
     }
     String::from_utf8(text).map_err(|_| FileReadError::NotUtf8)

@@ -22,8 +22,8 @@ use crate::functions::{FunctionLibrary, LoadedFile};
 /// The files in which nodes are declared.
 pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
 
-/// The most declarations that one file has.
-const MOST_DECLARED: usize = 2000;
+/// Maximum number of declarations in one file.
+const MAX_DECLARATIONS: usize = 2000;
 
 /// The tables of a file.
 const TABLES: [&str; 2] = ["nodes", "graphs"];
@@ -48,9 +48,9 @@ pub struct Project {
 pub struct FunctionWorkflow {
     /// The name under which it is called.
     pub id: String,
-    /// What it is for.
+    /// Its purpose.
     pub(crate) description: Option<String>,
-    /// Where it is declared in its file, from 1.
+    /// Line of its declaration in its file, from 1.
     pub(crate) line: Option<u32>,
     /// The library that contains its file.
     pub library: PathBuf,
@@ -275,9 +275,9 @@ impl Project {
             };
             for (name, entry) in entries {
                 count += 1;
-                if count > MOST_DECLARED {
+                if count > MAX_DECLARATIONS {
                     let reason =
-                        format!("it declares more than {MOST_DECLARED} nodes; those from '{name}' on are left out");
+                        format!("it declares more than {MAX_DECLARATIONS} nodes; those from '{name}' on are left out");
                     return self.broken.push(trouble(reason));
                 }
                 match self.declared(&table, &name, entry) {

@@ -19,19 +19,19 @@ use super::project::{FILES, Project};
 use crate::error::{DiskError, FileReadError, SessionError};
 use crate::folders::{LibrarySearch, is_in_project};
 use crate::functions::{FunctionFiles, FunctionLibrary};
-use crate::origin::MOST_BYTES;
+use crate::origin::MAX_FILE_BYTES;
 
-/// Projects that are cached.
-const MOST_KEPT: usize = 16;
+/// Maximum number of projects that are cached.
+const MAX_CACHED_PROJECTS: usize = 16;
 
-/// How many threads read at the same time.
+/// Number of threads that read at the same time.
 const READERS: usize = 4;
 
-/// How long it may take to read the files of a project.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of reading the files of a project.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A file that was changed less than this ago may be changed again without a difference in its timestamps.
-const SETTLED: Duration = Duration::from_secs(1);
+/// Age below which a changed file may be changed again without a difference in its timestamps.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// All projects. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -107,10 +107,10 @@ impl Projects {
             })
             .await
         };
-        match tokio::time::timeout(PATIENCE, looking).await {
+        match tokio::time::timeout(READ_TIMEOUT, looking).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(DiskError::ProjectInterrupted(error)),
-            Err(_) => Err(DiskError::ProjectTimeout { folder: caller.folder.clone(), limit: PATIENCE }),
+            Err(_) => Err(DiskError::ProjectTimeout { folder: caller.folder.clone(), limit: READ_TIMEOUT }),
         }
     }
 }
@@ -142,7 +142,7 @@ fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<F
     let project = Arc::new(Project::of(folder, files, &shelves));
     if stamps.iter().flatten().all(FileFingerprint::is_settled) {
         let mut kept = kept.lock();
-        if kept.len() >= MOST_KEPT {
+        if kept.len() >= MAX_CACHED_PROJECTS {
             kept.remove(0);
         }
         kept.push(CachedProject { stamps, shelves, project: project.clone() });
@@ -162,7 +162,7 @@ impl FileFingerprint {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         // `changed` has whole seconds only, so up to one more second is unknown.
-        SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED * 2)
+        SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLE_TIME * 2)
     }
 }
 
@@ -175,8 +175,8 @@ fn read(file: &Path) -> Result<String, FileReadError> {
     }
     let mut text = String::new();
     let file = fs::File::open(file).map_err(unreadable)?;
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > MOST_BYTES {
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(FileReadError::TooLarge);
     }
     Ok(text)
@@ -201,10 +201,10 @@ mod tests {
         let (first, second) = (look(), look());
         assert_eq!(ids(&first), "identity");
         assert!(Arc::ptr_eq(&first, &second), "what did not change is kept");
-        for at in 0..2 * MOST_KEPT {
+        for at in 0..2 * MAX_CACHED_PROJECTS {
             current(&kept, folder.path().join(at.to_string()), Vec::new());
         }
-        assert_eq!(kept.lock().len(), MOST_KEPT);
+        assert_eq!(kept.lock().len(), MAX_CACHED_PROJECTS);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::error::DiskError;
 use crate::project::Project;
 use crate::workflows::Workflows;
 
-/// The most workflows in a reply, since each is read and checked.
-const MOST: usize = 500;
+/// Maximum number of workflows in a reply, since each is read and checked.
+const MAX_WORKFLOWS: usize = 500;
 
 impl Workflows {
     /// Returns the proven workflows that `caller` may run by name, sorted by name. A broken one is left out.
@@ -36,7 +36,7 @@ fn proven(folders: &LibraryPaths, project: &Project) -> Vec<DescribeWorkflowRepl
     let listed = list(folders, project, &all).workflows.into_iter();
     listed
         .filter(|workflow| workflow.status == name_of(Status::Proven) && !workflow.hidden)
-        .take(MOST)
+        .take(MAX_WORKFLOWS)
         // The meaning of a name may have changed since.
         .filter_map(|workflow| describe(folders, project, &workflow.name).ok())
         .collect()

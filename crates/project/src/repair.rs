@@ -14,16 +14,16 @@ use steplatch_workflow::{
 use crate::error::{DiskError, with_causes};
 use crate::workflows::Workflows;
 
-/// What the recordings of a workflow say about a patch of it.
+/// Result of checking a patch of a workflow against its recordings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingCheck {
-    /// What was checked, as sentences.
+    /// The checks that were made, as sentences.
     pub checked: Vec<String>,
     /// Lines that programs printed when it was recorded.
     pub lines: Vec<String>,
 }
 
-/// Why a patch does not pass the recordings.
+/// Reason why a patch does not pass the recordings.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The disk does not answer.
@@ -34,7 +34,7 @@ pub enum RecordingError {
     Unreadable {
         /// Its file.
         file: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
     /// The patched machine does something else with what was recorded.
@@ -44,12 +44,12 @@ pub enum RecordingError {
     Fails {
         /// Its file.
         file: String,
-        /// What differs.
+        /// The difference.
         cause: String,
     },
 }
 
-/// Why the library does not take a patched machine.
+/// Reason why the library does not take a patched machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveRepairError {
     /// The disk does not answer.

@@ -28,17 +28,17 @@ const GUIDE: &str = include_str!("../../../docs/machines.md");
 /// A machine that takes a value, loops, and returns one.
 const EXAMPLE: &str = include_str!("../../../examples/count.json");
 
-/// Problems that are reported of one definition.
-const PROBLEMS_TOLD: usize = 100;
+/// Maximum number of problems that are reported of one definition.
+const MAX_PROBLEMS: usize = 100;
 
-/// Broken files that a list names.
-const BROKEN_TOLD: usize = 50;
+/// Maximum number of broken files that a list names.
+const MAX_BROKEN_FILES: usize = 50;
 
-/// The longest description of a variable in a list, in characters.
-const LONGEST_VARIABLE_DESCRIPTION: usize = 100;
+/// Maximum length of the description of a variable in a list, in characters.
+const MAX_VARIABLE_DESCRIPTION_CHARS: usize = 100;
 
-/// The longest description in a list, in characters; a valid one has no more.
-pub(super) const LONGEST_DESCRIPTION: usize = 500;
+/// Maximum length of a description in a list, in characters; a valid one has no more.
+pub(super) const MAX_DESCRIPTION_CHARS: usize = 500;
 
 impl Workflows {
     /// Saves a definition for `caller`, if it is valid.
@@ -223,9 +223,9 @@ pub(super) fn problem_lines(problems: &[&Problem]) -> Vec<String> {
         let place = if problem.pointer.is_empty() { "" } else { ": " };
         format!("{}{place}{}", problem.pointer, problem.message)
     };
-    let mut told: Vec<String> = problems.iter().take(PROBLEMS_TOLD).map(line).collect();
-    if problems.len() > PROBLEMS_TOLD {
-        told.push(format!("… and {} more", problems.len() - PROBLEMS_TOLD));
+    let mut told: Vec<String> = problems.iter().take(MAX_PROBLEMS).map(line).collect();
+    if problems.len() > MAX_PROBLEMS {
+        told.push(format!("… and {} more", problems.len() - MAX_PROBLEMS));
     }
     told
 }
@@ -278,9 +278,9 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
     reply.workflows.sort_by(|one, other| (&one.name, one.hidden).cmp(&(&other.name, other.hidden)));
     reply.total = reply.workflows.len();
     reply.workflows.truncate(usize::try_from(verb.limit).unwrap_or(usize::MAX));
-    if reply.broken.len() > BROKEN_TOLD {
-        let rest = reply.broken.len() - BROKEN_TOLD;
-        reply.broken.truncate(BROKEN_TOLD);
+    if reply.broken.len() > MAX_BROKEN_FILES {
+        let rest = reply.broken.len() - MAX_BROKEN_FILES;
+        reply.broken.truncate(MAX_BROKEN_FILES);
         let reason = format!("{rest} more files are broken");
         reply.broken.push(BrokenWorkflow { file: folders.first.display().to_string(), reason });
     }
@@ -294,7 +294,7 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
         created_at: Some(created.clone()).filter(|created| !created.is_empty()),
         name: entry.name.to_string(),
         kind: "machine".to_owned(),
-        description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
+        description: description.map(|text| text.chars().take(MAX_DESCRIPTION_CHARS).collect()),
         status: name_of(*status).to_owned(),
         version: *version,
         run_count: *run_count,
@@ -316,9 +316,9 @@ fn in_short(side: &Map<String, Value>) -> Map<String, Value> {
     for variable in variables.values_mut().filter_map(Value::as_object_mut) {
         variable.retain(|key, _| ["name", "description", "required"].contains(&key.as_str()));
         if let Some(Value::String(description)) = variable.get_mut("description")
-            && description.chars().count() > LONGEST_VARIABLE_DESCRIPTION
+            && description.chars().count() > MAX_VARIABLE_DESCRIPTION_CHARS
         {
-            *description = description.chars().take(LONGEST_VARIABLE_DESCRIPTION - 1).chain(['…']).collect();
+            *description = description.chars().take(MAX_VARIABLE_DESCRIPTION_CHARS - 1).chain(['…']).collect();
         }
     }
     variables

@@ -19,7 +19,7 @@ use crate::project::Project;
 use crate::verbs::{author, described};
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
-/// Why a version was not found, or not made the current one.
+/// Reason why a version was not found, or not made the current one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RevertError {
     /// The disk does not answer.

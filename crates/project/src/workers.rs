@@ -21,17 +21,17 @@ use worker::Worker;
 pub use worker::{WorkerExited, WorkerStarter};
 
 /// Workers that compute at the same time, unless all of them are blocked: other processes need the machine, too.
-const USUAL: usize = 2;
+const USUAL_WORKERS: usize = 2;
 
 /// The maximum number of workers. Each is blocked at most for as long as one function may compute without a call.
-const MOST: usize = 8;
+const MAX_WORKERS: usize = 8;
 
-/// How long files of functions that have overrun their time are remembered, and how many of them.
-const SUSPECTED_FOR: Duration = Duration::from_secs(600);
-const MOST_SUSPECTED: usize = 1000;
+/// Time for which files of functions that have overrun their time are remembered, and maximum number of them.
+const SUSPICION_TIME: Duration = Duration::from_secs(600);
+const MAX_SUSPECTED_FILES: usize = 1000;
 
-/// Deaths that one execution may cause; it fails with the last one.
-const DEATHS: u32 = 2;
+/// Maximum number of worker deaths that one execution may cause; it fails with the last one.
+const MAX_DEATHS: u32 = 2;
 
 /// All workers. Cheap to clone; they end with the last clone.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ pub struct Execution {
     deaths: u32,
 }
 
-/// Why an execution failed.
+/// Reason why an execution failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkersError {
     /// The file cannot be used.
@@ -136,12 +136,12 @@ impl Workers {
         workers.retain(|worker| !worker.is_gone());
         let usable = workers.iter().filter(|worker| !is_suspected || !worker.is_reserved());
         let least = usable.min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
-        let most = if is_suspected { MOST - 1 } else { MOST };
+        let most = if is_suspected { MAX_WORKERS - 1 } else { MAX_WORKERS };
         let at_work = workers.iter().filter(|worker| !worker.is_held_up()).count();
         match least {
-            Some(least) if least.open() == 0 || at_work >= USUAL || workers.len() >= most => Ok(least.clone()),
+            Some(least) if least.open() == 0 || at_work >= USUAL_WORKERS || workers.len() >= most => Ok(least.clone()),
             _ => {
-                let worker = Arc::new(Worker::start(&self.shared.starter, workers.len() + 1 == MOST)?);
+                let worker = Arc::new(Worker::start(&self.shared.starter, workers.len() + 1 == MAX_WORKERS)?);
                 workers.push(worker.clone());
                 Ok(worker)
             }
@@ -160,7 +160,7 @@ impl Workers {
             return Ok(());
         }
         *deaths += 1;
-        if *deaths < DEATHS {
+        if *deaths < MAX_DEATHS {
             tracing::warn!(%gone, "a worker is replaced");
             return Ok(());
         }
@@ -169,16 +169,16 @@ impl Workers {
 
     fn suspect(&self, text: &str) {
         let mut suspected = self.shared.suspected.lock();
-        suspected.retain(|_, since| since.elapsed() < SUSPECTED_FOR);
-        if suspected.len() < MOST_SUSPECTED {
+        suspected.retain(|_, since| since.elapsed() < SUSPICION_TIME);
+        if suspected.len() < MAX_SUSPECTED_FILES {
             suspected.insert(text.into(), Instant::now());
         }
     }
 
-    /// Whether a file has overrun its time recently.
+    /// Returns whether a file has overrun its time recently.
     fn is_suspected(&self, text: &str) -> bool {
         let suspected = self.shared.suspected.lock();
-        suspected.get(text).is_some_and(|since| since.elapsed() < SUSPECTED_FOR)
+        suspected.get(text).is_some_and(|since| since.elapsed() < SUSPICION_TIME)
     }
 }
 

@@ -17,8 +17,8 @@ use crate::project::{FunctionWorkflow, Project};
 use crate::projects::Projects;
 use crate::workers::Workers;
 
-/// How many names a list of available workflows contains.
-const NAMES_LISTED: usize = 50;
+/// Maximum number of names in a list of available workflows.
+const MAX_LISTED_NAMES: usize = 50;
 
 /// All saved workflows. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ impl Workflows {
     /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that cannot be read has none.
     pub async fn available(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.names(caller).await;
-        names.truncate(NAMES_LISTED);
+        names.truncate(MAX_LISTED_NAMES);
         names
     }
 
@@ -161,7 +161,7 @@ impl Workflows {
         &self.projects
     }
 
-    /// Whether `run`, one of the function `id`, was counted, as far as the last counted runs are remembered.
+    /// Returns whether `run`, one of the function `id`, was counted, as far as the last counted runs are remembered.
     pub async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
         let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let file = self.disk.reading(move || library.function_file(&name)).await;
@@ -192,7 +192,7 @@ impl Workflows {
     }
 }
 
-/// What a name refers to.
+/// The workflow that a name refers to.
 pub(crate) enum ResolvedWorkflow<'p> {
     /// A machine, and the library that has it.
     Machine(Library, Box<Stored>),

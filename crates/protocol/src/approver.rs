@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A passphrase on its way. It is in no log: what is printed of it for developers says nothing.
+/// A passphrase on its way. It is in no log: its debug output is redacted.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Passphrase(pub String);
@@ -16,19 +16,19 @@ impl fmt::Debug for Passphrase {
     }
 }
 
-/// Tell whether the gates of people need a passphrase.
+/// Report whether the gates of people need a passphrase.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetApprover {}
 
-/// Whether they do.
+/// State of the approver.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetApproverReply {
-    /// Whether it could be told
+    /// True if the state could be determined
     pub success: bool,
-    /// Whether a passphrase is set
+    /// True if a passphrase is set
     #[serde(default)]
     pub is_set: bool,
-    /// Since when (ISO 8601, UTC)
+    /// Time at which it was set (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// The weakest proof of a person that gates accept: none, dialog, terminal, passphrase or passkey
@@ -37,42 +37,42 @@ pub struct GetApproverReply {
     /// The setting gates.require, if it is weaker: it counts once a person has confirmed it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Set the passphrase that the gates of people need from now on, or take it away. One that is set is asked for first.
+/// Set the passphrase that the gates of people need from now on, or remove it. The current one is required first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetApprover {
-    /// The new one; without it none is needed any more
+    /// The new passphrase. Omit it to remove the requirement
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Passphrase>,
-    /// The one that is set
+    /// The current passphrase
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<Passphrase>,
 }
 
-/// What came of it.
+/// Result of the change.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetApproverReply {
-    /// Whether it is as was asked
+    /// True if the change was made
     pub success: bool,
-    /// Whether a passphrase is set now
+    /// True if a passphrase is set now
     #[serde(default)]
     pub is_set: bool,
-    /// Whether the one that is set is missing or wrong
+    /// True if the current passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Let the setting gates.require count where it was made weaker: only a person does, and questions that wait keep what they require.
+/// Confirm a weaker setting gates.require, so that it counts: only a person does, and waiting questions keep their requirement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LowerRequirement {
     /// The approver's passphrase, if one is set
@@ -83,23 +83,23 @@ pub struct LowerRequirement {
 /// The proof that gates require now.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LowerRequirementReply {
-    /// Whether the setting counts
+    /// True if the setting counts
     pub success: bool,
     /// The weakest proof of a person that gates accept
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<String>,
-    /// Whether the passphrase is missing or wrong
+    /// True if the passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Open the runs that wait for a person and are locked since the daemon was started anew.
+/// Unlock the runs that wait for a person and are locked since the daemon was restarted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct UnlockRuns {
     /// The approver's passphrase
@@ -107,21 +107,21 @@ pub struct UnlockRuns {
     pub passphrase: Option<Passphrase>,
 }
 
-/// How many runs were opened.
+/// Number of runs that were unlocked.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct UnlockRunsReply {
-    /// Whether no run is locked now
+    /// True if no run is locked now
     pub success: bool,
-    /// Runs that were locked and go on
+    /// Runs that were locked and continue
     #[serde(default)]
     pub runs: usize,
-    /// Whether the passphrase is missing or wrong
+    /// True if the passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

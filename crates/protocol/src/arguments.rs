@@ -1,8 +1,8 @@
 //! Reading what a caller sent as the parameters of a verb.
 //!
 //! Models send numbers as text, lists as text, `null` for "leave it", and wrap it
-//! all in `{"request": …}`. What is meant is plain, so it is taken; what is not
-//! plain is refused with the field's name and what it should be. A field that other
+//! all in `{"request": …}`. A value with a plain meaning is accepted; any other is
+//! refused with the field's name and the values that it takes. A field that other
 //! programs call otherwise ([`SYNONYMS`]) is taken under our name and reported. Any
 //! other unknown field is reported and left out where the verb only reads; a verb
 //! that does something is refused, because it would do something else than was meant.
@@ -16,7 +16,7 @@ use crate::Verb;
 pub struct Read<V> {
     /// The verb with its parameters.
     pub verb: V,
-    /// What was left out or taken otherwise than it was written, in whole sentences.
+    /// Warnings in whole sentences: parameters that were left out or read otherwise than written.
     pub warnings: Vec<String>,
 }
 
@@ -157,7 +157,7 @@ fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
     }
 }
 
-/// What other programs call fields of ours. A time in milliseconds is converted to seconds.
+/// Names of our fields in other programs. A time in milliseconds is converted to seconds.
 const SYNONYMS: &[(&str, &str)] = &[
     ("arguments", "initial_variables"),
     ("cmd", "command"),
@@ -210,7 +210,7 @@ fn synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'st
     Some((meant, value))
 }
 
-/// Says that a field is not known, and which one may be meant: the one that looks most like it, else any.
+/// Describes an unknown field, and the known one that may be meant: the most similar one, else any.
 fn unknown(name: &str, known: &Map<String, Value>) -> String {
     let shown: String = name.chars().take(60).collect();
     match nearest(name, known) {
@@ -223,7 +223,7 @@ fn unknown(name: &str, known: &Map<String, Value>) -> String {
     }
 }
 
-/// The known name that looks most like `name`, if one looks like it at all.
+/// Returns the known name that is most similar to `name`, if any is similar.
 fn nearest<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
     known
         .keys()
@@ -233,13 +233,13 @@ fn nearest<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// What is wrong with a value, as words that follow the name of its field.
+/// Problem of a value, as words that follow the name of its field.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
     /// It has another type, or is none of the choices.
     #[error("must be {wanted}, not {given}")]
     Wrong {
-        /// What the field takes.
+        /// Values that the field takes.
         wanted: String,
         /// The value, shortened for people.
         given: String,
@@ -279,7 +279,7 @@ fn out_of_bounds(least: Option<f64>, most: Option<f64>, given: &Value) -> String
     }
 }
 
-/// Returns `value` as the schema wants it, or what is wrong with it.
+/// Returns `value` as the schema wants it, or its problem.
 fn understand(value: Value, schema: &Value) -> Result<Value, ValueError> {
     let wrong = |value: &Value, wanted: &str| Err(ValueError::Wrong { wanted: wanted.to_owned(), given: shown(value) });
     match (schema["type"].as_str(), value) {

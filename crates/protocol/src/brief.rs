@@ -1,7 +1,7 @@
 //! The report on a run in few words.
 //!
 //! A model reads each reply whole, and the log of a run repeats screens and variables in every entry. The short form
-//! keeps every key of a reply. A log entry says what its state did and changed; long texts are cut to a line; screens
+//! keeps every key of a reply. A log entry states what its state did and changed; long texts are cut to a line; screens
 //! are left out, except for the last one of a run that failed.
 
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use serde_json::{Map, Value, json};
 
 use crate::RunReply;
 
-/// Characters of a text that are kept.
-const LINE: usize = 100;
+/// Maximum number of characters of a text that are kept.
+const MAX_LINE_CHARS: usize = 100;
 
-/// Log entries that are kept: the first and the last of the states.
-const ENTRIES: (usize, usize) = (8, 16);
+/// Maximum numbers of log entries that are kept: of the first and of the last states.
+const MAX_ENTRIES: (usize, usize) = (8, 16);
 
-/// Bytes that the values of one object may take.
-const OBJECT: usize = 400;
+/// Maximum size of the values of one object, in bytes.
+const MAX_OBJECT_BYTES: usize = 400;
 
-/// Workflows that are named.
-const WORKFLOWS: usize = 5;
+/// Maximum number of workflows that are named.
+const MAX_WORKFLOWS: usize = 5;
 
 /// Fields of a result that are not repeated: they are large, always the same, or mean something to the daemon only.
 const LEFT_OUT: &[&str] = &[
@@ -91,11 +91,11 @@ fn short_log(log: Vec<Value>) -> Vec<Value> {
             _ => entries.push(short_entry(entry)),
         }
     }
-    let left_out = entries.len().saturating_sub(ENTRIES.0 + ENTRIES.1);
+    let left_out = entries.len().saturating_sub(MAX_ENTRIES.0 + MAX_ENTRIES.1);
     if left_out > 0 {
         let note = json!({"left_out": format!("{left_out} entries; get_run with detail=full has them")});
         let note = note.as_object().cloned().unwrap_or_default();
-        entries.splice(ENTRIES.0..ENTRIES.0 + left_out, [note]);
+        entries.splice(MAX_ENTRIES.0..MAX_ENTRIES.0 + left_out, [note]);
     }
     entries.into_iter().map(Value::Object).collect()
 }
@@ -141,14 +141,14 @@ fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value
 /// Names that every action sets anew: they are in the entry of the last one.
 const STANDARD: &[&str] = &["error", "exit_code", "match_text", "output", "reason", "run_id", "typed", "password"];
 
-/// Whether a variable says nothing that the log does not say: what every action sets, and the fields of results that are
-/// left out there too.
+/// Returns whether a variable adds nothing to the log: what every action sets, and the fields of results that are left
+/// out there too.
 fn is_standard(name: &str) -> bool {
     let is_field = |field: &&str| name == *field || name.strip_suffix(*field).is_some_and(|state| state.ends_with('_'));
     STANDARD.contains(&name) || LEFT_OUT.iter().any(is_field)
 }
 
-/// Whether a field of a state's result says only that nothing went wrong.
+/// Returns whether a field of a state's result states only that nothing went wrong.
 fn is_usual(name: &str, value: &Value) -> bool {
     (name.ends_with("_timed_out") && *value == false) || (name.ends_with("_exit_code") && *value == 0)
 }
@@ -190,7 +190,7 @@ fn short_object(fields: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in fields {
         let value = short_value(value);
         size += name.len() + value.to_string().len() + 4;
-        if size > OBJECT {
+        if size > MAX_OBJECT_BYTES {
             break;
         }
         short.insert(name, value);
@@ -207,28 +207,28 @@ fn short_value(value: Value) -> Value {
         Value::String(text) => Value::String(line_of(&text)),
         Value::Array(_) | Value::Object(_) => {
             let text = value.to_string();
-            if text.chars().count() > 2 * LINE { Value::String(line_of(&text)) } else { value }
+            if text.chars().count() > 2 * MAX_LINE_CHARS { Value::String(line_of(&text)) } else { value }
         }
         other => other,
     }
 }
 
-/// Returns the last line of a text that has several, with a sign for the others, at most [`LINE`] characters.
+/// Returns the last line of a text that has several, with a sign for the others, at most [`MAX_LINE_CHARS`] characters.
 fn line_of(text: &str) -> String {
     let trimmed = text.trim_end();
     let (line, is_cut) = match trimmed.rsplit_once('\n') {
         Some((_, last)) => (last, true),
         None => (trimmed, false),
     };
-    let long = line.chars().count() > LINE;
-    let line: String = line.chars().take(LINE).collect();
+    let long = line.chars().count() > MAX_LINE_CHARS;
+    let line: String = line.chars().take(MAX_LINE_CHARS).collect();
     format!("{}{line}{}", if is_cut { "… " } else { "" }, if long { "…" } else { "" })
 }
 
 fn short_list(mut names: Vec<String>) -> Vec<String> {
-    let more = names.len().saturating_sub(WORKFLOWS);
+    let more = names.len().saturating_sub(MAX_WORKFLOWS);
     if more > 0 {
-        names.truncate(WORKFLOWS);
+        names.truncate(MAX_WORKFLOWS);
         names.push(format!("… {more} more: list_workflows"));
     }
     names
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(short.execution_log[1], entry);
         assert_eq!(short.return_values, reply(2).return_values, "values are returned whole");
         assert_eq!(short.last_screen, None);
-        assert_eq!(short.available_workflows.len(), WORKFLOWS + 1, "nothing was started");
+        assert_eq!(short.available_workflows.len(), MAX_WORKFLOWS + 1, "nothing was started");
         let run = RunReply { run_id: "run_1".to_owned(), ..reply(2) }.shortened();
         assert_eq!(run.available_workflows, [] as [&str; 0]);
         let failed = RunReply { status: "failed".to_owned(), ..reply(2) }.shortened();

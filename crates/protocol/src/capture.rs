@@ -17,7 +17,7 @@ pub struct CaptureWorkflow {
     pub session_ids: Vec<String>,
     /// Name of the workflow
     pub name: String,
-    /// What it is for
+    /// Its purpose
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// First entry of the log of inputs
@@ -29,13 +29,13 @@ pub struct CaptureWorkflow {
     /// Only what was typed since this moment (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Only the last commands, so many
+    /// Number of the last commands to use
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u32>,
     /// Typed values that become arguments: {name: value}
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
-    /// Terminals of another time: what differs becomes arguments
+    /// Terminals of another time: differences become arguments
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub against: Vec<String>,
     /// Files that must exist at the end
@@ -58,34 +58,34 @@ pub struct CaptureWorkflow {
 /// A captured workflow.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureWorkflowReply {
-    /// Whether a workflow was made, and saved where that was asked for
+    /// True if a workflow was made, and saved where that was requested
     pub success: bool,
     /// The workflow
     #[serde(default)]
     #[schemars(with = "Map<String, Value>")]
     pub workflow_definition: Value,
-    /// What was assumed, state by state
+    /// Assumptions, state by state
     #[serde(default)]
     pub guesses: Vec<CaptureGuess>,
     /// Inputs that are not in the workflow
     #[serde(default)]
     pub left_out: Vec<CaptureOmission>,
-    /// What to decide before it is used
+    /// Decisions to make before it is used
     #[serde(default)]
     pub undecided: Vec<String>,
-    /// What its author should look at
+    /// Warnings for its author
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Its file, once it is saved
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What each state printed when it was recorded, beside that file
+    /// Path of the output of each state when it was recorded, beside that file
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub golden_path: Option<String>,
-    /// What to do next
+    /// The next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -95,9 +95,9 @@ pub struct CaptureWorkflowReply {
 pub struct CaptureGuess {
     /// The state
     pub state: String,
-    /// What was assumed
+    /// The assumption
     pub guess: String,
-    /// Why
+    /// Its reason
     pub reason: String,
 }
 
@@ -106,6 +106,6 @@ pub struct CaptureGuess {
 pub struct CaptureOmission {
     /// The input
     pub input: String,
-    /// Why
+    /// The reason
     pub reason: String,
 }

@@ -35,25 +35,25 @@ struct Shared {
 struct Waiting {
     results: HashMap<u64, oneshot::Sender<FromDaemon>>,
     events: HashMap<u64, mpsc::UnboundedSender<Value>>,
-    /// The connection is over; nothing more will be answered.
+    /// True if the connection has ended; nothing more will be answered.
     closed: bool,
 }
 
-/// Why a call has no reply.
+/// Reason for a call without a reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The connection ended before the reply came; the daemon may or may not have acted.
     #[error("the connection to the daemon was lost")]
     Lost,
-    /// The daemon did not carry it out.
+    /// The daemon did not carry out the call.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The reply is not what this verb replies.
+    /// The reply is not one of this verb.
     #[error("the daemon's reply to {verb} can not be read")]
     Garbled {
         /// The verb that was called.
         verb: &'static str,
-        /// What could not be read.
+        /// The error of the parser.
         #[source]
         source: serde_json::Error,
     },
@@ -68,7 +68,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Returns the next event; `None` when the connection is over.
+    /// Returns the next event; `None` once the connection has ended.
     pub async fn next(&mut self) -> Option<Value> {
         self.received.recv().await
     }
@@ -88,7 +88,7 @@ impl Shared {
 
     fn cancel(&self, request: u64) {
         let message = FromClient::Cancel { request_id: request.into() };
-        // Nothing to take back on a connection that is over.
+        // Nothing to take back on a connection that has ended.
         let _ = self.send(&message);
     }
 
@@ -161,13 +161,13 @@ impl Client {
         Self { shared }
     }
 
-    /// Whether the connection is over.
+    /// Returns whether the connection has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.lock().closed
     }
 
-    /// Asks for `verb` and returns its reply, whatever it says.
+    /// Calls `verb` and returns its reply, also if that reports a failure.
     ///
     /// ```no_run
     /// use steplatch_protocol::{DaemonPaths, Hello, ListTerminalSessions, connect};
@@ -188,7 +188,7 @@ impl Client {
         Ok(self.call_with_warnings(verb).await?.0)
     }
 
-    /// Like [`Client::call`], with what the daemon remarked on the parameters.
+    /// Like [`Client::call`], with the daemon's warnings about the parameters.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -199,7 +199,7 @@ impl Client {
         Ok((reply, warnings))
     }
 
-    /// Asks for the verb called `name` with parameters as they are, and returns the reply as it is.
+    /// Calls the verb `name` with unchanged parameters, and returns the unchanged reply.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -207,8 +207,8 @@ impl Client {
         self.ask(self.request(), name, params, None).await
     }
 
-    /// Like [`Client::call`], for a deed with a name: asked for again under the same `step`, also over another
-    /// connection, opening a terminal and typing are not done again.
+    /// Like [`Client::call`], for a named step: repeated under the same `step`, also over another connection, opening a
+    /// terminal and typing are not done again.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -231,7 +231,7 @@ impl Client {
         self.ask(self.request(), name, params, Some(step.to_owned())).await
     }
 
-    /// Asks for a verb that brings events, and returns them with its reply.
+    /// Calls a verb that brings events, and returns them with its reply.
     ///
     /// # Errors
     /// As [`Client::call`].

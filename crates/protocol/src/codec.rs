@@ -7,7 +7,7 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// The longest line, in bytes: a screenful is 10 KB, a large workflow 1 MB.
+/// Maximum length of a line in bytes: a screenful is 10 KB, a large workflow 1 MB.
 pub const MAX_LINE: usize = 16 << 20;
 
 /// One line, without its end.

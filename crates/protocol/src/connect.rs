@@ -12,14 +12,14 @@ use crate::daemon::{Hello, HelloReply};
 use crate::place::DaemonPaths;
 use crate::{ErrorCode, PROTOCOL_VERSION};
 
-/// How a daemon is started: the program, which then gets `daemon start`.
+/// Start of a daemon: the program, which then gets `daemon start`.
 #[derive(Debug, Clone)]
 pub struct Starter {
     /// The program, usually this very one.
     pub program: PathBuf,
 }
 
-/// Why there is no connection.
+/// Reason for a missing connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// No process listens on the socket.
@@ -39,7 +39,7 @@ pub enum ConnectError {
     System(#[from] io::Error),
 }
 
-/// Why the program of the daemon did not start it.
+/// Failure of the program to start the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The system does not run the program.
@@ -53,7 +53,7 @@ pub enum StartError {
     /// The program ended with an error.
     #[error("{complaint}")]
     Refused {
-        /// What the program printed: the first 64 KiB.
+        /// Output of the program: the first 64 KiB.
         complaint: String,
     },
     /// The program ended without a daemon, and printed nothing.
@@ -83,7 +83,7 @@ pub async fn connect(place: &DaemonPaths, hello: Hello) -> Result<(Client, Hello
     greet(Client::over(stream), hello).await
 }
 
-/// Whether no process listens; a daemon that ends while this connection waits in its queue resets it.
+/// Returns whether no process listens; a daemon that ends while this connection waits in its queue resets it.
 fn absent(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)
@@ -93,16 +93,16 @@ fn not_running(place: &DaemonPaths) -> ConnectError {
     ConnectError::NotRunning(place.state().to_owned())
 }
 
-/// How long a daemon may take to say hello, also while it reads its journal at its start. A caller that shares its connection
+/// Time limit of a daemon's hello, also while it reads its journal at its start. A caller that shares its connection
 /// holds up the others meanwhile.
-const GREETING_TIME: Duration = Duration::from_secs(60);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
     if hello.protocol_version == 0 {
         hello.protocol_version = PROTOCOL_VERSION;
     }
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer; see: steplatch daemon status");
-    match tokio::time::timeout(GREETING_TIME, client.call(hello)).await.map_err(silent)? {
+    match tokio::time::timeout(HELLO_TIMEOUT, client.call(hello)).await.map_err(silent)? {
         Ok(reply) => Ok((client, reply)),
         Err(CallError::Refused(refusal)) if refusal.code == ErrorCode::UnsupportedProtocol => {
             Err(ConnectError::OtherVersion(refusal.error))
@@ -131,7 +131,7 @@ pub async fn connect_or_start(
     connect(place, hello).await
 }
 
-/// Runs `daemon start`, which returns once the daemon listens, or has said why it does not.
+/// Runs `daemon start`, which returns once the daemon listens, or has reported why it does not.
 ///
 /// It is the parent of the daemon and ends, so that the daemon has no parent that could end it: a client that is ended
 /// with all of its children must not take the daemon with it.

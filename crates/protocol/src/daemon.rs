@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The address of somebody who is served over the network, beside a request of theirs.
+/// The address of a person who is served over the network, beside a request of theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Begin a connection: say who you are, and what terminals that you open inherit.
+/// Begin a connection: identify yourself, and pass the context that your terminals inherit.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
     /// The newest version of the contract that the client speaks
@@ -24,14 +24,14 @@ pub struct Hello {
     /// The client's environment, which terminals that it opens inherit
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
-    /// A person asks, not a program on its own
+    /// A person makes the requests, not a program on its own
     #[serde(default)]
     pub person: bool,
-    /// The address from which they are served over the network, where the client is a server that asks for them
+    /// The address from which that person is served over the network, where the client is a server that acts for them
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub peer: Option<SocketAddr>,
-    /// Through what they ask, recorded with their answers: cli, commander, mcp
+    /// Surface that the person uses, recorded with their answers: cli, commander, mcp
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Hello {
     }
 }
 
-/// Who answered.
+/// Identity of the daemon.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HelloReply {
     /// The version of the contract that is spoken from now on
@@ -69,11 +69,11 @@ pub struct HelloReply {
     pub pid: u32,
 }
 
-/// Tell how the daemon is.
+/// Report the status of the daemon.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonStatus {}
 
-/// How the daemon is.
+/// Status of the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonStatusReply {
     /// Process id
@@ -82,7 +82,7 @@ pub struct DaemonStatusReply {
     pub version: String,
     /// Version of the contract
     pub protocol_version: u32,
-    /// Where it listens
+    /// Socket on which it listens
     pub socket: String,
     /// Folder of its state
     pub state_dir: String,
@@ -110,12 +110,12 @@ pub struct HostInfo {
     pub terminals: usize,
     /// current, older (keeps its terminals and opens no new ones), foreign (speaks another version) or silent (does not answer)
     pub state: String,
-    /// What that means for its terminals and what to do; none for a current one
+    /// Consequence for its terminals and what to do; none for a current one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
-/// Returns what the state of a terminal host means for its terminals, and what to do. `None` for a current one.
+/// Returns the consequence of a terminal host's state for its terminals, and what to do. `None` for a current one.
 #[must_use]
 pub fn host_advice(state: &str) -> Option<&'static str> {
     match state {
@@ -136,7 +136,7 @@ pub struct StopDaemon {
     pub keep_terminals: bool,
 }
 
-/// What is being ended.
+/// Parts that the stop ends or leaves.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StopDaemonReply {
     /// Process id of the daemon that stops
@@ -146,7 +146,7 @@ pub struct StopDaemonReply {
     /// Terminals on other machines, which stay open
     #[serde(default)]
     pub remote_terminals: usize,
-    /// Runs that the next daemon goes on with
+    /// Runs that the next daemon continues
     #[serde(default)]
     pub runs: usize,
 }

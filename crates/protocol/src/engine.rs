@@ -54,17 +54,17 @@ pub struct ServeRuns {
 /// The worker is connected.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ServeRunsReply {
-    /// Whether it is
+    /// True if the worker is connected
     pub success: bool,
     /// The name of this host in the engine
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What the daemon asks of the worker.
+/// Request of the daemon to the worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum EngineRequest {
@@ -76,7 +76,7 @@ pub enum EngineRequest {
         workflow: String,
         /// Its first events; a function has none of its own.
         events: Vec<Value>,
-        /// Whether it is a function.
+        /// True if it is a function.
         #[serde(default)]
         function: bool,
     },
@@ -100,12 +100,12 @@ pub enum EngineRequest {
     Cancel {
         /// The run.
         run_id: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Report what became of an engine's request.
+/// Report the outcome of an engine's request.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReportRequest {
     /// The secret of the state directory
@@ -115,7 +115,7 @@ pub struct ReportRequest {
     /// The number of the request, of an input
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
-    /// Whether the engine took it
+    /// True if the engine took it
     pub taken: bool,
     /// The number of events before `events`
     #[serde(default)]
@@ -124,10 +124,10 @@ pub struct ReportRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub events: Vec<Value>,
-    /// The engine has ended the run in a way that the run did not decide: how
+    /// The way in which the engine has ended the run, if the run did not decide it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
-    /// Why it was not taken
+    /// Reason for which it was not taken
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -135,9 +135,9 @@ pub struct ReportRequest {
 /// The report was received.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReportRequestReply {
-    /// Whether it was
+    /// True if it was received
     pub success: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -161,10 +161,10 @@ pub struct PerformTask {
     pub task: Value,
 }
 
-/// What came of a task.
+/// Result of a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PerformTaskReply {
-    /// Whether it was performed
+    /// True if it was performed
     pub success: bool,
     /// The number of events that are recorded
     #[serde(default)]
@@ -172,7 +172,7 @@ pub struct PerformTaskReply {
     /// The answer
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub answer: Value,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -106,15 +106,15 @@ pub struct WrittenFile {
 /// The file that was written, or why it was not.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFileReply {
-    /// Whether the file is in its place
+    /// True if the file is in its place
     pub success: bool,
     /// The file
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<WrittenFile>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Whether it is unknown if it happened
+    /// True if it is unknown whether it happened
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
@@ -122,7 +122,7 @@ pub struct PutFileReply {
 /// The content of a file, or the copy that was written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetFileReply {
-    /// Whether the file was read
+    /// True if the file was read
     pub success: bool,
     /// Its absolute path
     #[serde(default)]
@@ -133,7 +133,7 @@ pub struct GetFileReply {
     /// Its permissions
     #[serde(default)]
     pub mode: String,
-    /// When its content changed last (ISO 8601, UTC)
+    /// Time of the last change of its content (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<String>,
     /// SHA-256 digest of the whole file, up to 256 MiB
@@ -151,18 +151,18 @@ pub struct GetFileReply {
     /// The local file that was written
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved: Option<WrittenFile>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Whether it is unknown if it happened
+    /// True if it is unknown whether it happened
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 
-/// Whether a copy has begun.
+/// Start of a copy.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CopyFileReply {
-    /// Whether it has
+    /// True if the copy has begun
     pub success: bool,
     /// Files that are copied
     #[serde(default)]
@@ -170,7 +170,7 @@ pub struct CopyFileReply {
     /// Their length together, in bytes
     #[serde(default)]
     pub size: u64,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -200,7 +200,7 @@ pub enum CopyEvent {
     CopyEnded,
     /// The copy ended early. Files that were copied before stay.
     CopyFailed {
-        /// What went wrong and what to do.
+        /// The error and what to do.
         error: String,
     },
 }

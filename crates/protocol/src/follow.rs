@@ -2,7 +2,7 @@
 //!
 //! A task subscribes and, when the connection breaks, subscribes anew from the event
 //! that is due next, so that a follower sees each event once and in order and
-//! nothing of what became of the daemon. It ends with the run, or with who follows.
+//! does not notice a new daemon. It ends with the run, or with its follower.
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -12,8 +12,8 @@ use crate::connect::ConnectError;
 use crate::reconnecting_client::{ReconnectingClient, RetryBudget};
 use crate::runs::{RunEvent, Subscribe};
 
-/// Events that were received and not taken yet; beyond them the task waits.
-const AHEAD: usize = 64;
+/// Maximum number of events that were received and not taken yet; beyond them the task waits.
+const MAX_PENDING_EVENTS: usize = 64;
 
 /// A follower of a run. Following ends when this is dropped.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Follower {
     task: AbortHandle,
 }
 
-/// Why a run can not be followed any further.
+/// Reason for which a run can not be followed any further.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The daemon knows no such run, or not any more; in its words.
@@ -35,14 +35,14 @@ pub enum FollowError {
     /// The daemon refused, or was lost too often.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// An event came that is none.
+    /// An event that can not be read.
     #[error("an event of the run can not be read")]
     Garbled(#[source] serde_json::Error),
 }
 
 impl Follower {
     pub(crate) fn new(steady: ReconnectingClient, run_id: String, from: u64, begins_soon: bool) -> Self {
-        let (sender, received) = mpsc::channel(AHEAD);
+        let (sender, received) = mpsc::channel(MAX_PENDING_EVENTS);
         let (known, newest) = watch::channel(None);
         let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender, newest: known };
         let task = tokio::spawn(async move {
@@ -58,7 +58,7 @@ impl Follower {
     /// come without waiting.
     ///
     /// # Errors
-    /// As [`Follower::next`], and as the last thing that is told.
+    /// As [`Follower::next`]; nothing comes after it.
     pub async fn newest_seq(&mut self) -> Result<u64, FollowError> {
         if let Ok(known) = self.newest.wait_for(Option::is_some).await {
             return Ok(known.unwrap_or_default());
@@ -79,7 +79,7 @@ impl Follower {
     }
 }
 
-/// Some events of a run, as far as they are there.
+/// Some events of a run, as far as they exist.
 #[derive(Debug, Default)]
 pub struct SomeEvents {
     /// The events, in order.
@@ -89,8 +89,8 @@ pub struct SomeEvents {
 }
 
 impl ReconnectingClient {
-    /// Returns at most so many events of a run, from number `from` on, without waiting for any that is yet to come: for
-    /// followers that take events at a pace of their own.
+    /// Returns at most `at_most` events of a run, from number `from` on, without waiting for any that is yet to come:
+    /// for followers that take events at a pace of their own.
     ///
     /// # Errors
     /// As [`Follower::next`].
@@ -113,7 +113,7 @@ impl ReconnectingClient {
         }
     }
 
-    /// The same; nothing when the connection is over before all of them came.
+    /// Does the same over one connection; returns nothing when it ends before all of them came.
     async fn events_over_one_connection(
         &self,
         run_id: &str,
@@ -161,11 +161,11 @@ struct Following {
     newest: watch::Sender<Option<u64>>,
 }
 
-/// What came of one connection.
+/// Outcome of one connection.
 enum Over {
     /// The run has ended, or has no follower any more.
     Run,
-    /// The connection has.
+    /// The connection has ended.
     Connection,
 }
 
@@ -208,7 +208,7 @@ impl Following {
     async fn pass_on(&mut self, events: &mut Events) -> Result<Over, FollowError> {
         while let Some(event) = events.next().await {
             let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
-            // Numbers may be left out: not everything in a history is told. None comes twice.
+            // Numbers may be left out: not everything in a history is reported. None comes twice.
             if event.seq < self.next {
                 continue;
             }

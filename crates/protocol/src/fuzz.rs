@@ -12,8 +12,8 @@ use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use crate::codec::{Line, LineReader};
 use crate::{Command, FromClient, FromDaemon};
 
-/// The longest line of the reader here, in bytes.
-const LONGEST: usize = 250;
+/// Maximum length of a line of the reader here, in bytes.
+const MAX_LINE_BYTES: usize = 250;
 
 /// A stream that is not ready before each portion.
 struct PortionStream<'a> {
@@ -48,7 +48,7 @@ impl AsyncBufRead for PortionStream<'_> {
 /// Reads all lines. The future is dropped wherever the stream is not ready, as in a `select!`.
 fn read_lines(input: &[u8]) -> Vec<Line> {
     let stream = PortionStream { portions: portions(input).into_iter(), current: &[] };
-    let mut reader = LineReader::with_longest(stream, LONGEST);
+    let mut reader = LineReader::with_longest(stream, MAX_LINE_BYTES);
     let mut context = Context::from_waker(Waker::noop());
     let mut lines = Vec::new();
     loop {
@@ -66,7 +66,7 @@ fn expected(input: &[u8]) -> Vec<Line> {
     let mut lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     // What has no end is no line.
     lines.pop();
-    let line = |bytes: &[u8]| if bytes.len() > LONGEST { Line::TooLong } else { Line::Bytes(bytes.to_vec()) };
+    let line = |bytes: &[u8]| if bytes.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Bytes(bytes.to_vec()) };
     lines.into_iter().map(line).collect()
 }
 

@@ -26,10 +26,10 @@ pub struct RemoteHostInfo {
     pub ssh: String,
     /// idle (not needed yet), connecting, connected, or lost
     pub state: String,
-    /// Since when it is not connected (ISO 8601, UTC)
+    /// Time since which it is not connected (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Why it is not connected, and what to do
+    /// Reason for the missing connection, and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Version of the terminal host there, once it was reached
@@ -48,7 +48,7 @@ pub struct CheckHost {
     /// Its destination, if it was just added to the configuration: first waits until the daemon has read it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,
-    /// The longest wait, in seconds
+    /// Maximum wait in seconds
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 600))]
     pub timeout_seconds: u32,
@@ -70,12 +70,12 @@ pub struct AskSshQuestion {
 /// The answer of the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AskSshQuestionReply {
-    /// Whether it was answered
+    /// True if it was answered
     pub success: bool,
     /// The answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Why there is none
+    /// Reason for a missing answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -83,7 +83,7 @@ pub struct AskSshQuestionReply {
 /// The machine, or why it is not reached.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckHostReply {
-    /// Whether it is connected
+    /// True if it is connected
     pub success: bool,
     /// The machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub struct CheckHostReply {
     /// Run that asks a person what ssh asks. The connection waits for the answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Tell what was asked of a terminal: what was typed and by whom, commands, waits, sizes and signals. Secrets, and what a
-/// program did not show, are left out.
+/// Read the log of a terminal's inputs: text and who typed it, commands, waits, sizes and signals. Secrets, and text
+/// that a program did not show, are left out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadInputs {
     /// Terminal to read
@@ -12,15 +12,15 @@ pub struct ReadInputs {
     /// Number of the first entry (default: the oldest that is held)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// The most entries, the newest ones (default: all)
+    /// Maximum number of entries, the newest ones (default: all)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// What was asked of a terminal.
+/// Inputs of a terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadInputsReply {
-    /// Whether there is such a terminal
+    /// True if there is such a terminal
     pub success: bool,
     /// The terminal's id, also where it was called by its name
     #[serde(default)]
@@ -28,7 +28,7 @@ pub struct ReadInputsReply {
     /// The entries, oldest first
     #[serde(default)]
     pub inputs: Vec<InputRecord>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -61,14 +61,14 @@ pub enum InputKind {
 pub struct InputRecord {
     /// Its number; numbers are missing where older entries were dropped
     pub number: u64,
-    /// When (ISO 8601, UTC)
+    /// Time (ISO 8601, UTC)
     pub timestamp: String,
     /// The client or run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The end of the output at that moment
     pub offset: u64,
-    /// What the program showed: prompt, program, password or full_screen
+    /// Display of the program: prompt, program, password or full_screen
     pub context: String,
     /// The row of the cursor, up to the cursor: the question of a program
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,18 +76,18 @@ pub struct InputRecord {
     /// The rows of a full screen, or of a program that draws in place, that something was typed into
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// Whether the program waited for input then, where that is known
+    /// True if the program waited for input then, where that is known
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,
     /// The directory of the shell that was at its prompt
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// What was asked
+    /// Kind of the input
     pub kind: InputKind,
     /// The text, the command, or the line as the shell's editor showed it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Whether the end of the text is missing
+    /// True if the end of the text is missing
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     /// Keys that were pressed after the text
@@ -96,7 +96,7 @@ pub struct InputRecord {
     /// The directory that the command changed to first
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// How a wait or a command ended: match, prompt, input, quiet, exit, timeout; ended, asked, refused, running
+    /// End of a wait or a command: match, prompt, input, quiet, exit, timeout; ended, asked, refused, running
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Seconds that the command took
@@ -111,13 +111,13 @@ pub struct InputRecord {
     /// The pattern that matched
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// What it matched
+    /// Text that it matched
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_text: Option<String>,
-    /// Where the output of the command begins
+    /// Position at which the output of the command begins
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_begin: Option<u64>,
-    /// Where the output of the command, or the match of the wait, ends
+    /// Position at which the output of the command, or the match of the wait, ends
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_end: Option<u64>,
     /// Columns of the new size
@@ -129,7 +129,7 @@ pub struct InputRecord {
     /// Number of the signal
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Why the command was not run
+    /// Reason for which the command was not run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

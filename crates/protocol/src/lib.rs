@@ -1,7 +1,7 @@
 //! The contract between the daemon and its front-ends.
 //!
-//! Owns every verb that can be asked of the daemon, once: its name, its
-//! parameters, its reply and what kind of deed it is. Tool schemas and help are
+//! Owns every verb that can be requested of the daemon, once: its name, its
+//! parameters, its reply and hints about its effects. Tool schemas and help are
 //! derived from these types. Besides, it owns how verbs travel (lines of JSON),
 //! where the daemon is found, and the client that all front-ends use.
 

@@ -25,17 +25,17 @@ pub struct CreateWorkflow {
     /// Replace one of that name
     #[serde(default, skip_serializing_if = "is_false")]
     pub overwrite_existing: bool,
-    /// Why, for its history
+    /// The reason, for its history
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What came of saving a workflow.
+/// Result of saving a workflow.
 ///
 /// The fields of *terminal-control-mcp* are always written: null, an empty text, list or object where there is nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateWorkflowReply {
-    /// Whether it was saved
+    /// True if it was saved
     pub success: bool,
     /// Its name
     #[serde(default)]
@@ -56,19 +56,19 @@ pub struct CreateWorkflowReply {
     /// Everything that keeps it from being saved; mistakes in it each with a JSON pointer to their place
     #[serde(default)]
     pub validation_errors: Vec<String>,
-    /// What it can run with, and its author should look at
+    /// Warnings for its author; it can run with them
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Whether it was not saved because a saved workflow has its name
+    /// True if it was not saved because a saved workflow has its name
     #[serde(default, skip_serializing_if = "is_false")]
     pub name_taken: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
 }
 
-/// Load a file of functions: check it, and keep it in the library, so that what it declares is found by its id.
+/// Load a file of functions: check it, and keep it in the library, so that its declarations are found by their ids.
 ///
 /// A file that was loaded before is loaded again, and from then on whenever it has changed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -78,34 +78,34 @@ pub struct LoadFunctions {
     /// Replace another file of the same name, or one that was edited in the library
     #[serde(default, skip_serializing_if = "is_false")]
     pub overwrite: bool,
-    /// Only say what would be wrong with it
+    /// Only report its problems
     #[serde(default, skip_serializing_if = "is_false")]
     pub check_only: bool,
 }
 
-/// What came of loading a file of functions.
+/// Result of loading a file of functions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFunctionsReply {
-    /// Whether nothing is wrong with it, and it is kept unless it was only to be checked
+    /// True if it has no problems, and is kept unless it was only to be checked
     pub success: bool,
     /// The file, as a whole path
     pub file: String,
-    /// Where it is kept
+    /// Place where it is kept
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_file: Option<String>,
     /// loaded, reloaded or unchanged
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// What it declares, in its order
+    /// Its declarations, in order
     #[serde(default)]
     pub declares: Vec<DeclarationInfo>,
     /// Everything that is wrong with it
     #[serde(default)]
     pub problems: Vec<FileProblem>,
-    /// What it can be used with, and its author should look at
+    /// Warnings for its author; it can be used with them
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<FileProblem>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -117,7 +117,7 @@ pub struct DeclarationInfo {
     pub id: String,
     /// workflow, graph, or the type of a node
     pub kind: String,
-    /// What it is for
+    /// Its purpose
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its line, from 1
@@ -125,20 +125,20 @@ pub struct DeclarationInfo {
     pub line: Option<u32>,
 }
 
-/// Something about a file that its author should look at.
+/// A problem of a file, for its author.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProblem {
     /// The line, from 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// What it is; where the interpreter says so, with the place and a mark under it, on several lines
+    /// The problem; if the interpreter reports it, with the place and a mark under it, on several lines
     pub message: String,
 }
 
 /// Read how workflows are written: an overview with two whole examples, and topics. Read it before your first workflow.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowSchema {
-    /// What to read about
+    /// Topic to read about
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<WorkflowTopic>,
 }
@@ -147,11 +147,11 @@ pub struct GetWorkflowSchema {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowTopic {
-    /// How to begin, with two whole examples
+    /// First steps, with two whole examples
     Overview,
     /// States, variables, arguments, limits
     Machines,
-    /// What a transition tests
+    /// Tests of a transition
     Conditions,
     /// Every action with its parameters
     Actions,
@@ -159,7 +159,7 @@ pub enum WorkflowTopic {
     Functions,
     /// Questions to people and agents
     Gates,
-    /// What goes wrong, and why
+    /// Errors and their causes
     Errors,
     /// Whole workflows
     Examples,
@@ -167,7 +167,7 @@ pub enum WorkflowTopic {
     JsonSchema,
 }
 
-/// How workflows are written.
+/// Rules for writing workflows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowSchemaReply {
     /// A page to read, in Markdown
@@ -187,7 +187,7 @@ pub struct ListWorkflows {
     /// Only those with this text in their name or description
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containing: Option<String>,
-    /// How many to list at most
+    /// Maximum number to list
     #[serde(default = "most_listed")]
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: u32,
@@ -202,18 +202,18 @@ impl Default for ListWorkflows {
 /// The saved workflows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowsReply {
-    /// Whether a library could be read
+    /// True if a library could be read
     pub success: bool,
     /// The workflows, by name
     pub workflows: Vec<WorkflowInfo>,
-    /// How many there are, listed or not
+    /// Number of workflows, listed or not
     pub total: usize,
     /// Files that are no workflows, and why
     #[serde(default)]
     pub broken: Vec<BrokenWorkflow>,
     /// The folder in which new ones are saved
     pub library: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -228,27 +228,27 @@ pub struct WorkflowInfo {
     pub name: String,
     /// machine, function (an async function in Python syntax) or remote (done by another service)
     pub kind: String,
-    /// What it is for; empty where its author does not say
+    /// Its purpose; empty where its author does not state it
     #[serde(default)]
     pub description: Option<String>,
-    /// When it was first saved or loaded (ISO 8601, UTC); null where that is not known
+    /// Time at which it was first saved or loaded (ISO 8601, UTC); null where that is not known
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub created_at: Option<String>,
-    /// draft, or proven: it ran to its end as it is; remote, of those whose runs others do
+    /// draft, or proven: it ran to its end unchanged; remote, of those whose runs others do
     pub status: String,
     /// The version of a machine, from 1; 0 of others
     #[serde(default)]
     pub version: u32,
-    /// Runs of it that are over
+    /// Runs of it that have ended
     pub run_count: u64,
-    /// Those that did what it is for
+    /// Those that achieved its purpose
     pub success_count: u64,
-    /// When the last of them was over
+    /// End time of the last of them
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub last_run: Option<String>,
-    /// When it was first saved (ISO 8601, UTC); empty where that is not known
+    /// Time at which it was first saved (ISO 8601, UTC); empty where that is not known
     #[serde(default)]
     pub created: String,
     /// The variables that a machine takes: {NAME: {name, description, required}}, long descriptions cut
@@ -262,20 +262,20 @@ pub struct WorkflowInfo {
     pub state_count: usize,
     /// Its file, or the service that has it
     pub file: String,
-    /// One of the same name lies in the project, and is the one that is meant by it
+    /// True if the name means another workflow, which lies in the project
     #[serde(default, skip_serializing_if = "is_false")]
     pub hidden: bool,
-    /// What its user should know: the file that it was loaded from is gone, or is not valid any more
+    /// Note for its user: the file that it was loaded from is gone, or is not valid any more
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A file of the library that makes no sense.
+/// A file of the library that is not a workflow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenWorkflow {
     /// The file
     pub file: String,
-    /// What is wrong with it
+    /// Its problem
     pub reason: String,
 }
 
@@ -289,7 +289,7 @@ pub struct DescribeWorkflow {
 /// A saved workflow.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeWorkflowReply {
-    /// Whether there is one that can be read; it may have problems
+    /// True if there is one that can be read; it may have problems
     pub success: bool,
     /// Its name
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -297,26 +297,26 @@ pub struct DescribeWorkflowReply {
     /// machine, or function: an async function in Python syntax
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// What it is for
+    /// Its purpose
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its file
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What it must be given
+    /// Variables that it takes
     #[serde(default)]
     pub arguments: Vec<VariableOfContract>,
-    /// What it leaves
+    /// Variables that it leaves
     #[serde(default)]
     pub return_values: Vec<VariableOfContract>,
-    /// What it takes as a tool: JSON Schema of its arguments
+    /// JSON Schema of its arguments as a tool
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub input_schema: Option<Value>,
-    /// What is kept about it
+    /// Its metadata
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<WorkflowMetadata>,
-    /// What is wrong with it, each with a JSON pointer to its place
+    /// Its problems, each with a JSON pointer to its place
     #[serde(default)]
     pub problems: Vec<String>,
     /// The file of a function
@@ -329,7 +329,7 @@ pub struct DescribeWorkflowReply {
     /// A diagram, in Mermaid's language; none when it is not valid
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -348,7 +348,7 @@ pub struct DrawWorkflow {
 /// A machine as a picture.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrawWorkflowReply {
-    /// Whether there is such a machine
+    /// True if there is such a machine
     pub success: bool,
     /// The picture, in SVG 1.1; a card for each state, with its name
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -357,7 +357,7 @@ pub struct DrawWorkflowReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub definition: Option<Value>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -365,7 +365,7 @@ pub struct DrawWorkflowReply {
 /// The file in which a function stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionSource {
-    /// What stands in it
+    /// Its text
     pub text: String,
     /// The line of the workflow, from 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -375,7 +375,7 @@ pub struct FunctionSource {
     /// The file that it was loaded from
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded_from: Option<String>,
-    /// What its user should know about that one
+    /// Note for its user about that file
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The metadata that the workflow is declared with
@@ -388,18 +388,18 @@ pub struct FunctionSource {
 pub struct VariableOfContract {
     /// Its name
     pub name: String,
-    /// What it is for
+    /// Its purpose
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it must be set, and has no default that sets it
+    /// True if it must be set, and has no default that sets it
     pub required: bool,
     /// Its value where nothing else is given
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Whether its value is shown nowhere
+    /// True if its value is shown nowhere
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
-    /// Whether the run's terminals have it in their environment, where that is declared; without it all but secrets are there
+    /// True if the run's terminals have it in their environment, where that is declared; without it all but secrets are there
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<bool>,
     /// JSON Schema of the value as text
@@ -408,22 +408,22 @@ pub struct VariableOfContract {
     pub schema: Option<Value>,
 }
 
-/// What is kept about a saved workflow.
+/// Metadata of a saved workflow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowMetadata {
     /// Its signature
     pub hash: String,
-    /// When it was first saved
+    /// Time at which it was first saved
     pub created: String,
-    /// How often what it does has changed, counted from 1
+    /// Number of changes of its behaviour, counted from 1
     pub version: u32,
     /// draft or proven
     pub status: String,
-    /// Runs of it that are over
+    /// Runs of it that have ended
     pub run_count: u64,
-    /// Those that did what it is for
+    /// Those that achieved its purpose
     pub success_count: u64,
-    /// When the last of them was over
+    /// End time of the last of them
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
     /// States that the last of them executed
@@ -447,7 +447,7 @@ pub struct ListWorkflowVersions {
 /// The versions, the newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowVersionsReply {
-    /// Whether there are some
+    /// True if there are some
     pub success: bool,
     /// Its name
     #[serde(default)]
@@ -455,7 +455,7 @@ pub struct ListWorkflowVersionsReply {
     /// The versions
     #[serde(default)]
     pub versions: Vec<WorkflowVersion>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -465,18 +465,18 @@ pub struct ListWorkflowVersionsReply {
 pub struct WorkflowVersion {
     /// Its number, from 1
     pub version: u32,
-    /// Whether the name means it now
+    /// True if the name means it now
     pub is_current: bool,
-    /// When it was saved (ISO 8601, UTC); nothing where its file was edited, or is older than the list of versions
+    /// Time of the save (ISO 8601, UTC); nothing where its file was edited, or is older than the list of versions
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved_at: Option<String>,
-    /// Who saved it: the person, the client, or the run
+    /// The person, the client or the run that saved it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The surface that was used
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// Why, in the author's words
+    /// The reason, in the author's words
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Its signature
@@ -491,15 +491,15 @@ pub struct RevertWorkflow {
     /// The version; without it the one before the current one, or the newest of one that was removed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Why, for its history
+    /// The reason, for its history
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What came of it.
+/// Result of the revert.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RevertWorkflowReply {
-    /// Whether the name means that version now
+    /// True if the name means that version now
     pub success: bool,
     /// Its name
     #[serde(default)]
@@ -510,10 +510,10 @@ pub struct RevertWorkflowReply {
     /// The version that it equals
     #[serde(default)]
     pub equals: u32,
-    /// What keeps it from being saved
+    /// Problems that keep it from being saved
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validation_errors: Vec<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -525,39 +525,39 @@ pub struct ForgetWorkflowVersions {
     pub name: String,
 }
 
-/// How many were forgotten.
+/// Number of versions that were forgotten.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ForgetWorkflowVersionsReply {
-    /// Whether none is left but the current one
+    /// True if none is left but the current one
     pub success: bool,
     /// Its name
     #[serde(default)]
     pub workflow_name: String,
-    /// How many there were
+    /// Number of forgotten versions
     #[serde(default)]
     pub forgotten: usize,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What was removed.
+/// Result of the removal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteWorkflowReply {
-    /// Whether there was one, and is none any more
+    /// True if there was one, and is none any more
     pub success: bool,
     /// Its name
     pub workflow_name: String,
     /// The file that was removed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What else stood in it and went with it
+    /// Other declarations of the file that were removed with it
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed_besides: Vec<DeclarationInfo>,
-    /// Another one of the name, which is the one that is meant by it now
+    /// Another workflow of the name, which is meant by it now
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

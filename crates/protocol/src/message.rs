@@ -1,13 +1,13 @@
-//! What travels: one JSON object a line.
+//! Messages between client and daemon: one JSON object a line.
 //!
 //! A client sends commands and may take one back; the daemon sends results, and
-//! events to those who asked for them. Commands of one connection run at the same
+//! events to those who requested them. Commands of one connection run at the same
 //! time, and results come in the order in which they are ready.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a client sends.
+/// Message of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum FromClient {
@@ -18,36 +18,36 @@ pub enum FromClient {
         /// Its parameters.
         #[serde(default)]
         params: Value,
-        /// What the result is to carry.
+        /// Id that the result is to carry.
         #[serde(default)]
         request_id: Value,
-        /// Names what is to be done. Asked for again under the same name, also over another connection, opening a
-        /// terminal and typing are not done again: the result is what came of it.
+        /// Name of the step. Repeated under the same name, also over another connection, opening a terminal and
+        /// typing are not done again: the result is that of the first time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<String>,
     },
-    /// The result of a command is not wanted any more. A wait ends; a run goes on.
+    /// The result of a command is not wanted any more. A wait ends; a run continues.
     Cancel {
         /// The command's `request_id`.
         request_id: Value,
     },
 }
 
-/// What the daemon sends.
+/// Message of the daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum FromDaemon {
-    /// What came of a command.
+    /// Result of a command.
     Result {
-        /// Whether it did what was asked.
+        /// True if it did what was requested.
         success: bool,
         /// The reply of the verb.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         data: Value,
-        /// What went wrong and what to do.
+        /// The error and what to do.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// What kind of mistake it was, when the command was not carried out at all.
+        /// Kind of the mistake, if the command was not carried out at all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error_code: Option<ErrorCode>,
         /// Fields that were ignored and the like.
@@ -66,15 +66,15 @@ pub enum FromDaemon {
     },
     /// Something that could not be answered as a command.
     Error {
-        /// What went wrong.
+        /// The error.
         error: String,
-        /// The version that is spoken, when that was the trouble.
+        /// The versions that are spoken, if the version was the error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         supported: Option<Vec<u32>>,
     },
 }
 
-/// Why a command was not carried out at all.
+/// Reason for which a command was not carried out at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -86,7 +86,7 @@ pub enum ErrorCode {
     UnsupportedProtocol,
     /// The daemon is going down.
     Stopping,
-    /// Something that should not happen happened in the daemon.
+    /// An internal error of the daemon.
     Internal,
 }
 
@@ -94,9 +94,9 @@ pub enum ErrorCode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct Refusal {
-    /// What kind of mistake it was.
+    /// Kind of the mistake.
     pub code: ErrorCode,
-    /// What went wrong and what to do.
+    /// The error and what to do.
     pub error: String,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers for monitoring: what is told of them, and how durations are counted.
+//! Numbers for monitoring: their report, and how durations are counted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Tell the daemon's numbers, for whoever monitors it.
+/// Report the daemon's numbers, for monitoring.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetMetrics {}
 
 /// The daemon's numbers, since it began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GetMetricsReply {
-    /// Whether they could be told
+    /// True if they could be read
     pub success: bool,
     /// The numbers, sorted by name
     #[serde(default)]
@@ -25,9 +25,9 @@ pub struct GetMetricsReply {
 pub struct Metric {
     /// Its name, such as steplatch_runs_started_total
     pub name: String,
-    /// What it says
+    /// Its meaning
     pub help: String,
-    /// What kind of number it is
+    /// Its kind
     pub kind: MetricKind,
     /// Its values; of a histogram those of its buckets, sum and count, by the ends of their names
     pub samples: Vec<Sample>,
@@ -41,17 +41,17 @@ pub enum MetricKind {
     Counter,
     /// It goes up and down.
     Gauge,
-    /// Counts of how many were no larger than a bound.
+    /// Counts of values that were no larger than a bound.
     Histogram,
 }
 
 /// One value of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
-    /// What comes after the metric's name: nothing, or _bucket, _sum or _count
+    /// End of the sample's name, after that of the metric: nothing, or _bucket, _sum or _count
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub suffix: String,
-    /// What it is of, such as the name of a remote service
+    /// Labels, such as the name of a remote service
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The value
@@ -59,7 +59,7 @@ pub struct Sample {
 }
 
 impl Metric {
-    /// Returns one that is a single number and goes up and down.
+    /// Returns a metric with a single number that goes up and down.
     #[must_use]
     pub fn gauge(name: &str, help: &str, value: f64) -> Self {
         let samples = vec![Sample::new("", BTreeMap::new(), value)];
@@ -75,7 +75,7 @@ impl Sample {
     }
 }
 
-/// How many of something took how long.
+/// Counts of durations.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     /// The upper bounds of the buckets, in seconds, rising.
@@ -87,13 +87,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Returns one that has counted nothing. `bounds` are in seconds, and rise.
+    /// Returns an empty histogram. `bounds` are in seconds, and rise.
     #[must_use]
     pub fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, buckets: vec![0; bounds.len()], count: 0, seconds: 0.0 }
     }
 
-    /// Counts one that took so long.
+    /// Counts one duration.
     pub fn note(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
         if let Some(bucket) = self.bounds.iter().position(|bound| seconds <= *bound) {
@@ -103,7 +103,7 @@ impl Histogram {
         self.seconds += seconds;
     }
 
-    /// Returns its values: how many took no longer than each bound, the seconds of all together, and how many there were.
+    /// Returns its values: the counts up to each bound, the seconds of all together, and the total count.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "nobody counts to 2^53")]
     pub fn samples(&self, labels: &BTreeMap<String, String>) -> Vec<Sample> {

@@ -18,7 +18,7 @@ pub struct ListNodes {
 /// The nodes of a project.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListNodesReply {
-    /// Whether the project could be looked at
+    /// True if the project could be read
     pub success: bool,
     /// The nodes, by name
     pub nodes: Vec<NodeInfo>,
@@ -30,7 +30,7 @@ pub struct ListNodesReply {
     pub files: Vec<String>,
     /// The folder in which nodes work: the project's, or the client's where no project declares any
     pub folder: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -40,10 +40,10 @@ pub struct ListNodesReply {
 pub struct NodeInfo {
     /// Its name
     pub id: String,
-    /// What kind of node it is: identity, bash, pty, function, http, mcp, llm or graph
+    /// Kind of the node: identity, bash, pty, function, http, mcp, llm or graph
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it is for
+    /// Its purpose
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The file that declares it; none for the one that is always there
@@ -63,7 +63,7 @@ pub struct BrokenNode {
     pub reason: String,
 }
 
-/// Look at a node or a graph: its declaration, where it stands, and what its author should look at.
+/// Look at a node or a graph: its declaration, its place, and warnings for its author.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeNode {
     /// Its name
@@ -73,61 +73,61 @@ pub struct DescribeNode {
 /// A node, whole.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeNodeReply {
-    /// Whether there is one that can be used
+    /// True if there is one that can be used
     pub success: bool,
-    /// What a list tells of it
+    /// Its entry in lists
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeInfo>,
-    /// How it is declared, with every default written out; secrets stand in it by reference
+    /// Its declaration, with every default written out; secrets stand in it by reference
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub declaration: Option<Value>,
-    /// What it can run with, and its author should look at
+    /// Warnings for its author; it can run with them
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Call a node, and return what came of it. Asked for again as the same step, it is not called again.
+/// Call a node, and return its result. Repeated as the same step, it is not called again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunNode {
     /// Its name
     pub node_id: String,
-    /// What it is given
+    /// Its input
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
-    /// Seconds that it may take, besides what it says itself
+    /// Seconds that it may take, besides its own limit
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 86_400.0))]
     pub timeout: Option<f64>,
 }
 
-/// What came of a call: always a value, also when it failed.
+/// Result of a call: always a value, also when it failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeReply {
-    /// Whether it did what it was asked to
+    /// True if the call succeeded
     pub success: bool,
-    /// What it returned; of a call that failed, what there was until then
+    /// Its output; of a call that failed, the output until then
     #[serde(default)]
     pub output: Value,
-    /// Why it failed
+    /// Reason for the failure
     #[serde(default)]
     pub error: Option<String>,
-    /// In what way: exit_code, timeout, interrupted, connection …, or not_found for a name that is none
+    /// Kind of the failure: exit_code, timeout, interrupted, connection …, or not_found for an unknown name
     #[serde(default)]
     pub error_type: Option<String>,
-    /// What kind of node it was; none when there is no such node
+    /// Kind of the node; none when there is no such node
     #[serde(default)]
     pub node_type: Option<String>,
     /// Its name
     #[serde(default)]
     pub node_id: String,
-    /// What it was given
+    /// Its input
     #[serde(default)]
     pub input: Value,
-    /// What else is known, by the kind of node: exit_code, stderr, status, steps …
+    /// Further facts, by the kind of node: exit_code, stderr, status, steps …
     #[serde(default)]
     pub attributes: Map<String, Value>,
     /// The run that it was, if it is a graph or a function
@@ -146,7 +146,7 @@ pub struct ListGraphs {
 /// The graphs of a project.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListGraphsReply {
-    /// Whether the project could be looked at
+    /// True if the project could be read
     pub success: bool,
     /// The graphs, by name
     pub graphs: Vec<GraphInfo>,
@@ -158,7 +158,7 @@ pub struct ListGraphsReply {
     pub files: Vec<String>,
     /// The folder in which their nodes work
     pub folder: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -168,7 +168,7 @@ pub struct ListGraphsReply {
 pub struct GraphInfo {
     /// Its name
     pub id: String,
-    /// What it is for
+    /// Its purpose
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its steps, as they are declared
@@ -178,15 +178,15 @@ pub struct GraphInfo {
     pub file: Option<String>,
 }
 
-/// Run a graph, and return what came of it. Asked for again as the same step, it is not run again.
+/// Run a graph, and return its result. Repeated as the same step, it is not run again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunGraph {
     /// Its name
     pub graph_id: String,
-    /// What it is given
+    /// Its input
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
-    /// Seconds that it may take, besides what it says itself
+    /// Seconds that it may take, besides its own limit
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 86_400.0))]
     pub timeout: Option<f64>,

@@ -19,8 +19,8 @@ impl fmt::Debug for PageSecret {
 /// Get a ticket, with which a browser logs in to the page once. Only a person in a terminal of their own gets one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenPage {
-    /// The address of the page at http://localhost, to be opened by a file that goes on to it with the ticket; without one no file is
-    /// written. What is behind its `#` follows the ticket
+    /// The address of the page at http://localhost, to be opened by a file that redirects to it with the ticket; without one no file is
+    /// written. The part behind its `#` follows the ticket
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<PageSecret>,
 }
@@ -28,19 +28,19 @@ pub struct OpenPage {
 /// The ticket.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenPageReply {
-    /// Whether there is one
+    /// True if there is a ticket
     pub success: bool,
     /// The ticket
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket: Option<PageSecret>,
-    /// The file that goes on to the address with the ticket: only its owner reads it, and it is removed once the ticket is used or has
+    /// The file that redirects to the address with the ticket: only its owner reads it, and it is removed once the ticket is used or has
     /// expired
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Seconds until it expires
     #[serde(default)]
     pub expires_seconds: u64,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -58,7 +58,7 @@ pub struct BeginPageSession {
 /// The session. Both halves together are the proof of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BeginPageSessionReply {
-    /// Whether it began
+    /// True if the session began
     pub success: bool,
     /// Its id
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub struct BeginPageSessionReply {
     /// Seconds until it expires, however often it is used
     #[serde(default)]
     pub expires_seconds: u64,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -86,15 +86,15 @@ pub struct CheckPageSession {
     pub half: PageSecret,
 }
 
-/// Whether they are those of a session.
+/// Result of the check.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckPageSessionReply {
-    /// Whether they are
+    /// True if they are the halves of a session
     pub success: bool,
     /// Its id
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -119,11 +119,11 @@ pub struct PageSessionInfo {
     pub session_id: String,
     /// The browser, as it calls itself
     pub browser: String,
-    /// When it logged in (ISO 8601, UTC)
+    /// Time of the login (ISO 8601, UTC)
     pub began: String,
-    /// When it was last used (ISO 8601, UTC), to some minutes
+    /// Time of the last use (ISO 8601, UTC), to some minutes
     pub used: String,
-    /// When it expires if it is not used (ISO 8601, UTC)
+    /// Time at which it expires if it is not used (ISO 8601, UTC)
     pub expires: String,
 }
 
@@ -135,15 +135,15 @@ pub struct EndPageSessions {
     pub session_id: Option<String>,
 }
 
-/// How many sessions were ended.
+/// Number of sessions that were ended.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndPageSessionsReply {
-    /// Whether the named session, or every session, is ended
+    /// True if the named session, or every session, has ended
     pub success: bool,
-    /// How many were ended
+    /// Number of sessions that were ended
     #[serde(default)]
     pub ended: usize,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -17,7 +17,7 @@ pub struct AddPasskey {
 /// The ticket.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AddPasskeyReply {
-    /// Whether there is one
+    /// True if there is a ticket
     pub success: bool,
     /// The ticket
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,10 +25,10 @@ pub struct AddPasskeyReply {
     /// Seconds until it expires
     #[serde(default)]
     pub expires_seconds: u64,
-    /// Whether the approver's passphrase is missing or wrong
+    /// True if the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passphrase_wanted: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -39,7 +39,7 @@ pub struct AddPasskeyReply {
 pub struct RegisterPasskey {
     /// The ticket
     pub ticket: PageSecret,
-    /// What the browser collected (base64url)
+    /// Client data that the browser collected (base64url)
     pub client_data: String,
     /// The data of the authenticator, with the new key (base64url)
     pub authenticator_data: String,
@@ -51,12 +51,12 @@ pub struct RegisterPasskey {
 /// The passkey.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterPasskeyReply {
-    /// Whether it waits for the person's confirmation
+    /// True if it waits for the person's confirmation
     pub success: bool,
     /// The passkey
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -71,12 +71,12 @@ pub struct AwaitPasskey {
 /// The passkey, which signs nothing before it is confirmed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitPasskeyReply {
-    /// Whether there is one
+    /// True if there is a passkey
     pub success: bool,
     /// The passkey
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -91,15 +91,15 @@ pub struct ConfirmPasskey {
     pub discard: bool,
 }
 
-/// Whether it signs answers from now on.
+/// The passkey; it signs answers once confirmed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfirmPasskeyReply {
-    /// Whether the passkey was confirmed, or discarded
+    /// True if the passkey was confirmed, or discarded
     pub success: bool,
     /// The passkey
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -111,12 +111,12 @@ pub struct ListPasskeys {}
 /// The passkeys, the oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListPasskeysReply {
-    /// Whether they could be read
+    /// True if they could be read
     pub success: bool,
     /// The passkeys
     #[serde(default)]
     pub passkeys: Vec<PasskeyInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -126,7 +126,7 @@ pub struct ListPasskeysReply {
 pub struct PasskeyInfo {
     /// Its short name: the beginning of the hash of its public key
     pub passkey_id: String,
-    /// What the person calls it
+    /// The person's name for it
     pub name: String,
     /// The page that it signs for
     pub origin: String,
@@ -134,7 +134,7 @@ pub struct PasskeyInfo {
     pub credential_id: String,
     /// Its public key: a point of P-256, not compressed (base64url)
     pub public_key: String,
-    /// When it was registered (ISO 8601, UTC)
+    /// Time of its registration (ISO 8601, UTC)
     pub added: String,
 }
 
@@ -145,15 +145,15 @@ pub struct RemovePasskey {
     pub passkey_id: String,
 }
 
-/// Whether it was removed.
+/// Result of the removal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RemovePasskeyReply {
-    /// Whether it was
+    /// True if it was removed
     pub success: bool,
     /// The passkey
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -163,7 +163,7 @@ pub struct RemovePasskeyReply {
 pub struct PasskeyAssertion {
     /// The passkey's id at the browser (base64url)
     pub credential_id: String,
-    /// What the browser collected (base64url)
+    /// Client data that the browser collected (base64url)
     pub client_data: String,
     /// The data of the authenticator (base64url)
     pub authenticator_data: String,

@@ -1,4 +1,4 @@
-//! Where a daemon is found, and whose it is.
+//! Paths of a daemon, and its owner.
 //!
 //! One daemon serves one user and one state folder. Its socket lies in a folder
 //! that only the user can enter; which one follows from the state folder, so that
@@ -19,12 +19,12 @@ pub struct DaemonPaths {
     runtime: PathBuf,
 }
 
-/// What a running daemon notes about itself in its state folder.
+/// Notes of a running daemon about itself in its state folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonRecord {
     /// Its process id.
     pub pid: u32,
-    /// Where it listens.
+    /// The socket on which it listens.
     pub socket: PathBuf,
     /// Its version.
     pub version: String,
@@ -38,7 +38,7 @@ pub enum NotPrivate {
     Foreign {
         /// The folder.
         folder: PathBuf,
-        /// Whose it is.
+        /// The owner.
         owner: u32,
     },
     /// Something that is not a folder has its name.
@@ -49,7 +49,7 @@ pub enum NotPrivate {
     System {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -88,49 +88,49 @@ impl DaemonPaths {
         Ok(Self { state, runtime })
     }
 
-    /// Whether this is where a command of this user finds the daemon that is told nothing else.
+    /// Returns whether a command of this user finds the daemon here without further settings.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         usual().is_some_and(|usual| usual == self.state)
     }
 
-    /// A place in given folders, for tests.
+    /// Returns a place in given folders, for tests.
     #[must_use]
     pub fn new(state: PathBuf, runtime: PathBuf) -> Self {
         Self { state, runtime }
     }
 
-    /// The folder of what lasts.
+    /// Returns the folder of lasting data.
     #[must_use]
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// The folder of what lasts as long as the daemon.
+    /// Returns the folder of data that lasts as long as the daemon.
     #[must_use]
     pub fn runtime(&self) -> &Path {
         &self.runtime
     }
 
-    /// Where the daemon listens.
+    /// Returns the socket on which the daemon listens.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.runtime.join("daemon.sock")
     }
 
-    /// Where runs are written down.
+    /// Returns the path of the journal of runs.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.state.join("steplatch.db")
     }
 
-    /// Where the shell integration lies.
+    /// Returns the path of the shell integration.
     #[must_use]
     pub fn shell(&self) -> PathBuf {
         self.runtime.join("shell")
     }
 
-    /// The directory of notes about other machines with terminals.
+    /// Returns the directory of notes about other machines with terminals.
     #[must_use]
     pub fn hosts(&self) -> PathBuf {
         self.state.join("hosts")
@@ -151,31 +151,31 @@ impl DaemonPaths {
         Ok(Self { state: folder.clone(), runtime: folder })
     }
 
-    /// The directory of links to recordings of terminals.
+    /// Returns the directory of links to recordings of terminals.
     #[must_use]
     pub fn recordings(&self) -> PathBuf {
         self.state.join("recordings")
     }
 
-    /// Where the process that keeps the terminals writes its log.
+    /// Returns the log of the process that keeps the terminals.
     #[must_use]
     pub fn host_log(&self) -> PathBuf {
         self.runtime.join("host.log")
     }
 
-    /// Where the daemon writes its log.
+    /// Returns the log of the daemon.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.runtime.join("daemon.log")
     }
 
-    /// The file whose lock says that a daemon owns this state.
+    /// Returns the file whose lock states that a daemon owns this state.
     #[must_use]
     pub fn lock(&self) -> PathBuf {
         self.state.join("daemon.lock")
     }
 
-    /// What the daemon that owns this state noted about itself, if one did. It may have died since.
+    /// Returns the notes about itself of the daemon that owns this state, if it wrote some. It may have died since.
     #[must_use]
     pub fn running(&self) -> Option<DaemonRecord> {
         serde_json::from_slice(&fs::read(self.lock()).ok()?).ok()

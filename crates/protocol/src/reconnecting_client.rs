@@ -1,7 +1,7 @@
 //! A client that reconnects to the daemon and retries what is safe to retry.
 //!
 //! Owns one connection, made when it is first needed and again after it broke. A request that was under way when the daemon ended is sent
-//! to the next one where repeating it does no harm, as the verb's [`VerbTraits`] says. Every front-end uses it, so a daemon that is killed
+//! to the next one where repeating it does no harm, as the verb's [`VerbTraits`] state. Every front-end uses it, so a daemon that is killed
 //! goes unnoticed.
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::place::DaemonPaths;
 use crate::runs::{RUN_WAIT_SECONDS, RunWorkflow};
 use crate::verb::{VERBS, Verb, VerbTraits};
 
-/// A connection that mends itself. Cheap to clone.
+/// A connection that is restored after a loss. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ReconnectingClient {
     shared: Arc<Shared>,
-    /// The name under which is asked, where it is not that of the introduction.
+    /// Name of the caller, where it is not that of the introduction.
     who: Option<Arc<str>>,
 }
 
@@ -31,7 +31,7 @@ pub struct ReconnectingClient {
 struct Shared {
     place: DaemonPaths,
     starter: Starter,
-    /// What every connection introduces itself with.
+    /// Introduction of every connection.
     hello: Hello,
     current: Mutex<Option<Connection>>,
 }
@@ -43,7 +43,7 @@ struct Connection {
     name: String,
 }
 
-/// Why a question has no answer.
+/// Reason for a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// There is no daemon and none could be started.
@@ -54,19 +54,19 @@ pub enum AskError {
     Call(#[from] CallError),
 }
 
-/// What to do when the connection breaks before the answer came.
+/// Policy for a connection that breaks before the answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// Ask again: it does no harm.
+    /// Repeat the request: that does no harm.
     Freely,
-    /// Ask again as the same step, which is done once.
+    /// Repeat it as the same step, which is done once.
     AsTheSame,
-    /// Leave it: twice is worse than not knowing.
+    /// Do not repeat it: twice is worse than not knowing.
     Never,
 }
 
 impl RetryPolicy {
-    /// Returns what to do with a deed of this kind.
+    /// Returns the policy for verbs with these traits.
     #[must_use]
     pub fn of(nature: VerbTraits) -> Self {
         match nature {
@@ -76,49 +76,49 @@ impl RetryPolicy {
         }
     }
 
-    /// Returns what to do with the verb called `name`; an unknown one is asked for once.
+    /// Returns the policy for the verb called `name`; an unknown one is requested once.
     #[must_use]
     pub fn of_verb(name: &str) -> Self {
         VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::of(verb.nature))
     }
 }
 
-/// How often the way broke since it last held.
+/// Number of losses since the connection last held.
 ///
-/// A question that brings down every daemon it reaches should not go on for ever, and a daemon that is just
-/// ending should not be run into twenty times before it has ended.
+/// A request that brings down every daemon that it reaches should not be repeated without end, and a daemon that is
+/// just ending should not be tried twenty times before it has ended.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     count: usize,
     since: Instant,
 }
 
-/// RetryBudget in a row after which is given up.
-const MOST_LOSSES: usize = 20;
+/// Maximum number of lost connections in a row.
+const MAX_LOSSES: usize = 20;
 
-/// The same for a daemon that can not be started: one that was ended while it started can be started again, one that
+/// Maximum number of failed starts in a row: a daemon that was ended while it started can be started again, one that
 /// can not start stays so.
-const MOST_FAILED_STARTS: usize = 3;
+const MAX_FAILED_STARTS: usize = 3;
 
-/// A way that held for so long is not the one that broke before.
-const HELD: Duration = Duration::from_secs(30);
+/// Time after which a connection counts as stable, and earlier losses are forgotten.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// The first loss is mended at once. The pauses after the next ones double, from the shorter to the longer.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// Shortest and longest pause. The first loss is retried at once; the pauses after the next ones double.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
 impl RetryBudget {
     pub(crate) fn new() -> Self {
         Self { count: 0, since: Instant::now() }
     }
 
-    /// The way holds: what was lost before does not count any more.
+    /// Forgets earlier losses, because the connection holds.
     pub(crate) fn forget(&mut self) {
         self.count = 0;
     }
 
     /// Counts a loss, and pauses before the next attempt. Returns whether there is to be one.
     pub(crate) async fn again(&mut self, most: usize) -> bool {
-        if self.since.elapsed() >= HELD {
+        if self.since.elapsed() >= STABLE_AFTER {
             self.count = 0;
         }
         self.count += 1;
@@ -132,22 +132,22 @@ impl RetryBudget {
 
     /// Like [`RetryBudget::again`] for a lost connection.
     pub(crate) async fn after_a_loss(&mut self) -> bool {
-        self.again(MOST_LOSSES).await
+        self.again(MAX_LOSSES).await
     }
 
     /// Like [`RetryBudget::again`] for a connection that did not come about.
     pub(crate) async fn after(&mut self, error: &ConnectError) -> bool {
         match error {
-            ConnectError::NotRunning(_) | ConnectError::HungUp(_) => self.again(MOST_LOSSES).await,
-            ConnectError::NotStarted(_) => self.again(MOST_FAILED_STARTS - 1).await,
+            ConnectError::NotRunning(_) | ConnectError::HungUp(_) => self.again(MAX_LOSSES).await,
+            ConnectError::NotStarted(_) => self.again(MAX_FAILED_STARTS - 1).await,
             ConnectError::OtherVersion(_) | ConnectError::System(_) => false,
         }
     }
 }
 
-/// Returns how long to pause before an attempt after so many losses.
+/// Returns the pause before an attempt after this number of losses.
 fn pause_before(losses: usize) -> Duration {
-    let (shortest, longest) = PAUSES;
+    let (shortest, longest) = RETRY_PAUSES;
     match losses.checked_sub(2) {
         // Far beyond the longest, and far from what can not be counted.
         Some(doublings) => (shortest * (1 << doublings.min(16))).min(longest),
@@ -155,11 +155,11 @@ fn pause_before(losses: usize) -> Duration {
     }
 }
 
-/// Parameters that say how long to wait, in seconds.
+/// Parameters that state a wait in seconds.
 const WAITS: [&str; 2] = ["timeout", "wait_seconds"];
 
-/// Takes off what was waited already, also from a time that was left to the verb. Nothing falls below what the
-/// verb takes. Tools may be called with their parameters wrapped into a `request`.
+/// Subtracts the time that was waited already, also from a time that was left to the verb. Nothing falls below the
+/// minimum of the verb. Tools may be called with their parameters wrapped into a `request`.
 fn without_time_waited(name: &str, params: &mut Value, waited: Duration) {
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else { return };
     let schema = (verb.parameters)();
@@ -183,7 +183,7 @@ fn without_time_waited(name: &str, params: &mut Value, waited: Duration) {
 }
 
 impl ReconnectingClient {
-    /// A way to the daemon of `place`. Nothing is connected yet.
+    /// Returns a client of the daemon of `place`. Nothing is connected yet.
     #[must_use]
     pub fn new(place: DaemonPaths, starter: Starter, hello: Hello) -> Self {
         Self { shared: Arc::new(Shared { place, starter, hello, current: Mutex::new(None) }), who: None }
@@ -195,16 +195,16 @@ impl ReconnectingClient {
         Self { shared: self.shared.clone(), who: Some(who.into()) }
     }
 
-    /// Returns a way of its own, introduced as `who`: its requests are not taken for another caller's, however
-    /// many ask at once.
+    /// Returns a client with a connection of its own, introduced as `who`: its requests are not taken for another
+    /// caller's, however many there are at once.
     #[must_use]
     pub fn apart(&self, who: &str) -> Self {
         let Shared { place, starter, hello, .. } = &*self.shared;
         Self::new(place.clone(), starter.clone(), Hello { client: who.to_owned(), ..hello.clone() })
     }
 
-    /// Returns a way of its own, introduced as the person whom this `surface` reaches, over the network if they have an address
-    /// there.
+    /// Returns a client with a connection of its own, introduced as the person whom this `surface` reaches, over the
+    /// network if they have an address there.
     #[must_use]
     pub fn for_person(&self, surface: &str, peer: Option<Peer>) -> Self {
         let Shared { place, starter, hello, .. } = &*self.shared;
@@ -213,25 +213,25 @@ impl ReconnectingClient {
         Self { who: self.who.clone(), ..Self::new(place.clone(), starter.clone(), hello) }
     }
 
-    /// Returns where the daemon is.
+    /// Returns the paths of the daemon.
     #[must_use]
     pub fn place(&self) -> &DaemonPaths {
         &self.shared.place
     }
 
-    /// Asks for `verb` and returns its reply, whatever it says.
+    /// Calls `verb` and returns its reply, also if that reports a failure.
     ///
     /// # Errors
     /// When there is no daemon and none starts, when it refuses, or when it was lost too often, or once for
-    /// a deed that must not be asked for again.
+    /// a verb that must not be repeated.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, AskError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
         let (data, _) = self.call_raw(V::NAME, params).await?;
         serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source }.into())
     }
 
-    /// Asks for the verb called `name` with parameters as they are, and returns the reply as it is, with what
-    /// the daemon remarked on the parameters.
+    /// Calls the verb `name` with unchanged parameters, and returns the unchanged reply, with the daemon's warnings
+    /// about the parameters.
     ///
     /// # Errors
     /// As [`ReconnectingClient::call`].
@@ -255,7 +255,7 @@ impl ReconnectingClient {
         }
     }
 
-    /// Asks for a verb that brings events, and returns them with its reply. The events end with the connection that brings them.
+    /// Calls a verb that brings events, and returns them with its reply. The events end with the connection that brings them.
     ///
     /// # Errors
     /// As [`ReconnectingClient::call`].
@@ -271,7 +271,7 @@ impl ReconnectingClient {
         }
     }
 
-    /// Connects. Nothing was asked yet, so nothing is done twice where a daemon ended meanwhile.
+    /// Connects. Nothing was requested yet, so nothing is done twice where a daemon ended meanwhile.
     async fn reached_again(&self, losses: &mut RetryBudget) -> Result<Client, ConnectError> {
         loop {
             match self.client().await {
@@ -287,8 +287,8 @@ impl ReconnectingClient {
         Follower::new(self.clone(), run_id.to_owned(), from, false)
     }
 
-    /// Follows a run that is about to begin, from its first event on: while it is unknown, it is asked for
-    /// again, for some seconds.
+    /// Follows a run that is about to begin, from its first event on: while it is unknown, the request is repeated
+    /// for some seconds.
     #[must_use]
     pub fn follow_from_its_beginning(&self, run_id: &str) -> Follower {
         Follower::new(self.clone(), run_id.to_owned(), 1, true)
@@ -374,7 +374,7 @@ mod tests {
     fn the_first_loss_is_mended_at_once_and_the_later_ones_after_longer_pauses() {
         let pauses = [1, 2, 3, 4, 20, usize::MAX].map(|count| pause_before(count).as_millis());
         assert_eq!(pauses, [0, 5, 10, 20, 500, 500]);
-        let all: Duration = (1..=MOST_LOSSES).map(pause_before).sum();
+        let all: Duration = (1..=MAX_LOSSES).map(pause_before).sum();
         assert!((5..10).contains(&all.as_secs()), "a daemon that ends needs a moment, a person has no more: {all:?}");
     }
 

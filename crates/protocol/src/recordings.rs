@@ -1,4 +1,4 @@
-//! Verbs about recordings of terminals: which there are, and their screens at any time.
+//! Verbs about recordings of terminals: their list, and their screens at any time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub struct ListRecordings {
     /// Only those of the terminal with this id
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The most recordings (default 200)
+    /// Maximum number of recordings (default 200)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u32>,
@@ -20,12 +20,12 @@ pub struct ListRecordings {
 /// The recordings, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListRecordingsReply {
-    /// Whether they can be listed
+    /// True if they can be listed
     pub success: bool,
     /// The recordings
     #[serde(default)]
     pub recordings: Vec<RecordingInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -44,9 +44,9 @@ pub struct RecordingInfo {
     pub file: String,
     /// Length of the file in bytes
     pub bytes: u64,
-    /// When it began (ISO 8601, UTC)
+    /// Start time (ISO 8601, UTC)
     pub began: String,
-    /// When the file was last written (ISO 8601, UTC), which is the end of what it has
+    /// Time of the last write to the file (ISO 8601, UTC), which is the end of its content
     pub changed: String,
     /// Columns of the screen at the beginning
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct RecordingInfo {
     pub rows: Option<u16>,
 }
 
-/// Read a stretch of a recording as screens: the whole screen at a time, and what changes after it. Secrets are redacted.
+/// Read a stretch of a recording as screens: the whole screen at a time, and changes after it. Secrets are redacted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadRecording {
     /// Recording to read
@@ -69,7 +69,7 @@ pub struct ReadRecording {
 /// A stretch of a recording.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadRecordingReply {
-    /// Whether the recording can be read
+    /// True if the recording can be read
     pub success: bool,
     /// The recording
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,23 +77,23 @@ pub struct ReadRecordingReply {
     /// Its length in milliseconds, as far as it can be read
     #[serde(default)]
     pub duration_ms: u64,
-    /// The longest pause that a replay should make, if the recording has one
+    /// Maximum pause of a replay in milliseconds, if the recording has one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_limit_ms: Option<u64>,
     /// The places that it has marked
     #[serde(default)]
     pub markers: Vec<RecordingMarker>,
-    /// The screens: the first one is whole, and further ones are what changed
+    /// The screens: the first one is whole, and further ones are changes
     #[serde(default)]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub frames: Vec<RecordedFrame>,
-    /// Where the next stretch begins; none at the end of the recording
+    /// Start of the next stretch; none at the end of the recording
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_ms: Option<u64>,
-    /// Why the recording can not be read to its end, if it can not
+    /// Reason for which the recording can not be read to its end, if it can not
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -112,7 +112,7 @@ pub struct RecordingMarker {
 pub struct RecordedFrame {
     /// Time since the beginning in milliseconds.
     pub at_ms: u64,
-    /// How it differs from the screen before.
+    /// Difference from the screen before.
     #[serde(flatten)]
     pub change: ScreenChange,
 }

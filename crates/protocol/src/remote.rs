@@ -15,7 +15,7 @@ pub struct ListRemoteWorkflows {
 /// Remote services and their workflows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListRemoteWorkflowsReply {
-    /// Whether the question was understood; a service may be down all the same
+    /// True if the request was understood; a service may be down all the same
     pub success: bool,
     /// The services
     #[serde(default)]
@@ -23,7 +23,7 @@ pub struct ListRemoteWorkflowsReply {
     /// Their workflows, sorted by tool
     #[serde(default)]
     pub workflows: Vec<RemoteWorkflowInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -33,13 +33,13 @@ pub struct ListRemoteWorkflowsReply {
 pub struct RemoteInfo {
     /// Its name in the configuration
     pub name: String,
-    /// Where it is
+    /// Its address
     pub base_url: String,
-    /// Whether it is used at all
+    /// True if it is used at all
     pub enabled: bool,
-    /// Whether the last discovery succeeded
+    /// True if the last discovery succeeded
     pub reachable: bool,
-    /// When the last discovery succeeded (ISO 8601, UTC)
+    /// Time of the last discovery that succeeded (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_discovery: Option<String>,
     /// Workflows that are listed
@@ -51,7 +51,7 @@ pub struct RemoteInfo {
     /// Entries of its list that were left out, and why
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
-    /// Why the last discovery failed
+    /// Reason for the failure of the last discovery
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -78,14 +78,14 @@ pub struct RemoteWorkflowInfo {
     /// Metadata of the service, cleaned and bounded
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// What its title, description and schema are pinned by
+    /// Hash that pins its title, description and schema
     pub hash: String,
-    /// When that changed last, if it did since it was first seen (ISO 8601, UTC)
+    /// Time of the hash's last change, if it changed since it was first seen (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
 }
 
-/// Ask the remote workflow services again which workflows they have.
+/// Fetch the lists of the remote workflow services again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RefreshWorkflows {
     /// Only this service
@@ -93,28 +93,28 @@ pub struct RefreshWorkflows {
     pub remote: Option<String>,
 }
 
-/// What changed.
+/// Changes of the workflows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefreshWorkflowsReply {
-    /// Whether every service that is used answered
+    /// True if every service that is used answered
     pub success: bool,
     /// Workflows that are new
     pub added: usize,
-    /// Workflows whose title, description or schema is another one
+    /// Workflows whose title, description or schema has changed
     pub updated: usize,
     /// Workflows that are gone
     pub removed: usize,
-    /// Workflows that are as they were
+    /// Workflows that are unchanged
     pub unchanged: usize,
     /// The services
     #[serde(default)]
     pub remotes: Vec<RemoteInfo>,
-    /// What went wrong and what to do; the workflows of a service that did not answer stay
+    /// The error and what to do; the workflows of a service that did not answer stay
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Ask a remote service for the status of a run of its workflow: by the ids in the run's result, or by the run's own id.
+/// Get the status of a run of a remote workflow from its service: by the ids in its result, or by the run's own id.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckWorkflowStatus {
     /// Id of the workflow, there
@@ -131,7 +131,7 @@ pub struct CheckWorkflowStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckWorkflowStatusReply {
-    /// Whether the service answered
+    /// True if the service answered
     pub success: bool,
     /// RUNNING, COMPLETED, FAILED, CANCELLED, or another word of the service
     #[serde(default)]
@@ -161,14 +161,14 @@ pub struct CheckWorkflowStatusReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<f64>")]
     pub progress: Option<Number>,
-    /// When it was created, changed, started and ended.
+    /// Times of its creation, last change, start and end.
     #[serde(flatten)]
     pub times: StatusTimes,
     /// The question that the run waits on, there
     #[serde(default, rename = "pending_gate", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub pending_gate: Option<Value>,
-    /// Why the run failed or was cancelled there; with success false, why the service could not be asked and what to do
+    /// Reason for the failure or cancellation there; with success false, why the service gave no status and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -176,16 +176,16 @@ pub struct CheckWorkflowStatusReply {
 /// Times of a run at its service, in milliseconds since 1970; those that the service does not report are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusTimes {
-    /// When it was created
+    /// Time of its creation
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_time: Option<i64>,
-    /// When it changed last
+    /// Time of its last change
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_time: Option<i64>,
-    /// When it started
+    /// Start time
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<i64>,
-    /// When it ended
+    /// End time
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<i64>,
     /// The same as create_time

@@ -24,13 +24,13 @@ fn yes() -> bool {
     true
 }
 
-/// Seconds for which a start of a run waits for its end when nothing is said.
+/// Default number of seconds for which a start of a run waits for its end.
 pub const RUN_WAIT_SECONDS: f64 = 20.0;
 
 /// Run a workflow: a JSON state machine over terminal actions, the same way every time.
 ///
 /// get_workflow_schema shows how to write one. Returns when the run ends or waits at a gate, or after wait_seconds with its
-/// run_id: then call get_run. The run goes on without you.
+/// run_id: then call get_run. The run continues without you.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunWorkflow {
     /// The workflow itself, as an object
@@ -73,7 +73,7 @@ pub struct RunWorkflow {
     /// The engine that decides it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineKind>,
-    /// How much to tell
+    /// Level of detail
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
     /// Play a machine with these results and run nothing, see topic machines
@@ -102,7 +102,7 @@ impl Default for RunWorkflow {
     }
 }
 
-/// Run a saved workflow by its name. Returns its id at once, or what came of it.
+/// Run a saved workflow by its name. Returns the run's id at once, or its result.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflow {
     /// Name of the workflow
@@ -134,23 +134,23 @@ pub struct ExecuteWorkflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
-    /// A name for this request: asked for again with the same one, the run that it started is returned
+    /// A name for this request: repeated with the same name, it returns the run that it started
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
 }
 
-/// What ends a wait for a run besides its end.
+/// Event that ends a wait for a run besides its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// A gate that somebody has to answer
+    /// A gate that waits for an answer
     Gate,
 }
 
 /// A run that was started by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflowReply {
-    /// Whether the run was started, or found; how it ended is its state
+    /// True if the run was started, or found; its state reports how it ended
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -158,13 +158,13 @@ pub struct ExecuteWorkflowReply {
     /// running, waiting (at a gate), completed, failed or cancelled
     #[serde(default)]
     pub state: String,
-    /// What a function returned, or the return values of a machine
+    /// Return value of a function, or the return values of a machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Why nothing was started, or why the run failed: of a function, the text of its exception
+    /// Reason for which nothing was started, or the run failed: of a function, the text of its exception
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Where in a function's file the exception was raised
+    /// Place in a function's file at which the exception was raised
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
 }
@@ -178,7 +178,7 @@ pub struct GetRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
-    /// How much to tell
+    /// Level of detail
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
     /// Another run, to compare it with
@@ -186,54 +186,54 @@ pub struct GetRun {
     pub compare_with: Option<String>,
 }
 
-/// How a run differs from another one. Numbers, identifiers and temporary paths in outputs count as equal.
+/// Difference of a run from another one. Numbers, identifiers and temporary paths in outputs count as equal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunComparison {
     /// This run and the other one
     pub runs: Vec<String>,
-    /// Whether they began with the same and did the same
+    /// True if they began with the same and did the same
     pub same: bool,
-    /// What each was started with
+    /// Inputs that each was started with
     pub inputs: Vec<Value>,
     /// Seconds that the states of each took
     pub elapsed_time: Vec<f64>,
-    /// How the other run differs, the first difference first; at most 100
+    /// Differences of the other run, the first one first; at most 100
     pub differences: Vec<RunDifference>,
-    /// Why they can not be compared
+    /// Reason for which they can not be compared
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A state that two runs did not do alike.
+/// A state in which two runs differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunDifference {
     /// The state
     pub state: String,
-    /// What differs: state, exit_code, output, or match (what a wait found)
+    /// Kind of the difference: state, exit_code, output, or match (what a wait found)
     pub what: String,
-    /// What the run did
+    /// Behaviour of the run
     pub recorded: String,
-    /// What the other run did
+    /// Behaviour of the other run
     pub observed: String,
 }
 
-/// How much of a run a reply tells.
+/// Level of detail of a reply about a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunDetail {
-    /// What each state changed, in short
+    /// The changes of each state, in short
     Brief,
     /// Everything
     #[default]
     Full,
 }
 
-/// A run, as far as it is.
+/// A run and its progress.
 ///
 /// The fields of *terminal-control-mcp* are always written: null, an empty text, list or object where there is nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunReply {
-    /// Whether it completed; false as long as it goes on
+    /// True if it completed; false as long as it continues
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -256,27 +256,27 @@ pub struct RunReply {
     /// Seconds since it began, or that it took
     #[serde(default)]
     pub total_elapsed_time: f64,
-    /// What happened, in order
+    /// Log of the states, in order
     #[serde(default)]
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub execution_log: Vec<Value>,
     /// The variables at the end
     #[serde(default)]
     pub final_variables: Map<String, Value>,
-    /// Whether long texts, or entries and variables, are omitted in the two; steplatch runs events has everything
+    /// True if long texts, or entries and variables, are omitted in the two; steplatch runs events has everything
     #[serde(default, skip_serializing_if = "is_false")]
     pub shortened: bool,
     /// Return values of the workflow
     #[serde(default)]
     pub return_values: Map<String, Value>,
-    /// What it returned, if it is a function
+    /// Its return value, if it is a function
     #[serde(default, deserialize_with = "some_value", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// The terminal it worked in last
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub session_id: Option<String>,
-    /// How another run differs from it, where that was asked
+    /// Difference of another run from it, if requested
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub comparison: Option<RunComparison>,
@@ -290,7 +290,7 @@ pub struct RunReply {
     /// the workflow has none or is not known
     #[serde(default)]
     pub workflow_signature: Map<String, Value>,
-    /// Whether the definition was saved because it ran to its end
+    /// True if the definition was saved because it ran to its end
     #[serde(default)]
     pub workflow_saved: bool,
     /// The name under which it was saved; null unless this run saved it
@@ -309,20 +309,20 @@ pub struct RunReply {
     /// The question that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
-    /// What to do about a run that has neither completed nor failed: wait on, answer its gate, resume or start it again
+    /// Next step for a run that has neither completed nor failed: wait on, answer its gate, resume or start it again
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
-    /// Since when it is paused, and by whom, while it is
+    /// Start of its pause, and who paused it, while it is paused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
     /// Patches of its machine that a person accepted while it ran
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<RepairInfo>,
-    /// What went wrong and what to do; of a run that completed, why its definition was not saved
+    /// The error and what to do; of a run that completed, the reason why its definition was not saved
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
-    /// Where in a function's file the exception was raised that error tells
+    /// Place in a function's file at which the exception was raised that error reports
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
 }
@@ -336,58 +336,58 @@ pub struct GateInfo {
     pub run_id: String,
     /// The question
     pub prompt: String,
-    /// What can be answered; nothing where any text or a form can
+    /// Possible answers; nothing where any text or a form is accepted
     pub choices: Vec<String>,
     /// Those choices that only a person takes, because they lead past a gate for a person
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices_for_person: Vec<String>,
-    /// What is to be filled in: a JSON Schema of an object with flat fields
+    /// Form to fill in: a JSON Schema of an object with flat fields
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub form: Option<Value>,
-    /// Who may answer: human, agent or anyone
+    /// Those who may answer: human, agent or anyone
     pub answered_by: String,
-    /// Since when it waits (ISO 8601, UTC)
+    /// Time since which it waits (ISO 8601, UTC)
     pub created_at: String,
-    /// Until when an answer counts (ISO 8601, UTC)
+    /// Time until which an answer counts (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// What there is to judge
+    /// Context to judge
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
-    /// Whether parts of the context are left out here
+    /// True if parts of the context are left out here
     #[serde(default, skip_serializing_if = "is_false")]
     pub shortened: bool,
-    /// Whether parts of it are hidden as secrets
+    /// True if parts of it are hidden as secrets
     #[serde(default, skip_serializing_if = "is_false")]
     pub masked: bool,
-    /// What people have typed since the question into the terminals of the run
+    /// Input that people have typed since the question into the terminals of the run
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub typed: Vec<TypedInput>,
     /// The weakest proof of a person that it accepts, if that is not none
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<String>,
-    /// Names all that is asked, and the workflow that asks
+    /// Digest of the whole question, and of the workflow that asks it
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
 
-/// How much one person has typed into one terminal.
+/// Amount of input that one person has typed into one terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TypedInput {
     /// The terminal
     pub session_id: String,
-    /// Who typed
+    /// Person who typed
     pub by: String,
-    /// How many bytes; a key may be several
+    /// Number of bytes; a key may be several
     pub bytes: u64,
-    /// When the last of it was typed (ISO 8601, UTC)
+    /// Time at which the last of it was typed (ISO 8601, UTC)
     pub last_at: String,
 }
 
 impl GateInfo {
-    /// Returns how a command names the gate: with the beginning of the digest of what is shown of it, so that what is answered is
-    /// that.
+    /// Returns the gate's name in commands: with the beginning of the digest of its shown question, so that the answer
+    /// is to that question.
     #[must_use]
     pub fn named(&self) -> String {
         match self.digest.get(..8) {
@@ -396,7 +396,7 @@ impl GateInfo {
         }
     }
 
-    /// Returns what a person should know before they answer, besides the question itself, a sentence each.
+    /// Returns remarks for a person before they answer, besides the question itself, a sentence each.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let masked = "parts of this are hidden as secrets (••••••): who typed them as secret could see them";
@@ -411,7 +411,7 @@ impl GateInfo {
         masked.into_iter().chain(self.typed.iter().map(typed)).collect()
     }
 
-    /// Returns what there is to judge, by name, as text: the whole context. Of a question for agents that is about a screen, the
+    /// Returns the context to judge, by name, as text: all of it. Of a question for agents that is about a screen, the
     /// screen only: the rest is how the terminal was read.
     #[must_use]
     pub fn to_judge(&self) -> Vec<(&str, String)> {
@@ -424,7 +424,7 @@ impl GateInfo {
     }
 }
 
-/// Returns a value as people read it. There is nothing to read of one that is null.
+/// Returns a value as people read it; nothing for null.
 fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -438,7 +438,7 @@ fn as_text(value: &Value) -> Option<String> {
 pub struct GetGate {
     /// The run
     pub run_id: String,
-    /// Which gate; may be left out while only one waits
+    /// The gate; may be left out while only one waits
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
 }
@@ -446,15 +446,15 @@ pub struct GetGate {
 /// The question, with nothing left out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetGateReply {
-    /// Whether it waits
+    /// True if it waits
     pub success: bool,
     /// The question
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateInfo>,
-    /// Whether the run asked something before
+    /// True if the run asked something before
     #[serde(default, skip_serializing_if = "is_false")]
     pub asked_before: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -465,7 +465,7 @@ pub struct GetGateReply {
 pub struct Decide {
     /// The run
     pub run_id: String,
-    /// Which gate; may be left out while only one waits
+    /// The gate; may be left out while only one waits
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
     /// One of its choices
@@ -484,14 +484,14 @@ pub struct ProposePatch {
     /// JSON Patch (RFC 6902) of its definition, such as [{"op": "replace", "path": "/states/NAME/action/params/pattern", "value": "OLD|NEW"}]
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub patch: Value,
-    /// Why, for the person who decides
+    /// The reason, for the person who decides
     pub reason: String,
 }
 
-/// What was found out about a patch.
+/// Results of checking a patch.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProposePatchReply {
-    /// Whether the patch is valid, every recording passes, and a person is asked about it
+    /// True if the patch is valid, every recording passes, and a person is asked about it
     pub success: bool,
     /// The run that waits: the one named, or one below it
     pub run_id: String,
@@ -501,16 +501,16 @@ pub struct ProposePatchReply {
     /// The lines that differ
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub difference: String,
-    /// What it weakens, or may weaken, each with its place
+    /// Parts that it weakens, or may weaken, each with its place
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weakens: Vec<String>,
-    /// What was checked
+    /// The checks that were made
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<String>,
-    /// What to do next
+    /// The next step
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
-    /// Why it was refused; the run waits as before
+    /// Reason for its refusal; the run waits as before
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -520,28 +520,28 @@ pub struct ProposePatchReply {
 pub struct RepairInfo {
     /// The state that the run had stopped in
     pub state: String,
-    /// Why it was proposed
+    /// Reason for the proposal
     pub reason: String,
-    /// Who proposed it
+    /// Author of the proposal
     pub proposed_by: String,
-    /// Who accepted it
+    /// Person who accepted it
     pub accepted_by: String,
-    /// When (ISO 8601, UTC)
+    /// Time of the acceptance (ISO 8601, UTC)
     pub accepted_at: String,
     /// The version of the workflow in the library since then
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Why the library did not take it; the run goes on with it
+    /// Reason for which the library did not take it; the run continues with it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Answer what a run waits for. A gate for a human is answered by a person only, who says so in HELLO.
+/// Answer a gate that a run waits for. A gate for a human is answered only by a person, as stated in HELLO.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerGate {
     /// The run
     pub run_id: String,
-    /// Which gate; may be left out while only one waits
+    /// The gate; may be left out while only one waits
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
     /// One of its choices, any text where it has none, or its form as JSON
@@ -565,29 +565,29 @@ pub struct AnswerGate {
     pub digest: Option<String>,
 }
 
-/// What came of an answer.
+/// Result of an answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerGateReply {
-    /// Whether the answer was taken
+    /// True if the answer was taken
     pub success: bool,
     /// The run
     pub run_id: String,
     /// Its state now
     #[serde(default)]
     pub status: String,
-    /// Whether it was not taken because the approver's passphrase is missing or wrong
+    /// True if it was not taken because the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "is_false")]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
-    /// Whether it was not taken because it is none that the gate takes; another one may be
+    /// True if it was not taken because it is not an answer that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
     pub misread: bool,
     /// Parts of the terminals that are not compared before the run does what was approved, a sentence each
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -599,66 +599,66 @@ pub struct CancelWorkflow {
     pub run_id: String,
 }
 
-/// What came of cancelling.
+/// Result of cancelling.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CancelWorkflowReply {
-    /// Whether there is such a run
+    /// True if there is such a run
     pub success: bool,
     /// The run
     pub run_id: String,
     /// Its state now
     #[serde(default)]
     pub state: String,
-    /// What happened, in words
+    /// The outcome, in words
     #[serde(default)]
     pub message: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Let a run go no further for now: what is in flight ends, nothing new begins, and its time stands still. Runs that it
-/// started rest with it. A gate can be answered meanwhile, and the run cancelled.
+/// Pause a run: work in flight ends, nothing new begins, and its time stands still. Runs that it started are paused
+/// with it. A gate can be answered meanwhile, and the run cancelled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PauseWorkflow {
     /// The run
     pub run_id: String,
 }
 
-/// Let a paused run go on, and with it those that rest because of it.
+/// Resume a paused run, and with it those that are paused because of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeWorkflow {
     /// The run
     pub run_id: String,
 }
 
-/// What came of pausing or resuming.
+/// Result of pausing or resuming.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PauseWorkflowReply {
-    /// Whether the run is now as was wanted
+    /// True if the run is now in the requested state
     pub success: bool,
     /// The run
     pub run_id: String,
     /// Its state
     #[serde(default)]
     pub state: String,
-    /// Since when it is paused, and by whom
+    /// Start of its pause, and who paused it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
-    /// What happened, in words
+    /// The outcome, in words
     #[serde(default)]
     pub message: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Somebody lets a run rest.
+/// A pause of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PauseInfo {
-    /// Since when (ISO 8601, UTC)
+    /// Start time (ISO 8601, UTC)
     pub since: String,
-    /// Who
+    /// Person or client that paused it
     pub by: String,
 }
 
@@ -678,35 +678,35 @@ pub struct RunRecord {
     pub workflow_id: String,
     /// running, waiting (at a gate), completed, failed or cancelled
     pub state: String,
-    /// When it began (ISO 8601, UTC)
+    /// Start time (ISO 8601, UTC)
     pub started_at: String,
-    /// When it ended (ISO 8601, UTC); null until then
+    /// End time (ISO 8601, UTC); null until then
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub completed_at: Option<String>,
-    /// What it was given as its input, of any kind; of a machine that was given variables, these
+    /// Its input, of any kind; of a machine that was given variables, these
     #[serde(default)]
     pub input: Value,
     /// The parameters that it was given besides
     #[serde(default)]
     pub params: Map<String, Value>,
-    /// What a function returned, or the return values of a machine; null unless it is completed
+    /// Return value of a function, or the return values of a machine; null unless it is completed
     #[serde(default)]
     pub result: Value,
-    /// Whether result is shortened, as long ones are in lists; the record of the run has the whole
+    /// True if result is shortened, as long ones are in lists; the record of the run has the whole
     #[serde(default, skip_serializing_if = "is_false")]
     pub result_shortened: bool,
-    /// Why it failed, of a function the text of its exception; null unless it did
+    /// Reason for its failure, of a function the text of its exception; null unless it failed
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
-    /// Where in a function's file the exception was raised
+    /// Place in a function's file at which the exception was raised
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
     /// Questions that it waits for, the oldest first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_gates: Vec<GateInfo>,
-    /// Since when it is paused, and by whom, while it is
+    /// Start of its pause, and who paused it, while it is paused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
     /// The oldest of them; null while it waits for none
@@ -722,7 +722,7 @@ pub struct RunRecord {
     /// Patches of its machine that were accepted while it ran
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<RepairInfo>,
-    /// Whether it waits for a person and goes on only after 'steplatch approver unlock'
+    /// True if it waits for a person and continues only after 'steplatch approver unlock'
     #[serde(default, skip_serializing_if = "is_false")]
     pub locked: bool,
 }
@@ -730,12 +730,12 @@ pub struct RunRecord {
 /// A run's record.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowRunReply {
-    /// Whether there is such a run
+    /// True if there is such a run
     pub success: bool,
     /// The record
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunRecord>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -758,7 +758,7 @@ pub struct ListWorkflowRuns {
     /// Before this one, the last of a page
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// At most so many (default 50)
+    /// Maximum number of runs (default 50)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u32>,
@@ -767,12 +767,12 @@ pub struct ListWorkflowRuns {
 /// Runs, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowRunsReply {
-    /// Whether the question was understood
+    /// True if the request was understood
     pub success: bool,
     /// The runs
     #[serde(default)]
     pub runs: Vec<RunRecord>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -785,26 +785,26 @@ pub struct Subscribe {
     /// Number of the first event wanted (default 1)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<u64>,
-    /// At most so many events, then no more come (default: all up to the run's end)
+    /// Maximum number of events, after which no more come (default: all up to the run's end)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub at_most: Option<u64>,
 }
 
-/// What came of subscribing.
+/// Result of subscribing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SubscribeReply {
-    /// Whether there is such a run
+    /// True if there is such a run
     pub success: bool,
     /// Number of the newest event so far: all up to it come without waiting
     #[serde(default)]
     pub newest_seq: u64,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEvent {
     /// Its number within the run, from 1.
@@ -813,11 +813,11 @@ pub struct RunEvent {
     pub run_id: String,
     /// Name of the workflow.
     pub workflow_id: String,
-    /// What happened, such as `state_entered`.
+    /// Type of the event, such as `state_entered`.
     pub event_type: String,
     /// The particulars.
     pub data: Map<String, Value>,
-    /// When (ISO 8601, UTC).
+    /// Time (ISO 8601, UTC).
     pub timestamp: String,
 }
 
@@ -825,7 +825,7 @@ impl RunEvent {
     /// The type of an event that stands for the rest of a history that can not be read.
     pub const UNREADABLE: &str = "history_unreadable";
 
-    /// Whether events of this type are those of runs themselves, rather than of what an author has them tell.
+    /// Returns whether events of this type come from runs themselves, rather than from what an author has them report.
     #[must_use]
     pub fn is_own(event_type: &str) -> bool {
         let ours =
@@ -834,7 +834,7 @@ impl RunEvent {
         ours.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
     }
 
-    /// Whether nothing comes after it.
+    /// Returns whether it is the last event.
     #[must_use]
     pub fn is_last(&self) -> bool {
         let last = ["workflow_completed", "workflow_failed", "workflow_cancelled", Self::UNREADABLE];

@@ -82,7 +82,7 @@ fn flowing(text: &str) -> String {
 
 /// `["integer", "null"]` becomes `"integer"`, and a choice between something and null becomes the something.
 ///
-/// A field that is marked `nullable` is one that is always there, and then says so.
+/// A field that is marked `nullable` is always present; its schema states that it may be null.
 fn unite_null(object: &mut Map<String, Value>) {
     if object.remove("nullable").is_some() {
         if object.contains_key("anyOf") {

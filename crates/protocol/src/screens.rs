@@ -14,15 +14,15 @@ pub struct WatchScreen {
     pub interval_ms: u64,
 }
 
-/// Whether the screen is watched.
+/// Result of watching a screen.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WatchScreenReply {
-    /// Whether there is such a terminal
+    /// True if there is such a terminal
     pub success: bool,
     /// The terminal's id, also where it was called by its name
     #[serde(default)]
     pub session_id: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -32,7 +32,7 @@ pub struct WatchScreenReply {
 pub struct ReadScrollback {
     /// Terminal to read
     pub session_id: String,
-    /// The most rows above the screen (default 1000, which is all that is known with colours)
+    /// Maximum number of rows above the screen (default 1000, which is all that is known with colours)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub rows: Option<u16>,
@@ -41,7 +41,7 @@ pub struct ReadScrollback {
 /// A screen and what scrolled away, as cells.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadScrollbackReply {
-    /// Whether there is such a terminal
+    /// True if there is such a terminal
     pub success: bool,
     /// Columns
     #[serde(default)]
@@ -60,22 +60,22 @@ pub struct ReadScrollbackReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub palette: Vec<(u8, String)>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Watch the states of all terminals: an event on this connection says that some may have changed, some time after they did,
-/// once for many changes. What a program waits for may change without one.
+/// Watch the states of all terminals: an event on this connection reports that some may have changed, some time after
+/// they did, once for many changes. What a program waits for may change without one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WatchTerminals {}
 
-/// Whether the states are watched.
+/// Result of watching the states.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WatchTerminalsReply {
-    /// Whether they are
+    /// True if the states are watched
     pub success: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -97,15 +97,15 @@ pub struct HoldTerminal {
     pub hold_key: String,
 }
 
-/// Whether the terminal is held.
+/// Result of holding a terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HoldTerminalReply {
-    /// Whether it is
+    /// True if the terminal is held
     pub success: bool,
     /// Its id, also where it was called by its name
     #[serde(default)]
     pub session_id: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -120,14 +120,14 @@ pub enum ScreenEvent {
     ScreenClosed,
 }
 
-/// How a screen differs from the one before.
+/// Difference of a screen from the one before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenChange {
     /// Columns.
     pub cols: u16,
     /// Rows.
     pub rows: u16,
-    /// Whether all rows are in `changed`: what was shown before is gone.
+    /// True if all rows are in `changed`: the rows that were shown before are gone.
     pub whole: bool,
     /// The rows that differ.
     pub changed: Vec<ScreenRow>,
@@ -135,7 +135,7 @@ pub struct ScreenChange {
     pub state: ScreenState,
 }
 
-/// What a screen shows besides its rows.
+/// State of a screen besides its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenState {
     /// The cursor, unless the program hides it.
@@ -151,13 +151,13 @@ pub struct ScreenState {
     /// The title that the program set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// Whether a full-screen program has the alternate screen.
+    /// True if a full-screen program has the alternate screen.
     #[serde(default)]
     pub alternate: bool,
-    /// Whether pasted text is bracketed.
+    /// True if pasted text is bracketed.
     #[serde(default)]
     pub bracketed_paste: bool,
-    /// What the program wants to know of the mouse: buttons, drags (movement while one is pressed as well) or moves.
+    /// Mouse events that the program requests: buttons, drags (movement while one is pressed as well) or moves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mouse: Option<String>,
     /// The exit code of the program, once it has ended.

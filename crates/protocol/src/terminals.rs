@@ -73,10 +73,10 @@ pub struct OpenTerminal {
     pub host: Option<String>,
 }
 
-/// What came of opening a terminal.
+/// Result of opening a terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenTerminalReply {
-    /// Whether a terminal was opened
+    /// True if a terminal was opened
     pub success: bool,
     /// Its id, for all other calls
     #[serde(default)]
@@ -90,10 +90,10 @@ pub struct OpenTerminalReply {
     /// The screen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
-    /// When the screen was read (ISO 8601, UTC)
+    /// Time at which the screen was read (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Process id of the program
@@ -105,16 +105,16 @@ pub struct OpenTerminalReply {
     /// Rows
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
-    /// It is not known whether it happened
+    /// True if it is unknown whether it happened
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 
-/// Which part of the screen a reply has.
+/// Part of the screen that a reply has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScreenMode {
-    /// What is new: lines printed since the input or this client's last look; of a full-screen program the changed rows
+    /// New content: lines printed since the input or this client's last look; of a full-screen program the changed rows
     Auto,
     /// Lines printed since the input or this client's last look
     New,
@@ -125,7 +125,7 @@ pub enum ScreenMode {
     None,
 }
 
-/// Which part of the screen a reply has, where that is not the whole one.
+/// Part of the screen that a reply has, where that is not the whole one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScreenPart {
@@ -148,9 +148,9 @@ pub struct HighlightInfo {
 
 /// Type text or press keys in a terminal. Nothing is appended: end a command with \n to press Enter.
 ///
-/// Text is sent as it is; JSON escapes reach control characters (\u0003 is Ctrl-C). With until or pattern the call also
-/// waits, as await_output does, from the moment of the input; prefer that to two calls. Without, it returns at the next
-/// prompt or after 50 ms.
+/// Text is sent unchanged; JSON escapes reach control characters (\u0003 is Ctrl-C). With until or pattern the call
+/// also waits, as await_output does, from the moment of the input; prefer that to two calls. Without, it returns at the
+/// next prompt or after 50 ms.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendInput {
     /// Terminal to type into
@@ -189,7 +189,7 @@ pub struct SendInput {
     pub reads: Option<InputReading>,
 }
 
-/// How a program reads the input that it waits for.
+/// Reading of the input that a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputReading {
@@ -217,21 +217,21 @@ pub struct OmittedOutput {
 }
 
 impl OmittedOutput {
-    /// Returns what a text lacks whose output is held from this position on.
+    /// Returns the omission of a text whose output is held from this position on.
     #[must_use]
     pub fn lost(before: u64) -> Self {
         Self { offset: before, lost_before: Some(before), ..Self::default() }
     }
 }
 
-/// What came of an input.
+/// Result of an input.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendInputReply {
-    /// Whether the input was sent
+    /// True if the input was sent
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// What happened, in words
+    /// The outcome, in words
     pub message: String,
     /// A person held the terminal and gave it back: what changed meanwhile
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -239,34 +239,34 @@ pub struct SendInputReply {
     /// The screen afterwards
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
-    /// What screen_content lacks
+    /// The part that screen_content lacks
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
-    /// When the screen was read (ISO 8601, UTC)
+    /// Time at which the screen was read (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// Whether the program still runs
+    /// True if the program still runs
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_running: Option<bool>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The terminal's name
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How the wait ended, where pattern or until asked for one
+    /// End of the wait, where pattern or until requested one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited: Option<WaitInfo>,
-    /// Which part of the screen screen_content is, unless it is all
+    /// The part of the screen that screen_content has, unless it is all
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_part: Option<ScreenPart>,
     /// The cursor, of a full-screen program
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<CursorPosition>,
-    /// Whether a full-screen program has the screen
+    /// True if a full-screen program has the screen
     #[serde(default, skip_serializing_if = "is_false")]
     pub alternate_screen: bool,
-    /// What stands out on the screen of a full-screen program
+    /// Text that stands out on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
     /// Text at the shell's prompt that was typed and not entered
@@ -275,35 +275,35 @@ pub struct SendInputReply {
     /// Position in the output just before the input, for await_output's since
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Whether a command runs in the foreground, where the shell tells
+    /// True if a command runs in the foreground, where the shell reports it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
-    /// Exit code of the last command, where the shell tells
+    /// Exit code of the last command, where the shell reports it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it waits for somebody to type, where that can be told
+    /// True if it waits for typed input, where that is known
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
-    /// Whether it reads a line that is not shown, as a password
+    /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
-    /// It is not known whether it happened
+    /// True if it is unknown whether it happened
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
-    /// What to know of what was typed
+    /// Warning about the typed text
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-/// How the wait of an input ended.
+/// End of the wait of an input.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitInfo {
-    /// Why it ended
+    /// Reason for its end
     pub reason: AwaitReason,
-    /// What the pattern matched
+    /// Text that the pattern matched
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_text: Option<String>,
-    /// What its groups matched, group 1 first
+    /// Texts that its groups matched, group 1 first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub groups: Vec<Option<String>>,
@@ -316,7 +316,7 @@ pub struct WaitInfo {
     pub in_echo: bool,
 }
 
-/// Where await_output looks.
+/// Place where await_output looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitTarget {
@@ -327,7 +327,7 @@ pub enum AwaitTarget {
     Screen,
 }
 
-/// What ends await_output besides a match.
+/// Condition that ends await_output besides a match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitUntil {
@@ -344,7 +344,7 @@ pub enum AwaitUntil {
     Quiet,
 }
 
-/// Which of several terminals end a wait.
+/// Terminals of several that end a wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitMode {
@@ -355,7 +355,7 @@ pub enum AwaitMode {
     All,
 }
 
-/// From where a wait looks: a position in the output, `"input"`: the last input into the terminal, or `"last"`: behind
+/// Start of a wait's search: a position in the output, `"input"`: the last input into the terminal, or `"last"`: behind
 /// the last match of the same client, else behind its last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
@@ -408,7 +408,7 @@ impl JsonSchema for Since {
     }
 }
 
-/// Why await_output returned.
+/// Reason for which await_output returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AwaitReason {
@@ -428,7 +428,7 @@ pub enum AwaitReason {
     Run,
     /// The time was up
     Timeout,
-    /// The wait could not be done; error says why
+    /// The wait could not be done; error states the reason
     #[default]
     Error,
 }
@@ -452,10 +452,10 @@ pub struct AwaitOutput {
     /// Offset to look from, or "input": the last input
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
-    /// Where to look
+    /// Place to look
     #[serde(default)]
     pub target: AwaitTarget,
-    /// What else ends the wait
+    /// Another end of the wait
     #[serde(default)]
     pub until: AwaitUntil,
     /// More patterns
@@ -467,7 +467,7 @@ pub struct AwaitOutput {
     /// Runs to watch, until one ends or asks
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_ids: Option<Vec<String>>,
-    /// Whether one terminal ends the wait, or all
+    /// Terminals that end the wait: one, or all
     #[serde(default)]
     pub mode: AwaitMode,
     /// Part of the screen to return
@@ -481,7 +481,7 @@ pub struct AwaitOutput {
     pub reads: Option<InputReading>,
 }
 
-/// How the wait in one of several terminals ended.
+/// End of the wait in one of several terminals.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TerminalWait {
     /// The terminal
@@ -489,9 +489,9 @@ pub struct TerminalWait {
     /// Its name
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Why the wait ended
+    /// Reason for the end of the wait
     pub reason: AwaitReason,
-    /// What the pattern matched
+    /// Text that the pattern matched
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_text: Option<String>,
     /// Exit code of the program once it ended, or of the last command at a prompt
@@ -510,40 +510,40 @@ pub struct RunWait {
     pub status: String,
 }
 
-/// How a wait ended.
+/// End of a wait.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitOutputReply {
-    /// Whether the wait ended without an error; also true on a timeout
+    /// True if the wait ended without an error; also true on a timeout
     pub success: bool,
     /// The terminal, with several the one where the wait ended
     pub session_id: String,
     /// A person held the terminal and gave it back: what changed meanwhile
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_back: Option<AbsenceInfo>,
-    /// What the pattern matched; null when it did not
+    /// Text that the pattern matched; null when it did not
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub match_text: Option<String>,
     /// The screen
     #[serde(default)]
     pub screen_content: String,
-    /// What screen_content lacks
+    /// The part that screen_content lacks
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
     /// Seconds waited
     #[serde(default)]
     pub elapsed_time: f64,
-    /// When the wait ended (ISO 8601, UTC)
+    /// End time of the wait (ISO 8601, UTC)
     #[serde(default)]
     pub timestamp: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the pattern's groups matched, group 1 first
+    /// Texts that the pattern's groups matched, group 1 first
     #[serde(default)]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub groups: Vec<Option<String>>,
-    /// Why the wait ended
+    /// Reason for the end of the wait
     #[serde(default)]
     pub reason: AwaitReason,
     /// Position to look from in the next wait: behind the match
@@ -552,10 +552,10 @@ pub struct AwaitOutputReply {
     /// Exit code of the program once it ended, or of the last command at a prompt
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether the time was up before the wait could end otherwise
+    /// True if the time was up before the wait could end otherwise
     #[serde(default)]
     pub timeout_occurred: bool,
-    /// Which of several patterns was found
+    /// Pattern of several that was found
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// The terminal's name
@@ -570,16 +570,16 @@ pub struct AwaitOutputReply {
     /// The lines around the match, where screen_content leaves them out
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_context: Option<String>,
-    /// Which part of the screen screen_content is, unless it is all
+    /// The part of the screen that screen_content has, unless it is all
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_part: Option<ScreenPart>,
     /// The cursor, of a full-screen program
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<CursorPosition>,
-    /// Whether a full-screen program has the screen
+    /// True if a full-screen program has the screen
     #[serde(default, skip_serializing_if = "is_false")]
     pub alternate_screen: bool,
-    /// What stands out on the screen of a full-screen program
+    /// Text that stands out on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
     /// Text at the shell's prompt that was typed and not entered
@@ -588,34 +588,34 @@ pub struct AwaitOutputReply {
     /// The match lies in what was typed, and nothing better came
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_echo: bool,
-    /// Whether it waits for somebody to type, where that can be told
+    /// True if it waits for typed input, where that is known
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
-    /// Whether it reads a line that is not shown, as a password
+    /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
 }
 
-/// A time in which a person held a terminal and nobody else could type.
+/// A time in which a person held a terminal and no other client could type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbsenceInfo {
-    /// Who held it
+    /// Person who held it
     pub by: String,
-    /// Since when (ISO 8601, UTC)
+    /// Start time (ISO 8601, UTC)
     pub since: String,
-    /// Until when (ISO 8601, UTC)
+    /// End time (ISO 8601, UTC)
     pub until: String,
-    /// What they wrote to you
+    /// Their note to you
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What was printed meanwhile
+    /// Output that was printed meanwhile
     pub output: String,
-    /// What output lacks
+    /// The part that output lacks
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
 }
 
-/// Which part of a terminal to read.
+/// Part of a terminal to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentMode {
@@ -624,13 +624,13 @@ pub enum ContentMode {
     Screen,
     /// All output since the terminal was opened
     History,
-    /// What came after the last input
+    /// Output after the last input
     SinceInput,
     /// The last lines of the output
     Tail,
 }
 
-/// How a screen is written.
+/// Format of a screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScreenFormat {
@@ -692,25 +692,25 @@ pub struct SearchMatch {
     pub text: String,
 }
 
-/// Where the cursor stands, counted from 0 at the top left.
+/// Position of the cursor, counted from 0 at the top left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CursorPosition {
     /// Row
     pub row: u16,
     /// Column
     pub col: u16,
-    /// Whether the program shows it
+    /// True if the program shows it
     pub visible: bool,
 }
 
-/// What was read.
+/// Content that was read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetScreenContentReply {
-    /// Whether the terminal could be read
+    /// True if the terminal could be read
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// Whether its program still runs
+    /// True if its program still runs
     pub process_running: bool,
     /// A person held the terminal and gave it back: what changed meanwhile
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -718,17 +718,17 @@ pub struct GetScreenContentReply {
     /// The text
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
-    /// What screen_content lacks
+    /// The part that screen_content lacks
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
     /// The image, in base 64 (RFC 4648), instead of the text. Agents are given it as an image, so no tool has this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub png: Option<String>,
-    /// When it was read (ISO 8601, UTC)
+    /// Time at which it was read (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The cursor
@@ -740,22 +740,22 @@ pub struct GetScreenContentReply {
     /// The folder that the program is in
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Whether a full-screen program has the screen
+    /// True if a full-screen program has the screen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alternate_screen: Option<bool>,
-    /// Whether a command runs in the foreground, where the shell tells
+    /// True if a command runs in the foreground, where the shell reports it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
-    /// Exit code of the program once it ended, else of the last command, where the shell tells
+    /// Exit code of the program once it ended, else of the last command, where the shell reports it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it waits for somebody to type, where that can be told
+    /// True if it waits for typed input, where that is known
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
-    /// Whether it reads a line that is not shown, as a password
+    /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
-    /// Whether something was left out
+    /// True if something was left out
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
     /// Position from which to read on
@@ -767,7 +767,7 @@ pub struct GetScreenContentReply {
     /// The lines that search found
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matches: Option<Vec<SearchMatch>>,
-    /// What stands out on the screen of a full-screen program
+    /// Text that stands out on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
     /// Text at the shell's prompt that was typed and not entered
@@ -788,9 +788,9 @@ pub struct SessionInfo {
     pub command: String,
     /// active, or exited
     pub state: String,
-    /// When it was opened (seconds since 1970)
+    /// Time at which it was opened (seconds since 1970)
     pub created_at: f64,
-    /// When it was last typed into or printed (seconds since 1970)
+    /// Time of the last input or output (seconds since 1970)
     pub last_activity: f64,
     /// Address of a page that shows it
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -804,13 +804,13 @@ pub struct SessionInfo {
     /// The folder that the program is in
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Whether a command runs in the foreground, where the shell tells
+    /// True if a command runs in the foreground, where the shell reports it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
-    /// Whether it waits for somebody to type, where that can be told
+    /// True if it waits for typed input, where that is known
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
-    /// Whether it reads a line that is not shown, as a password
+    /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
     /// As in get_screen_content
@@ -822,19 +822,19 @@ pub struct SessionInfo {
     pub rows: u16,
     /// Process id of the program
     pub pid: i32,
-    /// Who opened it
+    /// Client that opened it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<String>,
     /// Clients that are attached
     #[serde(default)]
     pub attached: usize,
-    /// Who holds it: others cannot type meanwhile
+    /// Its holder: others cannot type meanwhile
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
     /// Machine that it is on, if that is another one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Since when that machine is not connected (ISO 8601, UTC): the state is as of then, and the terminal goes on there
+    /// Time of the loss of that machine (ISO 8601, UTC): the state is as of then, and the terminal continues there
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_lost_since: Option<String>,
 }
@@ -846,7 +846,7 @@ pub struct ListTerminalSessionsReply {
     pub success: bool,
     /// The terminals
     pub sessions: Vec<SessionInfo>,
-    /// How many they are
+    /// Number of terminals
     pub total_sessions: usize,
     /// Other machines on which terminals can be opened
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -878,22 +878,22 @@ pub struct Survivor {
     pub doubtful: bool,
 }
 
-/// What came of closing a terminal.
+/// Result of closing a terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExitTerminalReply {
-    /// Whether there was such a terminal
+    /// True if there was such a terminal
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// What happened, in words
+    /// The outcome, in words
     pub message: String,
-    /// How its program ended
+    /// Exit code of its program
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Processes that are left
     #[serde(default)]
     pub survivors: Vec<Survivor>,
-    /// Whether it is unknown if it happened
+    /// True if it is unknown whether it happened
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
@@ -937,60 +937,60 @@ pub struct RunCommand {
     pub environment: Option<BTreeMap<String, String>>,
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommandReply {
-    /// Whether the command was run to its end; its exit code may still be other than 0
+    /// True if the command was run to its end; its exit code may still be other than 0
     pub success: bool,
     /// The terminal; none once a fresh shell was closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// What it printed
+    /// Its output
     #[serde(default)]
     pub output: String,
-    /// What output lacks
+    /// The part that output lacks
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
     /// Its exit code; none while it still runs, and of an entry in a program that reports none
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub exit_code: Option<i32>,
-    /// Whether the time was up; the command still runs
+    /// True if the time was up; the command still runs
     #[serde(default)]
     pub timed_out: bool,
     /// Seconds it took
     #[serde(default)]
     pub elapsed_time: f64,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Position in the terminal's output at which that of the command begins
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Whether something was left out
+    /// True if something was left out
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
     /// The terminal's name
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether the command asks for input; it still runs
+    /// True if the command asks for input; it still runs
     #[serde(default, skip_serializing_if = "is_false")]
     pub awaiting_input: bool,
-    /// Whether it reads a line that is not shown, as a password
+    /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
     /// The screen of a full-screen program that asks, such as an editor
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
-    /// Whether it is unknown if it happened
+    /// True if it is unknown whether it happened
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 
-/// Tell variables of the live shell in a terminal, exported or not, without a trace on its screen.
+/// Read variables of the live shell in a terminal, exported or not, without a trace on its screen.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetVariables {
-    /// Terminal whose shell to ask; it must be at its prompt
+    /// Terminal whose shell to query; it must be at its prompt
     pub session_id: String,
     /// Names of variables
     pub names: Vec<String>,
@@ -1001,19 +1001,19 @@ pub struct GetVariables {
 pub struct VariableInfo {
     /// Its value; secrets are hidden
     pub value: String,
-    /// Whether programs inherit it
+    /// True if programs inherit it
     pub exported: bool,
 }
 
-/// What the shell told.
+/// Variables that the shell reported.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetVariablesReply {
-    /// Whether the shell could be asked
+    /// True if the shell could be queried
     pub success: bool,
     /// Variables by name; null where one is not set
     #[serde(default)]
     pub variables: BTreeMap<String, Option<VariableInfo>>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -1030,17 +1030,17 @@ pub struct SetVariables {
     pub export: bool,
 }
 
-/// What came of setting variables.
+/// Result of setting variables.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetVariablesReply {
-    /// Whether each has its value now
+    /// True if each has its value now
     pub success: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Change the size of a terminal. Its program is told.
+/// Change the size of a terminal. Its program is notified.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ResizeTerminal {
     /// Terminal to resize
@@ -1053,14 +1053,14 @@ pub struct ResizeTerminal {
     pub rows: u16,
 }
 
-/// What came of resizing.
+/// Result of resizing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ResizeTerminalReply {
-    /// Whether the size is now that
+    /// True if the terminal has that size now
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -1074,16 +1074,16 @@ pub struct SendSignal {
     pub signal: String,
 }
 
-/// What came of signalling.
+/// Result of signalling.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendSignalReply {
-    /// Whether the signal was sent
+    /// True if the signal was sent
     pub success: bool,
     /// The terminal
     pub session_id: String,
-    /// What happened, in words
+    /// The outcome, in words
     pub message: String,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -1093,19 +1093,19 @@ pub struct SendSignalReply {
 pub struct AttachTerminal {
     /// Terminal to join
     pub session_id: String,
-    /// Hold it: nobody can type without this key, which the client draws, until the terminal is handed back or the
+    /// Hold it: others can not type without this key, which the client draws, until the terminal is handed back or the
     /// client is gone
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,
-    /// Hide secrets in what is shown: for whoever keeps it or passes it on
+    /// Hide secrets in the output: for clients that keep it or pass it on
     #[serde(default, skip_serializing_if = "is_false")]
     pub masked: bool,
 }
 
-/// What a client that joins draws first.
+/// First screen of a client that joins.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AttachTerminalReply {
-    /// Whether there is such a terminal
+    /// True if there is such a terminal
     pub success: bool,
     /// The terminal's id, also where it was called by its name
     pub session_id: String,
@@ -1118,7 +1118,7 @@ pub struct AttachTerminalReply {
     /// Rows
     #[serde(default)]
     pub rows: u16,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -1135,21 +1135,21 @@ pub struct HandBackTerminal {
     pub note: Option<String>,
 }
 
-/// What came of giving back.
+/// Result of giving back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HandBackTerminalReply {
-    /// Whether nobody holds it with that key any more
+    /// True if no client holds it with that key any more
     pub success: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What an attached client is told.
+/// Event for an attached client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event_type", rename_all = "snake_case")]
 pub enum TerminalEvent {
-    /// The program wrote something.
+    /// The program wrote output.
     TerminalOutput {
         /// The bytes, in base 64 (RFC 4648), because they need not be text.
         bytes: String,
@@ -1173,7 +1173,7 @@ pub enum TerminalEvent {
     },
 }
 
-/// Write bytes to a terminal as they are: what a person's own terminal produced.
+/// Write unchanged bytes to a terminal: those that a person's own terminal produced.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WriteTerminal {
     /// Terminal to write to
@@ -1187,7 +1187,7 @@ pub struct WriteTerminal {
     /// Text that a person pasted, before all else: bracketed where the program wants that
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paste: Option<String>,
-    /// What a person's mouse did, after the keys; a program that does not want to know it is sent nothing
+    /// Actions of a person's mouse, after the keys; a program that does not request them is sent nothing
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mouse: Vec<MouseEvent>,
     /// The key that the terminal is held with, if it is held
@@ -1195,10 +1195,10 @@ pub struct WriteTerminal {
     pub hold_key: Option<String>,
 }
 
-/// What a mouse did at a cell.
+/// Action of a mouse at a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MouseEvent {
-    /// What it did
+    /// The action
     pub action: MouseAction,
     /// The button: 0 left, 1 middle, 2 right
     #[serde(default)]
@@ -1207,18 +1207,18 @@ pub struct MouseEvent {
     pub col: u16,
     /// Row of the cell, counted from 0
     pub row: u16,
-    /// Whether shift was pressed
+    /// True if shift was pressed
     #[serde(default)]
     pub shift: bool,
-    /// Whether alt was pressed
+    /// True if alt was pressed
     #[serde(default)]
     pub alt: bool,
-    /// Whether ctrl was pressed
+    /// True if ctrl was pressed
     #[serde(default)]
     pub ctrl: bool,
 }
 
-/// Something that a mouse does.
+/// Kind of mouse action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MouseAction {
@@ -1236,12 +1236,12 @@ pub enum MouseAction {
     WheelDown,
 }
 
-/// What came of writing.
+/// Result of writing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WriteTerminalReply {
-    /// Whether the bytes were taken
+    /// True if the bytes were taken
     pub success: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

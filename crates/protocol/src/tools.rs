@@ -1,4 +1,4 @@
-//! Verbs about workflows as tools: which there are, and a call of one.
+//! Verbs about workflows as tools: their list, and a call of one.
 //!
 //! The daemon keeps one registry. MCP lists, the HTTP API and the service that other
 //! instances discover are all made from what [`ListTools`] replies.
@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 use crate::runs::RunDetail;
 pub(crate) use crate::runs::RunReply;
 
-/// List the tools that are workflows, sorted by name: the same for everybody who asks.
+/// List the tools that are workflows, sorted by name: the same for every client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListTools {
-    /// Which ones (default offered)
+    /// Tools to list (default offered)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ToolScope>,
 }
 
-/// Which workflows count as tools.
+/// Workflows that count as tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolScope {
@@ -32,12 +32,12 @@ pub enum ToolScope {
 /// The tools that are workflows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListToolsReply {
-    /// Whether they could be listed
+    /// True if they could be listed
     pub success: bool,
     /// The tools, sorted by name
     #[serde(default)]
     pub tools: Vec<ToolInfo>,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -49,7 +49,7 @@ pub struct ToolInfo {
     pub name: String,
     /// The workflow's own name or title
     pub title: String,
-    /// What it is for; of a remote workflow it is foreign text, cleaned, and says where it comes from
+    /// Its purpose; of a remote workflow it is foreign text, cleaned, and states where it comes from
     pub description: String,
     /// JSON Schema of its arguments, an object
     #[schemars(with = "Map<String, Value>")]
@@ -67,7 +67,7 @@ pub struct ToolInfo {
     /// Its category
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Whether a call waits for its end however long it takes
+    /// True if a call waits for its end however long it takes
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sync: bool,
 }
@@ -84,25 +84,25 @@ pub struct CallTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
-    /// A name for this request: asked for again with the same one, the run that it started is returned
+    /// A name for this request: repeated with the same name, it returns the run that it started
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// How much to tell
+    /// Level of detail
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
 }
 
-/// Be told when something changes, as events on this connection: each says what, and is sent some time after, once for
-/// many changes of the same thing. Whoever is told looks for themselves.
+/// Report changes as events on this connection: each names its subject, and is sent some time after, once for many
+/// changes of the same thing. The client then reads the new state itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Watch {}
 
-/// What came of watching.
+/// Result of watching.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WatchReply {
-    /// Whether changes are told from now on
+    /// True if changes are reported from now on
     pub success: bool,
-    /// What went wrong and what to do
+    /// The error and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -115,7 +115,7 @@ pub enum Change {
     Tools,
     /// The state of a run, or what it waits for.
     Run {
-        /// Which run.
+        /// The run.
         run_id: String,
     },
 }

@@ -16,39 +16,39 @@ use crate::{
     remote, runs, screens, terminals, tools,
 };
 
-/// Something that can be asked of the daemon. The type holds the parameters.
+/// A request to the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
     /// The name on the wire, such as `OPEN_TERMINAL`.
     const NAME: &'static str;
-    /// What kind of deed it is.
+    /// Hints about its effects.
     const NATURE: VerbTraits;
-    /// What comes back.
+    /// Type of the reply.
     type Reply: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static;
 
     /// The JSON Schema of the parameters, made once.
     fn schema() -> &'static Value;
 }
 
-/// What kind of deed a verb is, for those who ask before it is done.
+/// Hints about a verb's effects (MCP tool annotations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerbTraits {
     /// It changes nothing.
     pub read_only: bool,
     /// It may destroy something.
     pub destructive: bool,
-    /// Done twice it does no more than done once.
+    /// Repeating it has no further effect.
     pub idempotent: bool,
     /// It reaches programs that may do anything.
     pub open_world: bool,
-    /// Asked for again as the same step, it is not done again.
+    /// Repeated as the same step, it is not done again.
     pub once: bool,
 }
 
 impl VerbTraits {
-    /// Looks and touches nothing.
+    /// Reads and changes nothing.
     pub const READS: Self =
         Self { read_only: true, destructive: false, idempotent: true, open_world: false, once: false };
-    /// The same, and asks other services.
+    /// The same, and queries other services.
     pub const LOOKS_OUT: Self = Self { open_world: true, ..Self::READS };
     /// Runs or feeds programs that may do anything.
     pub const ACTS: Self =
@@ -58,16 +58,16 @@ impl VerbTraits {
     /// Makes something new and harms nothing, at most once for a step.
     pub const OPENS: Self =
         Self { read_only: false, destructive: false, idempotent: false, open_world: true, once: true };
-    /// Ends something; again does no more.
+    /// Ends something; repeating it has no further effect.
     pub const ENDS: Self =
         Self { read_only: false, destructive: true, idempotent: true, open_world: false, once: false };
-    /// Writes a file over another one; again does no more.
+    /// Writes a file over another one; repeating it has no further effect.
     pub const WRITES: Self =
         Self { read_only: false, destructive: true, idempotent: true, open_world: true, once: false };
-    /// Decides something once: what comes later is refused.
+    /// Decides something once: later decisions are refused.
     pub const DECIDES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
-    /// Writes a file of its own, or over one; done twice, the second time says that it is there.
+    /// Writes a file of its own, or over one; done twice, the second time reports that it exists.
     pub const SAVES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
     /// Sets something to a value.
@@ -82,9 +82,9 @@ pub struct VerbInfo {
     pub name: &'static str,
     /// The name as a tool for agents, if it is one.
     pub tool: Option<&'static str>,
-    /// What is shown as the tool's title.
+    /// Title of the tool.
     pub title: &'static str,
-    /// What kind of deed it is.
+    /// Hints about its effects.
     pub nature: VerbTraits,
     /// The JSON Schema of the parameters; its description is the verb's.
     pub parameters: fn() -> Value,
@@ -107,7 +107,7 @@ macro_rules! verbs {
             }
         )*
 
-        /// A verb with its parameters, as it is asked.
+        /// A verb with its parameters, as requested.
         #[derive(Debug)]
         #[allow(clippy::large_enum_variant, reason = "a command is moved once, from the wire to where it is answered")]
         pub enum Command {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-/// What a daemon does with one connection.
+/// Behaviour of a daemon on one connection.
 #[derive(Debug, Clone)]
 enum Play {
     HangUpAtOnce,
@@ -28,14 +28,14 @@ enum Play {
     AnswerAndStay(Value, Vec<Value>),
 }
 
-/// Whether the hello is read before the connection ends.
+/// Handling of the hello before the connection ends.
 #[derive(Debug, Clone, Copy)]
 enum HelloIs {
     Read,
     Answered,
 }
 
-/// A daemon that keeps to a script, and what it was asked.
+/// A daemon that follows a script, and the requests that it received.
 struct Played {
     place: DaemonPaths,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -70,7 +70,7 @@ impl Played {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Names of the verbs that were asked for.
+    /// Names of the verbs that were requested.
     fn verbs(&self) -> Vec<String> {
         self.asked().iter().map(|asked| asked["command_type"].as_str().unwrap().to_owned()).collect()
     }

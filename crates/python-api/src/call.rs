@@ -27,56 +27,56 @@ pub enum CallKind {
     /// Run a node; answered with its result, also when it failed. `TimeoutError` after `timeout`, `ValueError` for one
     /// that does not exist.
     Run {
-        /// Which.
+        /// The node.
         node: String,
         /// Its input.
         input: Value,
-        /// How long to wait.
+        /// Maximum time to wait.
         timeout: Option<f64>,
-        /// What else the function passed by name.
+        /// The other arguments that the function passed by name.
         kwargs: Map<String, Value>,
     },
     /// Ask a person; answered with their text. `TimeoutError` after `timeout`.
     Gate {
         /// The question.
         prompt: String,
-        /// How long to wait.
+        /// Maximum time to wait.
         timeout: Option<f64>,
         /// The allowed answers, if not any text.
         choices: Option<Vec<String>>,
         /// A form to fill in, for front-ends that can show one.
         form: Option<Value>,
-        /// Who may answer.
+        /// The kind of answerer that is allowed.
         answered_by: Option<String>,
-        /// What the answer is based on.
+        /// The basis of the answer.
         context: Option<Value>,
     },
     /// Start a run of another workflow; answered with its result. Raises if the run did not complete.
     RunWorkflow {
-        /// Which.
+        /// The workflow.
         workflow: String,
         /// Its input.
         input: Value,
         /// Its parameters.
         params: Map<String, Value>,
-        /// How long to wait.
+        /// Maximum time to wait.
         timeout: Option<f64>,
     },
     /// Run a graph; answered with its result.
     RunGraph {
-        /// Which.
+        /// The graph.
         graph: String,
         /// Its input.
         input: Value,
-        /// How long to wait.
+        /// Maximum time to wait.
         timeout: Option<f64>,
     },
     /// Wait, durably; answered with anything.
     Sleep {
-        /// How long.
+        /// The time.
         seconds: f64,
     },
-    /// What time is it? Answered with seconds since 1970 in UTC.
+    /// Read the clock; answered with seconds since 1970 in UTC.
     Now {},
     /// Draw a number; answered with one from 0 to below 1.
     Random {},
@@ -84,35 +84,35 @@ pub enum CallKind {
     Emit {
         /// Its type.
         event_type: String,
-        /// What it carries.
+        /// Its data.
         data: Value,
     },
-    /// What was printed since the last call. It has no answer.
+    /// Output that was printed since the last call. It has no answer.
     Log {
         /// The text, without the end of its last line.
         text: String,
     },
-    /// A function node that the execution itself executes is over. It has no answer; the caller answers the `run` call
-    /// next.
+    /// The end of a function node that the execution itself executes. It has no answer; the caller answers the `run`
+    /// call next.
     Ended {
         /// The `run` call.
         of: u64,
-        /// What the function returned; null if it raised.
+        /// The value that the function returned; null if it raised.
         #[serde(default)]
         output: Value,
-        /// What it raised: the exception's name and message.
+        /// The exception that it raised: its name and message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// Whether it raised because it was cancelled.
+        /// True if it raised because it was cancelled.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cancelled: bool,
     },
 }
 
-/// Why a request of the prelude is none, for the author of the function.
+/// Reason why a call of the prelude is invalid, for the author of the function.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidCall {
-    /// A parameter is no string.
+    /// A parameter is not a string.
     #[error("{parameter} of ctx.{call} must be a string")]
     NotString {
         /// The parameter.
@@ -123,7 +123,7 @@ pub enum InvalidCall {
     /// The kind of an event is blank.
     #[error("event_type of ctx.emit must not be empty")]
     EmptyEventType,
-    /// A time is no number of seconds, or is negative.
+    /// A time is not a number of seconds, or is negative.
     #[error("{parameter} of ctx.{call} must be a number of seconds from 0, not {given}")]
     NotSeconds {
         /// The parameter.
@@ -260,14 +260,14 @@ pub enum Entry {
     Called(Call),
     /// A call was answered. The order of answers matters: it decides which of two functions continues first.
     Answered {
-        /// Which call.
+        /// The call.
         ordinal: u64,
-        /// With what.
+        /// The answer.
         answer: Answer,
     },
     /// A `run` call was left to the execution, which executes the function node itself.
     Inlined {
-        /// Which call.
+        /// The call.
         ordinal: u64,
     },
     /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`, all at once.

@@ -18,7 +18,7 @@ pub struct WorkerProtocol {
     memory: usize,
 }
 
-/// What a line from a worker means.
+/// Meaning of a line from a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkerEvent {
     /// It is alive, and has no answer yet.
@@ -27,10 +27,10 @@ pub enum WorkerEvent {
     Reply(u64, Reply),
 }
 
-/// Why a line cannot be from a worker of ours.
+/// Reason why a line cannot be from a worker of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversationError {
-    /// It is not what workers say, or not now.
+    /// Workers do not send it, or not now.
     #[error("a worker said what makes no sense: {0}")]
     Senseless(String),
     /// It is of another version.
@@ -93,7 +93,7 @@ impl WorkerProtocol {
     }
 }
 
-/// Why a worker does not answer any more.
+/// Reason why a worker does not answer any more.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// It had no memory left for its work.

@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 pub struct Declaration {
     /// Its id: a letter, then letters, digits, `_` and `-`. Unique within the file.
     pub id: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The function behind a workflow or a function node.
     pub function: Option<String>,
     /// Its description: as given, else the function's docstring.
     pub description: Option<String>,
-    /// What its author keeps with it.
+    /// The data that its author keeps with it.
     pub metadata: Value,
     /// Everything else that it was declared with; a node or graph in it is given by its id. Not checked here.
     pub settings: Map<String, Value>,
@@ -24,7 +24,7 @@ pub struct Declaration {
 
 macro_rules! kinds {
     ($( $(#[$doc:meta])* $kind:ident = $word:literal, $class:literal; )*) => {
-        /// What is declared.
+        /// Kind of a declaration.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Kind {

@@ -10,11 +10,11 @@ use crate::progress::State;
 /// The first difference between a history and the function's calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
-    /// What the history has here. `None`: the next answer, without another call before it.
+    /// The recorded call here. `None`: the next answer, without another call before it.
     pub recorded: Option<Call>,
     /// The call that the function makes here. `None`: nothing more.
     pub asked: Option<Call>,
-    /// What it does instead of making a call.
+    /// The function's action in the place of a call.
     pub instead: String,
 }
 

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// A failure of a file or of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// The name of the exception, as `ValueError`.
     pub exception: String,
     /// Its message, without the exception's name.
     pub message: String,
-    /// Where it happened, the outermost call first. Only places in the file, never in the prelude.
+    /// The places of the failure, the outermost call first. Only places in the file, never in the prelude.
     pub frames: Vec<Frame>,
 }
 
@@ -67,8 +67,8 @@ pub struct Frame {
     pub marked: Option<(u32, u32)>,
 }
 
-/// How many frames of a deep recursion are kept, half of them from either end.
-const MOST_FRAMES: usize = 20;
+/// Maximum number of frames of a deep recursion that are kept, half of them from either end.
+const MAX_FRAMES: usize = 20;
 
 impl Failure {
     /// Creates a failure that has no frames yet.
@@ -79,8 +79,8 @@ impl Failure {
 
     /// Keeps both ends of a long call chain.
     pub fn with_frames(mut self, mut frames: Vec<Frame>) -> Self {
-        if frames.len() > MOST_FRAMES {
-            frames.drain(MOST_FRAMES / 2..frames.len() - MOST_FRAMES / 2);
+        if frames.len() > MAX_FRAMES {
+            frames.drain(MAX_FRAMES / 2..frames.len() - MAX_FRAMES / 2);
         }
         self.frames = frames;
         self

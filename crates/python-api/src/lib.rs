@@ -16,5 +16,5 @@ pub use call::{Answer, CANCELLED, Call, CallKind, Entry, InvalidCall};
 pub use declaration::{Declaration, Kind};
 pub use divergence::Divergence;
 pub use failure::{Failure, FailureKind, Frame};
-pub use limits::{Limits, PATIENCE};
+pub use limits::{Limits, REPLAY_TIME_FACTOR};
 pub use progress::{Progress, Start, State};

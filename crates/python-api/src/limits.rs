@@ -12,7 +12,7 @@ pub struct Limits {
     pub memory: usize,
     /// Time that it may compute between two calls; waiting does not count.
     pub time: Duration,
-    /// How deeply its functions may call each other.
+    /// Maximum depth of the calls of its functions.
     pub recursion: usize,
     /// Calls in all, with what it emits and prints.
     pub calls: u64,
@@ -27,16 +27,16 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns how long a worker that is busy with this may say nothing. One that is silent for longer is stuck where
+    /// Returns the longest silence of a worker that is busy with this. One that is silent for longer is stuck where
     /// the interpreter counts no time, and has to be killed.
     #[must_use]
     pub fn longest_silence(&self) -> Duration {
-        self.time * PATIENCE + GRACE
+        self.time * REPLAY_TIME_FACTOR + GRACE
     }
 }
 
-/// How much longer a function may compute while it is replayed: a slower machine must not fail it.
-pub const PATIENCE: u32 = 4;
+/// Factor by which a function may compute longer while it is replayed: a slower machine must not fail it.
+pub const REPLAY_TIME_FACTOR: u32 = 4;
 
 /// The time that a loaded machine may take besides executing the function.
 const GRACE: Duration = Duration::from_secs(5);

@@ -15,7 +15,7 @@ pub struct Start {
     pub input: Value,
     /// `ctx.params`
     pub params: Map<String, Value>,
-    /// When what it belongs to began, in seconds since 1970 in UTC: `created_at` of what the file declares.
+    /// Start time of the owner of the execution, in seconds since 1970 in UTC: `created_at` of declarations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<f64>,
 }
@@ -26,7 +26,7 @@ pub struct Progress {
     /// The calls and the output, in order. To be recorded before any of it is performed.
     pub calls: Vec<Call>,
     /// Calls whose answers are not waited for any more: another one, gathered with them, failed, or the execution was
-    /// cancelled or is over.
+    /// cancelled or has ended.
     pub abandoned: Vec<u64>,
     /// Its state now.
     pub state: State,

@@ -20,8 +20,8 @@ pub const WIRE_VERSION: u32 = 1;
 /// The exit code of a worker that ran out of the memory that it may have.
 pub const OUT_OF_MEMORY: i32 = 65;
 
-/// The longest line, in bytes: what one execution may hold by default, escaped, and some more.
-pub const LONGEST: u64 = 256 << 20;
+/// Maximum length of a line, in bytes: the default memory limit of one execution, escaped, and some more.
+pub const MAX_LINE_BYTES: u64 = 256 << 20;
 
 /// A line to a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,9 +36,9 @@ pub struct RequestLine {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// What does this file declare? → [`Reply::Declares`] or [`Reply::Refused`]
+    /// Read the declarations of this file. → [`Reply::Declares`] or [`Reply::Refused`]
     Load {
-        /// How failures name it.
+        /// Its name in failures.
         file: String,
         /// Its text.
         text: String,
@@ -49,23 +49,23 @@ pub enum Ask {
     /// Answer a call. → [`Reply::Progressed`], in which a waiting state names no calls: there may be thousands, and the
     /// client knows them. Or [`Reply::Unknown`]
     Answer {
-        /// Whose.
+        /// The execution.
         execution: u64,
-        /// Which.
+        /// The call's ordinal.
         ordinal: u64,
-        /// With what.
+        /// The answer.
         answer: Answer,
     },
     /// Leave a call to the execution itself. → As for an answer
     Inline {
-        /// Whose.
+        /// The execution.
         execution: u64,
-        /// Which.
+        /// The call's ordinal.
         ordinal: u64,
     },
-    /// Forget an execution; one that is over is forgotten by itself. → [`Reply::Forgotten`]
+    /// Forget an execution; one that has ended is forgotten by itself. → [`Reply::Forgotten`]
     Forget {
-        /// Which.
+        /// The execution.
         execution: u64,
     },
 }
@@ -75,7 +75,7 @@ pub enum Ask {
 pub struct Begin {
     /// The client's number for it.
     pub execution: u64,
-    /// How failures name its file.
+    /// The name of its file in failures.
     pub file: String,
     /// The text of the file.
     pub text: String,
@@ -147,12 +147,12 @@ pub enum Reply {
 /// Of reading, and for a line that is too long.
 pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
-    from.take(LONGEST).read_line(&mut line)?;
+    from.take(MAX_LINE_BYTES).read_line(&mut line)?;
     match line.pop() {
         None => Ok(None),
         Some('\n') => Ok(Some(line)),
-        Some(_) if line.len() as u64 + 1 >= LONGEST => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line is longer than {LONGEST} bytes")))
+        Some(_) if line.len() as u64 + 1 >= MAX_LINE_BYTES => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line is longer than {MAX_LINE_BYTES} bytes")))
         }
         // The sender ended in the middle of a line.
         Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),

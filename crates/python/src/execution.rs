@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 use steplatch_python_api::{
-    Answer, CANCELLED, Call, CallKind, Divergence, Entry, Failure, FailureKind, Limits, PATIENCE, Progress, Start,
-    State,
+    Answer, CANCELLED, Call, CallKind, Divergence, Entry, Failure, FailureKind, Limits, Progress, REPLAY_TIME_FACTOR,
+    Start, State,
 };
 
 use crate::interpreter::{Arrival, Paused, RequestError, Resume, Step, Stop};
@@ -27,20 +27,20 @@ pub struct Execution {
     most_told: usize,
     /// The calls that have no answer, with the numbers under which the program awaits them.
     open: BTreeMap<u64, u32>,
-    /// The open calls that it answers itself by executing a function, until the function is over.
+    /// The open calls that it answers itself by executing a function, until the function has ended.
     inlined: BTreeSet<u64>,
     /// The inputs that arrived while the program was stopped at a blocking call.
     early: VecDeque<(u64, EarlyInput)>,
-    /// Whether it is to be cancelled as soon as all of it waits.
+    /// True if it is to be cancelled as soon as all of it waits.
     cancelling: bool,
     /// The calls that raised because of the cancellation and that the next progress reports.
     cancelled: Vec<u64>,
-    /// The number under which the program awaits that nothing else waits any more: its function is over, and functions
+    /// The number under which the program awaits that nothing else waits any more: its function ended, and functions
     /// that it gathered may still clean up.
     resting: Option<u32>,
-    /// How many numbers at most the program awaits besides those of open calls and `resting`.
+    /// Maximum number of awaited numbers besides those of open calls and `resting`.
     strays: usize,
-    /// Whether progress lists the calls that are waited for.
+    /// True if progress lists the calls that are waited for.
     lists_waits: bool,
     state: State,
 }
@@ -196,7 +196,7 @@ impl Execution {
             return Ok(Self::begin(program, start, limits));
         }
         let is_cancelled = history.contains(&Entry::Cancelled);
-        let patient = Limits { time: limits.time * PATIENCE, ..limits.clone() };
+        let patient = Limits { time: limits.time * REPLAY_TIME_FACTOR, ..limits.clone() };
         let (mut execution, progress) = Self::begin_as(program, start, &patient, is_cancelled);
         let mut asked: VecDeque<Call> = progress.calls.into();
         for entry in history {

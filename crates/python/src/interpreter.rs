@@ -30,7 +30,7 @@ pub(crate) trait Paused: Send {
     fn park(self: Box<Self>) -> Box<dyn Paused>;
 }
 
-/// How a program is resumed.
+/// Way to resume a program.
 pub(crate) enum Resume<'a> {
     /// The call returns this.
     Return(&'a Value),
@@ -62,7 +62,7 @@ pub(crate) enum Arrival<'a> {
     Inline(u64),
 }
 
-/// Why a call of a function is none, for the author of the function.
+/// Reason why a call made by a function is invalid, for the author of the function.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     /// The function called the host without its context.
@@ -81,26 +81,26 @@ pub(crate) enum RequestError {
         /// The reason.
         cause: JsonError,
     },
-    /// The parameters are none of the call.
+    /// The parameters do not fit the call.
     #[error(transparent)]
     Call(#[from] InvalidCall),
 }
 
 /// The result of running.
 pub(crate) struct Step {
-    /// What was printed meanwhile.
+    /// Its output meanwhile.
     pub(crate) printed: String,
-    /// Why it stopped.
+    /// The reason for the stop.
     pub(crate) stop: Stop,
 }
 
-/// Why a program stopped.
+/// Reason for the stop of a program.
 pub(crate) enum Stop {
     /// It calls out.
     Called {
         /// The number under which an answer that comes later is awaited.
         number: u32,
-        /// The arguments, or why they are not JSON.
+        /// The arguments, or the reason why they are not JSON.
         arguments: Result<Value, RequestError>,
         /// The paused program.
         paused: Box<dyn Paused>,

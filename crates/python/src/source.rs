@@ -58,7 +58,7 @@ const MODULES: [&str; 18] = [
 /// A function of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Function {
-    /// Whether it can be called with one argument and nothing else, or another function of its name can.
+    /// True if it can be called with one argument and nothing else, or another function of its name can.
     pub(crate) takes_one: bool,
     pub(crate) docstring: Option<String>,
     pub(crate) line: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Function {
 pub(crate) struct Source {
     file: String,
     text: String,
-    /// Where its lines begin.
+    /// The offsets of its lines.
     lines: Vec<usize>,
     functions: BTreeMap<String, Function>,
     /// The lines of what is declared under an id that is written out.

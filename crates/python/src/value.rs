@@ -4,14 +4,14 @@ use monty_types::MontyObject;
 use num_bigint::BigInt;
 use serde_json::{Map, Number, Value};
 
-/// How deep a value may be nested. A reader of JSON gives up at 128, and this travels inside of something.
-const DEEPEST: usize = 100;
+/// Maximum nesting depth of a value. A reader of JSON gives up at 128, and this travels inside of something.
+const MAX_DEPTH: usize = 100;
 
-/// Why a value is not JSON.
+/// Reason why a value is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonError {
     /// The value is nested too deeply.
-    #[error("it is nested more deeply than {DEEPEST} levels")]
+    #[error("it is nested more deeply than {MAX_DEPTH} levels")]
     TooDeep,
     /// The whole value has another type.
     #[error("it is {found}")]
@@ -40,7 +40,7 @@ enum Part<'a> {
 }
 
 fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Value, JsonError> {
-    if path.len() > DEEPEST {
+    if path.len() > MAX_DEPTH {
         return Err(JsonError::TooDeep);
     }
     match object {

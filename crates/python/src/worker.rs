@@ -28,14 +28,14 @@ const _: () = assert!(OUT_OF_MEMORY == monty_types::OOM_EXIT_CODE);
 /// The stack of the thread that executes: several times what the deepest allowed recursion takes.
 const STACK: usize = 64 << 20;
 
-/// How many files are kept compiled.
-const KEPT: usize = 32;
+/// Maximum number of files that are kept compiled.
+const MAX_COMPILED_FILES: usize = 32;
 
-/// How many executions are kept as they are while they wait; others, as those at a gate, are parked.
-const AWAKE: usize = 32;
+/// Maximum number of waiting executions that are kept in memory; others, as those at a gate, are parked.
+const MAX_AWAKE_EXECUTIONS: usize = 32;
 
-/// How often a long operation reports that it is still in progress.
-const SIGN: Duration = Duration::from_secs(1);
+/// Interval at which a long operation reports that it is still in progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests until the input ends. `memory` is the limit of all executions together, in bytes; an execution that
 /// exceeds it ends the process.
@@ -59,7 +59,7 @@ struct Worker<W> {
     /// The files that were used last, with the last one at the end.
     programs: VecDeque<(String, String, Program)>,
     executions: HashMap<u64, Execution>,
-    /// Those that are not parked, the one that was resumed last at the end. Some of them may be over.
+    /// Executions that are not parked, the last resumed one at the end. Some of them may have ended.
     awake: VecDeque<u64>,
 }
 
@@ -100,7 +100,7 @@ impl<W: Write> Worker<W> {
                 };
                 let mut said = Instant::now();
                 let at_it = || {
-                    if said.elapsed() > SIGN {
+                    if said.elapsed() > PROGRESS_INTERVAL {
                         said = Instant::now();
                         // A client that closed the connection is noticed when it is answered.
                         let _ = self.say(&ResponseLine::StillAt(number));
@@ -142,7 +142,7 @@ impl<W: Write> Worker<W> {
     fn mark_awake(&mut self, execution: u64) {
         self.awake.retain(|known| *known != execution);
         self.awake.push_back(execution);
-        if self.awake.len() > AWAKE
+        if self.awake.len() > MAX_AWAKE_EXECUTIONS
             && let Some(longest) = self.awake.pop_front()
             && let Some(known) = self.executions.get_mut(&longest)
         {
@@ -157,7 +157,7 @@ impl<W: Write> Worker<W> {
             Some(known) => known,
             None => {
                 let program = Program::load(&file, &text)?;
-                if self.programs.len() == KEPT {
+                if self.programs.len() == MAX_COMPILED_FILES {
                     self.programs.pop_front();
                 }
                 (file, text, program)

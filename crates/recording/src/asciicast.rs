@@ -1,4 +1,4 @@
-//! The lines of an asciicast file, version 3, as they are written.
+//! Writing of the lines of an asciicast file, version 3.
 //!
 //! A file of lines: a header in JSON, then one event per line, as `[seconds since the event before, code, data]`; see
 //! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: times are parameters, and lines are returned.

@@ -15,8 +15,8 @@ use steplatch_terminal::Size;
 
 use crate::player::header;
 
-/// The most links that are kept. The oldest go first, not their files.
-const MOST_LINKS: usize = 1000;
+/// Maximum number of links that are kept. The oldest go first, not their files.
+const MAX_LINKS: usize = 1000;
 
 /// The directory.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct RecordingId {
     terminal: TerminalId,
 }
 
-/// A text is no id of a recording.
+/// A text is not an id of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("that is no id of a recording")]
 pub struct InvalidRecordingId;
@@ -45,7 +45,7 @@ pub struct CatalogEntry {
     pub file: PathBuf,
     /// The length of the file in bytes.
     pub length: u64,
-    /// When the file was last written.
+    /// Time of the last write to the file.
     pub changed: SystemTime,
     /// The name of the terminal, or another title.
     pub title: Option<String>,
@@ -112,7 +112,7 @@ impl Catalog {
             id.began += 1;
         }
         let all = self.ids()?;
-        for old in all.iter().take(all.len().saturating_sub(MOST_LINKS)) {
+        for old in all.iter().take(all.len().saturating_sub(MAX_LINKS)) {
             // Another recorder may have removed it.
             let _ = fs::remove_file(self.folder.join(old.to_string()));
         }
@@ -198,11 +198,11 @@ mod tests {
         let terminal = TerminalId::random();
         let file = base.path().join("one.cast");
         fs::write(&file, "x").unwrap();
-        for number in 0..MOST_LINKS + 3 {
+        for number in 0..MAX_LINKS + 3 {
             catalog.add(&file, &terminal, UNIX_EPOCH + Duration::from_millis(number as u64)).unwrap();
         }
         let ids = catalog.ids().unwrap();
-        assert_eq!((ids.len(), ids[0].began), (MOST_LINKS, 3));
+        assert_eq!((ids.len(), ids[0].began), (MAX_LINKS, 3));
         assert!(file.exists());
     }
 }

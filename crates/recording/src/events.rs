@@ -4,8 +4,8 @@ use std::io::{self, BufRead};
 
 use crate::reader::{self, Damage, Happening, Place};
 
-/// The most events that are read.
-const MOST_EVENTS: usize = 1_000_000;
+/// Maximum number of events that are read.
+const MAX_EVENTS: usize = 1_000_000;
 
 /// Something that a recording has. What a replay and an import do not use is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn recorded_events(file: &mut impl BufRead) -> io::Result<RecordedEvents> {
         Ok(header) => header,
         Err(damage) => return Ok((events, Some(damage))),
     };
-    while events.len() < MOST_EVENTS {
+    while events.len() < MAX_EVENTS {
         let event = match reader::event(file, &header, &mut place)? {
             Ok(Some(event)) => event,
             Ok(None) => break,

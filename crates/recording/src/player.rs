@@ -1,6 +1,6 @@
 //! The replay of one recording: the screen at any time of it.
 //!
-//! The file is read as the replay goes on. A keyframe every so often makes going back cheap; there is none while a program
+//! The file is read during the replay. A keyframe every so often makes going back cheap; there is none while a program
 //! has the alternate screen, so that such a stretch is drawn from its beginning. A file that grows is followed.
 
 use std::fs::{File, OpenOptions};
@@ -13,22 +13,22 @@ use steplatch_terminal::{Exit, Replay, ScreenUpdate};
 
 use crate::reader::{self, Damage, Event, FileHeader, Happening, Place};
 
-/// The least output between two keyframes, in bytes.
+/// Minimum output between two keyframes, in bytes.
 const KEYFRAME_DISTANCE: u64 = 256 << 10;
 
-/// The most keyframes.
-const MOST_KEYFRAMES: u64 = 64;
+/// Maximum number of keyframes.
+const MAX_KEYFRAMES: u64 = 64;
 
-/// The most markers that are known.
-const MOST_MARKERS: usize = 1000;
+/// Maximum number of markers that are known.
+const MAX_MARKERS: usize = 1000;
 
-/// The longest that a program holds a change of the screen back (mode 2026).
-const LONGEST_HOLD: Duration = Duration::from_millis(150);
+/// Maximum time for which a program holds a change of the screen back (mode 2026).
+const MAX_HOLD_TIME: Duration = Duration::from_millis(150);
 
 /// `O_NONBLOCK` of Linux: a pipe in the place of a file does not block who opens it.
 const NONBLOCK: i32 = 0o4000;
 
-/// Why a file is not replayed.
+/// Reason why a file is not replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It can not be read.
@@ -69,7 +69,7 @@ pub struct Player {
     scan: Scan,
 }
 
-/// A screen, and where the recording goes on behind it.
+/// A screen, and the place where the recording continues behind it.
 #[derive(Debug)]
 struct Keyframe {
     at: Duration,
@@ -78,7 +78,7 @@ struct Keyframe {
     text: String,
 }
 
-/// What is known of the whole file.
+/// Properties of the whole file.
 #[derive(Debug, Default)]
 struct Scan {
     place: Place,
@@ -149,7 +149,7 @@ impl Player {
                 Ok(Some(Event { at, what })) => {
                     self.scan.ends = at;
                     if let Happening::Marker(label) = what
-                        && self.scan.markers.len() < MOST_MARKERS
+                        && self.scan.markers.len() < MAX_MARKERS
                     {
                         self.scan.markers.push(Marker { at, label });
                     }
@@ -267,7 +267,7 @@ impl Player {
 
     fn draw(&mut self, event: Event, behind: Place) {
         let Event { at, what } = event;
-        if self.held_since.is_some_and(|since| at > since + LONGEST_HOLD) {
+        if self.held_since.is_some_and(|since| at > since + MAX_HOLD_TIME) {
             self.replay.release();
             self.held_since = None;
         }
@@ -284,9 +284,9 @@ impl Player {
 
     /// Keeps the screen as a keyframe if the last one is far enough behind.
     fn keep_keyframe(&mut self) {
-        let distance = KEYFRAME_DISTANCE.max(self.scan.length / MOST_KEYFRAMES);
+        let distance = KEYFRAME_DISTANCE.max(self.scan.length / MAX_KEYFRAMES);
         let last = self.keyframes.last().map_or(self.beginning.offset, |keyframe| keyframe.place.offset);
-        if self.place.offset < last + distance || self.keyframes.len() as u64 >= MOST_KEYFRAMES || self.exit.is_some() {
+        if self.place.offset < last + distance || self.keyframes.len() as u64 >= MAX_KEYFRAMES || self.exit.is_some() {
             return;
         }
         if let Some(text) = self.replay.keyframe() {

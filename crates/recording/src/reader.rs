@@ -1,4 +1,4 @@
-//! The lines of an asciicast file, versions 2 and 3, as they are read.
+//! Reading of the lines of an asciicast file, versions 2 and 3.
 //!
 //! A file is foreign: it can end anywhere and contain anything. What can be read before the first damaged line is read, and
 //! the damage is a value.
@@ -9,24 +9,24 @@ use std::time::Duration;
 use serde::Deserialize;
 use steplatch_terminal::Size;
 
-/// The longest line, in bytes.
-const LONGEST_LINE: u64 = 8 << 20;
+/// Maximum length of a line, in bytes.
+const MAX_LINE_BYTES: u64 = 8 << 20;
 
-/// The longest recording.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Maximum duration of a recording.
+const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Half of a millisecond.
-const HALF: Duration = Duration::from_micros(500);
+const HALF_MILLISECOND: Duration = Duration::from_micros(500);
 
-/// Why a file can not be read from some line on.
+/// Reason why a file can not be read from some line on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// A line is no event.
+    /// A line is not an event.
     #[error("line {line} is damaged: {why}")]
     Line {
         /// The number of the line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The defect of the line.
         why: String,
     },
     /// The last line is not complete.
@@ -42,7 +42,7 @@ pub enum Damage {
 pub(crate) struct FileHeader {
     version: u8,
     pub(crate) size: Size,
-    /// When the recording began, in seconds since 1970.
+    /// Start time of the recording, in seconds since 1970.
     pub(crate) timestamp: Option<u64>,
     pub(crate) title: Option<String>,
     /// The longest pause that a replay makes.
@@ -68,7 +68,7 @@ struct RawTerm {
     rows: u16,
 }
 
-/// What happened.
+/// Content of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Happening {
     Output(String),
@@ -76,7 +76,7 @@ pub(crate) enum Happening {
     Marker(String),
     Exit(i32),
     Input(String),
-    /// What neither a replay nor an import uses.
+    /// An event that neither a replay nor an import uses.
     Other,
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn event(
             Ok((at, what)) => {
                 place.at = at;
                 // Rounded, so that a time that was sent as milliseconds is the same time again.
-                let at = Duration::from_millis(u64::try_from((at + HALF).as_millis()).unwrap_or(u64::MAX));
+                let at = Duration::from_millis(u64::try_from((at + HALF_MILLISECOND).as_millis()).unwrap_or(u64::MAX));
                 return Ok(Ok(Some(Event { at, what })));
             }
             Err(why) => {
@@ -178,7 +178,7 @@ fn parse(line: &str, version: u8, before: Duration) -> Result<(Duration, Happeni
         serde_json::from_str(line).map_err(|error| format!("it is no event: {error}"))?;
     let time = Duration::try_from_secs_f64(time.max(0.0)).map_err(|_| "its time is no time".to_owned())?;
     let at = if version == 2 { time.max(before) } else { before.saturating_add(time) };
-    if at > LONGEST {
+    if at > MAX_DURATION {
         return Err("its time is years later".to_owned());
     }
     let size = |data: &str| {
@@ -206,7 +206,7 @@ enum Line {
 
 fn line(file: &mut impl BufRead, place: &mut Place) -> io::Result<Line> {
     let mut bytes = Vec::new();
-    let read = io::Read::take(&mut *file, LONGEST_LINE).read_until(b'\n', &mut bytes)? as u64;
+    let read = io::Read::take(&mut *file, MAX_LINE_BYTES).read_until(b'\n', &mut bytes)? as u64;
     if read == 0 {
         return Ok(Line::End);
     }
@@ -215,8 +215,8 @@ fn line(file: &mut impl BufRead, place: &mut Place) -> io::Result<Line> {
     let is_whole = bytes.last() == Some(&b'\n');
     if is_whole {
         bytes.pop();
-    } else if read == LONGEST_LINE {
-        let why = format!("it is longer than {LONGEST_LINE} bytes");
+    } else if read == MAX_LINE_BYTES {
+        let why = format!("it is longer than {MAX_LINE_BYTES} bytes");
         return Ok(Line::Damaged(Damage::Line { line: place.lines, why }));
     }
     Ok(match String::from_utf8(bytes) {

@@ -1,9 +1,9 @@
-//! Why an answer of a service makes no sense.
+//! Errors in the answers of a service.
 
-/// What is wrong with an answer, as a fragment without a full stop.
+/// An error in an answer, as a fragment without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// The answer is longer than [`crate::MOST_BYTES`].
+    /// The answer is longer than [`crate::MAX_ANSWER_BYTES`].
     #[error("the answer is longer than may be read")]
     TooLong,
     /// The body of the answer is no JSON.
@@ -47,7 +47,7 @@ pub enum AnswerError {
     ToolTextNotJson,
 }
 
-/// Why an entry of a list can not be offered, as a sentence without a full stop.
+/// Reason why an entry of a list cannot be offered, as a sentence without a full stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// The entry is no object.

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 /// The time before the first status request for a run, and the shortest between two.
-pub const SHORTEST: Duration = Duration::from_secs(1);
+pub const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause for a service that is busy or down.
-pub const LONGEST: Duration = Duration::from_secs(300);
+pub const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// The factor by which the time grows while nothing changes.
 const GROWTH: f64 = 1.5;
 
@@ -28,7 +28,7 @@ pub enum PollResult {
     Same,
     /// The service was not reachable, or refused.
     Failed {
-        /// When the service accepts requests again.
+        /// Time until the service accepts requests again.
         retry_after: Option<Duration>,
     },
 }
@@ -37,13 +37,13 @@ impl PollBackoff {
     /// Begins with the shortest time; `longest` is the longest one while the service answers.
     #[must_use]
     pub fn new(longest: Duration) -> Self {
-        Self { longest: longest.max(SHORTEST), next: SHORTEST }
+        Self { longest: longest.max(MIN_PAUSE), next: MIN_PAUSE }
     }
 
     /// Returns how long to wait before the first status request.
     #[must_use]
     pub fn first(&self) -> Duration {
-        SHORTEST
+        MIN_PAUSE
     }
 
     /// Returns how long to wait before the next status request, at least a second. Times grow to the longest while
@@ -52,7 +52,7 @@ impl PollBackoff {
     pub fn next(&mut self, looked: PollResult, jitter: f64) -> Duration {
         let retry_after = match looked {
             PollResult::Changed => {
-                self.next = SHORTEST;
+                self.next = MIN_PAUSE;
                 None
             }
             PollResult::Same => {
@@ -61,7 +61,7 @@ impl PollBackoff {
                 None
             }
             PollResult::Failed { retry_after } => {
-                self.next = (self.next * 2).min(LONGEST.max(self.longest));
+                self.next = (self.next * 2).min(MAX_PAUSE.max(self.longest));
                 retry_after
             }
         };
@@ -73,29 +73,29 @@ impl PollBackoff {
 /// or the discovery interval, whichever is shorter. `failures` is the number of failures in succession.
 #[must_use]
 pub fn rediscovery(failures: u32, interval: Option<Duration>, retry_after: Option<Duration>, jitter: f64) -> Duration {
-    let most = interval.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
-    let doubled = SHORTEST.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    let most = interval.unwrap_or(MAX_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
+    let doubled = MIN_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
     waiting(doubled.min(most), retry_after, jitter)
 }
 
-/// Returns the time to wait: at least the service's `retry_after`, which counts up to [`LONGEST`] and never shortens
+/// Returns the time to wait: at least the service's `retry_after`, which counts up to [`MAX_PAUSE`] and never shortens
 /// it.
 fn waiting(time: Duration, retry_after: Option<Duration>, jitter: f64) -> Duration {
     let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
     let time = time.mul_f64(1.0 - jitter / 10.0);
-    time.max(retry_after.unwrap_or_default().min(LONGEST)).max(SHORTEST)
+    time.max(retry_after.unwrap_or_default().min(MAX_PAUSE)).max(MIN_PAUSE)
 }
 
 /// Returns how long to wait before a temporarily failed request is repeated while a caller waits for the answer:
 /// `attempt` is 1 before the first retry. `None` if the service requests a longer pause than the caller should wait.
 #[must_use]
 pub(crate) fn retry(attempt: u32, unit: Duration, retry_after: Option<Duration>, jitter: f64) -> Option<Duration> {
-    const MOST: Duration = Duration::from_secs(10);
+    const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
     let retry_after = retry_after.unwrap_or_default();
-    if retry_after > MOST {
+    if retry_after > MAX_RETRY_PAUSE {
         return None;
     }
-    let doubled = unit.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MOST);
+    let doubled = unit.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_RETRY_PAUSE);
     Some(doubled.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0).max(retry_after))
 }
 
@@ -161,9 +161,9 @@ mod tests {
                     _ => PollResult::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
                 };
                 let wait = pace.next(looked, jitter);
-                prop_assert!(wait >= SHORTEST && wait <= LONGEST.max(ms(longest)));
+                prop_assert!(wait >= MIN_PAUSE && wait <= MAX_PAUSE.max(ms(longest)));
                 if !matches!(looked, PollResult::Failed { .. }) {
-                    prop_assert!(wait <= ms(longest).max(SHORTEST));
+                    prop_assert!(wait <= ms(longest).max(MIN_PAUSE));
                 }
             }
         }

@@ -21,14 +21,14 @@ pub use error::{AskError, SetUpError, StartError};
 use crate::backoff;
 use crate::config::{Config, is_loopback};
 use crate::filter::Filter;
-use crate::listing::{Listing, MOST_BYTES, MOST_PAGES, Page};
+use crate::listing::{Listing, MAX_ANSWER_BYTES, MAX_PAGES, Page};
 use crate::status::{StartedRun, Status};
 use answer::Answer;
 use error::Trouble;
 use sender::{Request, Sender};
 
-/// Redirects that are followed, within an origin.
-const MOST_REDIRECTS: usize = 5;
+/// Maximum number of redirects that are followed, within an origin.
+const MAX_REDIRECTS: usize = 5;
 
 /// Time limits of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Default for Limits {
             starting: Duration::from_secs(60),
             listing: Duration::from_secs(120),
             pausing: Duration::from_millis(500),
-            most_bytes: MOST_BYTES,
+            most_bytes: MAX_ANSWER_BYTES,
         }
     }
 }
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Requests the list of workflows, over all pages, without those that the configuration excludes. A page whose
-    /// request fails temporarily is requested again, as often as the configuration says.
+    /// request fails temporarily is requested again, as often as the configuration states.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Client {
                 listing.cut("The pages of the list lead in a circle; those that were seen are taken.");
                 break;
             }
-            if seen.len() > MOST_PAGES {
+            if seen.len() > MAX_PAGES {
                 listing.cut("The list has too many pages; the first hundred are taken.");
                 break;
             }
@@ -210,7 +210,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the service is not reachable or gives no status; [`AskError::passing`] says whether a later request may
+    /// If the service is not reachable or gives no status; [`AskError::passing`] states whether a later request may
     /// succeed.
     pub async fn status(&self, id: &str, instance: &str) -> Result<Status, AskError> {
         let answer = self.get(self.url(&[id, "runs", instance, "status"])?).await?;
@@ -264,7 +264,7 @@ impl Client {
     /// Sends a GET request, and follows redirects within the service's own origin.
     async fn get(&self, url: Url) -> Result<Answer, AskError> {
         let mut request = Request { method: Method::GET, url, body: None, key: None };
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let answer = self.0.sender.ask(&request, self.0.limits.answering).await?;
             if answer.status.is_success() {
                 return Ok(answer);

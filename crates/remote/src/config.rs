@@ -19,12 +19,12 @@ pub use token::{Secret, Token, TokenError};
 
 use crate::filter;
 
-/// A remote service, as it is configured.
+/// A configured remote service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Its name in this installation.
     pub name: String,
-    /// Whether it is used at all.
+    /// True if it is used at all.
     pub enabled: bool,
     /// Its URL: `https`, or `http` on loopback; without a trailing slash.
     pub base_url: String,
@@ -32,9 +32,9 @@ pub struct Config {
     pub discovery_mcp: Option<String>,
     /// The token that is sent to it.
     pub token: Option<Token>,
-    /// How often the list is requested; without one, only at the start.
+    /// Interval between two requests of the list; without one, only at the start.
     pub discovery_interval: Option<Duration>,
-    /// How long one run may take.
+    /// Time limit of one run.
     pub execution_timeout: Duration,
     /// The most runs that may be in progress there at once.
     pub max_concurrent_executions: usize,
@@ -42,7 +42,7 @@ pub struct Config {
     pub filter_patterns: Vec<String>,
     /// The longest time between two status requests for a run.
     pub status_check_interval: Duration,
-    /// How often a request that failed temporarily is repeated. Starts never are.
+    /// Maximum number of repetitions of a request that failed temporarily. Starts are never repeated.
     pub retry_attempts: u32,
 }
 
@@ -70,7 +70,7 @@ impl Default for Config {
 pub struct ConfigError {
     /// Its place: a variable of the environment, or a key and its service.
     pub place: String,
-    /// What is wrong with it and which values are allowed, without a full stop.
+    /// The problem and the allowed values, without a full stop.
     pub problem: SettingError,
 }
 
@@ -106,8 +106,8 @@ impl Config {
         reading.end()
     }
 
-    /// Reads the one service that the environment can configure, which is called "default". `None` if none of the
-    /// variables is set; an empty one counts as not set.
+    /// Reads the one service that the environment can configure, named "default". `None` if none of the variables is
+    /// set; an empty one counts as not set.
     ///
     /// # Errors
     ///

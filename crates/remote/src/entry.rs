@@ -8,23 +8,23 @@ use crate::answer_error::EntryError;
 use crate::text::clean;
 use crate::{metadata, schema};
 
-/// Characters of an id; longer ones are no ids.
-const LONGEST_ID: usize = 200;
-/// Characters of a title that are shown.
-const LONGEST_TITLE: usize = 200;
-/// Characters of a description that are shown. Common clients cut what they pass to a model at 2,048.
-const LONGEST_DESCRIPTION: usize = 1_000;
-/// Characters of a category or a version.
-const LONGEST_WORD: usize = 60;
+/// Maximum length of an id; a longer one is invalid.
+const MAX_ID_CHARS: usize = 200;
+/// Maximum length of a shown title.
+const MAX_TITLE_CHARS: usize = 200;
+/// Maximum length of a shown description. Common clients cut what they pass to a model at 2,048.
+const MAX_DESCRIPTION_CHARS: usize = 1_000;
+/// Maximum length of a category or a version.
+const MAX_WORD_CHARS: usize = 60;
 
 /// A workflow of a remote service. Its texts are cleaned, and still foreign: see [`RemoteWorkflow::described`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteWorkflow {
-    /// Its id at the service, as it is in paths; of 1 to 200 characters.
+    /// Its id at the service, as in paths; of 1 to 200 characters.
     pub id: String,
     /// Its title at the service; never empty, at most 200 characters.
     pub title: String,
-    /// What it is for; at most 1,000 characters.
+    /// Its purpose; at most 1,000 characters.
     pub description: String,
     /// Its category; `workflow` if the service gives none.
     pub category: String,
@@ -32,10 +32,10 @@ pub struct RemoteWorkflow {
     pub version: String,
     /// JSON Schema of its input, cleaned: an object, with nothing to fetch.
     pub input_schema: Value,
-    /// What had to be changed about the schema.
+    /// Changes that the schema needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// How callers are meant to wait for it.
+    /// The way in which callers are meant to wait for it.
     pub execution: Execution,
     /// Further fields of the service, cleaned: at most 8 KiB and eight levels.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "metadata::read")]
@@ -44,7 +44,7 @@ pub struct RemoteWorkflow {
     pub hash: String,
 }
 
-/// How callers are meant to wait for a workflow.
+/// The way in which callers are meant to wait for a workflow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
@@ -60,23 +60,24 @@ impl RemoteWorkflow {
     ///
     /// # Errors
     ///
-    /// Why it cannot be offered, as a sentence without a full stop.
+    /// The reason why it cannot be offered, as a sentence without a full stop.
     pub fn read(entry: &Value) -> Result<Self, EntryError> {
         let Value::Object(fields) = entry else { return Err(EntryError::NotObject) };
         let id = id(fields.get("id")).ok_or(EntryError::NoId)?;
         let raw_title = text(fields, &["title", "name"]);
-        let title = clean(raw_title.unwrap_or_default(), LONGEST_TITLE);
+        let title = clean(raw_title.unwrap_or_default(), MAX_TITLE_CHARS);
         if title.is_empty() {
             return Err(EntryError::NoTitle);
         }
         let raw_description = text(fields, &["description"]);
-        let description = match clean(raw_description.unwrap_or_default(), LONGEST_DESCRIPTION) {
+        let description = match clean(raw_description.unwrap_or_default(), MAX_DESCRIPTION_CHARS) {
             description if description.is_empty() => format!("Workflow {id}"),
             description => description,
         };
         let raw_schema = fields.get("inputSchema").or_else(|| fields.get("inputs"));
         let schema = schema::clean(raw_schema.unwrap_or(&Value::Null));
-        let word = |names: &[&str], default: &str| match clean(text(fields, names).unwrap_or_default(), LONGEST_WORD) {
+        let word = |names: &[&str], default: &str| match clean(text(fields, names).unwrap_or_default(), MAX_WORD_CHARS)
+        {
             word if word.is_empty() => default.to_owned(),
             word => word,
         };
@@ -110,7 +111,7 @@ pub(crate) fn id(value: Option<&Value>) -> Option<String> {
         _ => return None,
     };
     // As a segment of a path, one or two dots mean another directory, however they are encoded.
-    let is_usable = !matches!(id.as_str(), "" | "." | "..") && clean(&id, LONGEST_ID) == id;
+    let is_usable = !matches!(id.as_str(), "" | "." | "..") && clean(&id, MAX_ID_CHARS) == id;
     is_usable.then_some(id)
 }
 

@@ -3,10 +3,10 @@
 use crate::config::SettingError;
 use crate::names::slug;
 
-/// Patterns for one service.
-pub(crate) const MOST: usize = 100;
-/// Characters of one.
-pub(crate) const LONGEST: usize = 200;
+/// Maximum number of patterns of one service.
+pub(crate) const MAX_PATTERNS: usize = 100;
+/// Maximum length of a pattern, in characters.
+pub(crate) const MAX_PATTERN_CHARS: usize = 200;
 
 /// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They are anchored, and ignore case. A
 /// workflow is matched by its title as well as by the part of its tool's name that is made from the title.
@@ -20,12 +20,12 @@ pub struct Filter {
 
 /// Returns the patterns if they are valid.
 pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, SettingError> {
-    if patterns.len() > MOST {
+    if patterns.len() > MAX_PATTERNS {
         return Err(SettingError::TooManyPatterns { count: patterns.len() });
     }
     for pattern in &patterns {
         let bare = pattern.strip_prefix('!').unwrap_or(pattern);
-        if bare.trim().is_empty() || bare.chars().count() > LONGEST {
+        if bare.trim().is_empty() || bare.chars().count() > MAX_PATTERN_CHARS {
             return Err(SettingError::PatternLength { beginning: pattern.chars().take(20).collect() });
         }
     }

@@ -27,6 +27,6 @@ pub use config::{Config, ConfigError, KEYS, Key, RawValue, Secret, SettingError,
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};
 pub use filter::Filter;
-pub use listing::{Listing, MOST_BYTES, MOST_PAGES, MOST_WORKFLOWS, Page};
+pub use listing::{Listing, MAX_ANSWER_BYTES, MAX_PAGES, MAX_WORKFLOWS, Page};
 pub use status::{Ids, LocalEnd, StartedRun, State, Status, failure_words, result};
 pub use text::clean as clean_text;

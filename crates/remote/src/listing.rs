@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::answer_error::AnswerError;
 use crate::entry::{RemoteWorkflow, id};
 
-/// Workflows of one service.
-pub const MOST_WORKFLOWS: usize = 1_000;
-/// Pages of one list.
-pub const MOST_PAGES: usize = 100;
-/// Bytes of one answer.
-pub const MOST_BYTES: usize = 8 * 1024 * 1024;
-/// The most entries that are read, valid or not.
-const MOST_ENTRIES: usize = 5 * MOST_WORKFLOWS;
-/// The most entries that are reported as left out.
-const MOST_SKIPPED: usize = 50;
+/// Maximum number of workflows of one service.
+pub const MAX_WORKFLOWS: usize = 1_000;
+/// Maximum number of pages of one list.
+pub const MAX_PAGES: usize = 100;
+/// Maximum length of one answer.
+pub const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+/// Maximum number of entries that are read, valid or not.
+const MAX_ENTRIES: usize = 5 * MAX_WORKFLOWS;
+/// Maximum number of entries that are reported as left out.
+const MAX_SKIPPED: usize = 50;
 
 /// One page of a list of workflows.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,7 +83,7 @@ impl Page {
     }
 }
 
-/// What a service offers, over all of its pages.
+/// The workflows that a service offers, over all of its pages.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Listing {
     /// The workflows, in the order in which the service has them. No id is in it twice.
@@ -123,8 +123,8 @@ impl Listing {
     pub fn add(&mut self, page: Page) {
         let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();
         for entry in &page.entries {
-            if self.workflows.len() == MOST_WORKFLOWS || self.seen == MOST_ENTRIES {
-                return self.cut(&format!("More than {MOST_WORKFLOWS} workflows are listed; the others are left out."));
+            if self.workflows.len() == MAX_WORKFLOWS || self.seen == MAX_ENTRIES {
+                return self.cut(&format!("More than {MAX_WORKFLOWS} workflows are listed; the others are left out."));
             }
             self.seen += 1;
             match RemoteWorkflow::read(entry) {
@@ -157,7 +157,7 @@ impl Listing {
         let (known, new): (Vec<_>, Vec<_>) =
             self.workflows.iter().partition(|workflow| was.contains(workflow.id.as_str()));
         kept.extend(known.into_iter().chain(new).cloned());
-        kept.truncate(MOST_WORKFLOWS);
+        kept.truncate(MAX_WORKFLOWS);
         kept
     }
 
@@ -165,14 +165,14 @@ impl Listing {
     pub(crate) fn cut(&mut self, why: &str) {
         if !self.is_cut {
             // This message is more important than one more entry.
-            self.skipped.truncate(MOST_SKIPPED - 1);
+            self.skipped.truncate(MAX_SKIPPED - 1);
             self.skip(why.to_owned());
         }
         self.is_cut = true;
     }
 
     fn skip(&mut self, why: String) {
-        if self.skipped.len() < MOST_SKIPPED {
+        if self.skipped.len() < MAX_SKIPPED {
             self.skipped.push(why);
         }
     }

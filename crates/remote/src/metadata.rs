@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 
 use crate::text;
 
-/// Bytes of all fields together, as JSON.
-const MOST_BYTES: usize = 8 * 1024;
-/// The most levels of objects and arrays, including the outermost. Deeper values are left out.
-const DEEPEST: usize = 8;
-/// Characters of a name of a field.
-const LONGEST_NAME: usize = 100;
-/// Characters of a text.
-const LONGEST_TEXT: usize = 1_000;
+/// Maximum size of all fields together, as JSON.
+const MAX_METADATA_BYTES: usize = 8 * 1024;
+/// Maximum number of levels of objects and arrays, including the outermost. Deeper values are left out.
+const MAX_DEPTH: usize = 8;
+/// Maximum length of the name of a field.
+const MAX_NAME_CHARS: usize = 100;
+/// Maximum length of a text.
+const MAX_TEXT_CHARS: usize = 1_000;
 
 /// Returns the fields of `metadata`, cleaned. Fields are taken in their order as long as all of them fit into the bound;
 /// one that does not fit is left out. `None` if `metadata` is no object, or nothing is left of it.
@@ -22,10 +22,10 @@ pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     // The two braces.
     let mut bytes = 2;
     for (name, value) in fields {
-        let Some((name, value)) = field(name, value, DEEPEST) else { continue };
+        let Some((name, value)) = field(name, value, MAX_DEPTH) else { continue };
         // With a colon and a comma.
         let taken = Value::from(name.as_str()).to_string().len() + value.to_string().len() + 2;
-        if bytes + taken <= MOST_BYTES && !kept.contains_key(&name) {
+        if bytes + taken <= MAX_METADATA_BYTES && !kept.contains_key(&name) {
             bytes += taken;
             kept.insert(name, value);
         }
@@ -40,14 +40,14 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(kept: D) -> Result<Option<Map<Stri
 
 /// Cleans a field whose value may have so many `levels`.
 fn field(name: &str, given: &Value, levels: usize) -> Option<(String, Value)> {
-    let name = text::clean(name, LONGEST_NAME);
+    let name = text::clean(name, MAX_NAME_CHARS);
     (!name.is_empty()).then_some(())?;
     Some((name, value(given, levels - 1)?))
 }
 
 fn value(given: &Value, levels: usize) -> Option<Value> {
     match given {
-        Value::String(words) => Some(text::clean(words, LONGEST_TEXT).into()),
+        Value::String(words) => Some(text::clean(words, MAX_TEXT_CHARS).into()),
         Value::Array(_) | Value::Object(_) if levels == 0 => None,
         Value::Array(values) => Some(values.iter().filter_map(|inner| value(inner, levels - 1)).collect()),
         Value::Object(fields) => {
@@ -80,18 +80,18 @@ mod tests {
     fn metadata_is_bounded() {
         let long = json!({"a": "x".repeat(5_000), "b".repeat(500): 1});
         let kept = clean(&long).unwrap();
-        assert_eq!(kept["a"].as_str().unwrap().chars().count(), LONGEST_TEXT);
-        assert!(kept.keys().all(|name| name.chars().count() <= LONGEST_NAME), "{kept:?}");
+        assert_eq!(kept["a"].as_str().unwrap().chars().count(), MAX_TEXT_CHARS);
+        assert!(kept.keys().all(|name| name.chars().count() <= MAX_NAME_CHARS), "{kept:?}");
 
         let mut many: Map<String, Value> = (0..2_000).map(|n| (format!("field {n}"), json!("日本"))).collect();
         many.insert("list".to_owned(), json!(vec!["x"; 100_000]));
         let kept = clean(&Value::Object(many)).unwrap();
         assert!(kept.contains_key("field 0") && !kept.contains_key("list"));
-        assert!(Value::Object(kept).to_string().len() <= MOST_BYTES);
+        assert!(Value::Object(kept).to_string().len() <= MAX_METADATA_BYTES);
 
         let deep = (0..100).fold(json!(1), |inner, _| json!({"in": inner}));
         let levels = serde_json::to_string(&clean(&deep)).unwrap().matches('{').count();
-        assert_eq!(levels, DEEPEST);
+        assert_eq!(levels, MAX_DEPTH);
     }
 
     #[test]

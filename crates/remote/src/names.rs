@@ -9,10 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::entry::hexadecimal;
 
-/// What all names begin with.
+/// The prefix of all names.
 pub const PREFIX: &str = "workflow_";
-/// Characters of a name.
-const LONGEST: usize = 64;
+/// Maximum length of a name.
+const MAX_NAME_CHARS: usize = 64;
 /// Characters of a suffix; a multiple of it where that is taken.
 const SUFFIX: usize = 8;
 
@@ -90,7 +90,7 @@ pub fn assign<'a>(
         if given.contains_key(key) || base.is_empty() || claims[base.as_str()] > 1 {
             continue;
         }
-        let name = plain(base, LONGEST);
+        let name = plain(base, MAX_NAME_CHARS);
         if used.insert(name.clone()) {
             given.insert(key.clone(), name);
         }
@@ -107,7 +107,7 @@ pub fn assign<'a>(
 /// Returns whether a workflow with this title could have been given this name.
 fn could_be(name: &str, key: &Key, base: &str) -> bool {
     const TRIED: usize = 16;
-    (!base.is_empty() && name == plain(base, LONGEST))
+    (!base.is_empty() && name == plain(base, MAX_NAME_CHARS))
         || suffixed(key, base).take(TRIED).any(|suffixed| suffixed == name)
 }
 
@@ -119,7 +119,7 @@ fn plain(base: &str, room: usize) -> String {
 
 /// Names with a suffix: longer and longer ones, then others without end, for when earlier ones are taken.
 fn suffixed(key: &Key, base: &str) -> impl Iterator<Item = String> {
-    let most = (LONGEST - PREFIX.len()) / SUFFIX;
+    let most = (MAX_NAME_CHARS - PREFIX.len()) / SUFFIX;
     (0_usize..).map(move |number| {
         // No name of a service contains a zero byte, so two different keys never give the same text.
         let Key { remote, id } = key;
@@ -128,7 +128,7 @@ fn suffixed(key: &Key, base: &str) -> impl Iterator<Item = String> {
             Some(more) => Sha256::digest(format!("{remote}\0{id}\0{more}")),
         };
         let suffix = &hexadecimal(&hash)[..(number + 1).min(most) * SUFFIX];
-        format!("{}_{suffix}", plain(base, LONGEST - suffix.len() - 1))
+        format!("{}_{suffix}", plain(base, MAX_NAME_CHARS - suffix.len() - 1))
     })
 }
 

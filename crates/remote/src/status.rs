@@ -6,17 +6,17 @@ use crate::answer_error::AnswerError;
 use crate::entry::id;
 use crate::text::clean;
 
-/// Characters of a word for a state.
-const LONGEST_WORD: usize = 60;
-/// The most characters of a service's error.
-const LONGEST_WORDS: usize = 2_000;
+/// Maximum length of a word for a state.
+const MAX_WORD_CHARS: usize = 60;
+/// Maximum length of a service's error.
+const MAX_ERROR_CHARS: usize = 2_000;
 
 /// The status of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// The word of the service in upper case, cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or one of its own.
     pub word: String,
-    /// What that means here.
+    /// Its meaning here.
     pub state: State,
     /// The input of the run, as the service has it.
     pub input: Value,
@@ -28,21 +28,21 @@ pub struct Status {
     pub pending_gate: Option<Value>,
     /// Id of the workflow, as the service repeats it: `workflow_id`.
     pub workflow: Option<String>,
-    /// What the service correlates the start by, if it repeats that: `correlationId`.
+    /// Correlation id of the start, if the service repeats it: `correlationId`.
     pub correlation: Option<String>,
     /// Progress in percent, 0 to 100, if the service reports it.
     pub progress: Option<Number>,
-    /// When it began, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub start_time: Option<i64>,
-    /// When it ended.
+    /// End time.
     pub end_time: Option<i64>,
-    /// When it was made.
+    /// Creation time.
     pub create_time: Option<i64>,
-    /// When it changed last.
+    /// Time of the last change.
     pub update_time: Option<i64>,
 }
 
-/// What the word for a state means.
+/// Meaning of the word for a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// In progress; an unknown word counts as this.
@@ -73,7 +73,7 @@ impl Status {
     pub fn read(answer: &Value) -> Result<Self, AnswerError> {
         let Value::Object(fields) = answer else { return Err(AnswerError::NotObject) };
         let Some(Value::String(word)) = fields.get("status") else { return Err(AnswerError::NoStatus) };
-        let word = clean(word, LONGEST_WORD).to_uppercase();
+        let word = clean(word, MAX_WORD_CHARS).to_uppercase();
         if word.is_empty() {
             return Err(AnswerError::EmptyStatus);
         }
@@ -136,12 +136,12 @@ fn own_words(output: &Value) -> Option<String> {
 fn words(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,
-        Value::String(text) => clean(text, LONGEST_WORDS),
+        Value::String(text) => clean(text, MAX_ERROR_CHARS),
         Value::Object(fields) => match fields.get("message") {
-            Some(Value::String(message)) if !message.trim().is_empty() => clean(message, LONGEST_WORDS),
-            _ => clean(&value.to_string(), LONGEST_WORDS),
+            Some(Value::String(message)) if !message.trim().is_empty() => clean(message, MAX_ERROR_CHARS),
+            _ => clean(&value.to_string(), MAX_ERROR_CHARS),
         },
-        other => clean(&other.to_string(), LONGEST_WORDS),
+        other => clean(&other.to_string(), MAX_ERROR_CHARS),
     };
     (!text.is_empty()).then_some(text)
 }
@@ -175,18 +175,18 @@ fn progress(value: &Value) -> Option<Number> {
 pub struct Ids {
     /// The workflow.
     pub workflow: String,
-    /// What the service correlates the start by.
+    /// The service's correlation id of the start.
     pub correlation: String,
     /// The run.
     pub instance: String,
 }
 
-/// How a run ended here while its service reports no end: it ran out of time, was cancelled, or could not be started.
+/// End of a run here while its service reports no end: it ran out of time, was cancelled, or could not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalEnd<'a> {
     /// The status of the result: `FAILED`, `CANCELLED`, or `UNKNOWN` if it is not known whether the service started the run.
     pub status: &'a str,
-    /// Why, in the place of the service's words.
+    /// Reason, in the place of the service's words.
     pub error: &'a str,
 }
 
@@ -226,7 +226,7 @@ pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -
 /// The answer of a service to a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedRun {
-    /// What the service correlates the start by.
+    /// The service's correlation id of the start.
     pub correlation_id: String,
     /// The id of the run, for status requests.
     pub workflow_instance: String,

@@ -1,6 +1,6 @@
 //! Cleaning of foreign text for people, terminals and models.
 //!
-//! What a service says about itself is read by a model that can act, and printed to terminals. The cleaned text
+//! The texts of a service about itself are read by a model that can act, and printed to terminals. The cleaned text
 //! contains nothing invisible, and no command to a terminal or a reader that a person would not see.
 
 /// Returns a text on one line without anything that is not seen: whole terminal escapes, control characters, what turns the

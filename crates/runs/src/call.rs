@@ -26,7 +26,7 @@ pub(super) struct NodeCallRequest {
     pub(super) params: Map<String, Value>,
     /// The name under which it is made once.
     pub(super) step: String,
-    /// Whether another daemon may have called it.
+    /// Attempt of the call: another daemon may have made it before.
     pub(super) attempt: Attempt,
 }
 

@@ -26,8 +26,8 @@ use crate::quota::DescendantQuota;
 use crate::result_error::ResultError;
 pub(super) use error::{ChildError, ChildStartError};
 
-/// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
-const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// Wait limit for the end of a cancelled child: a function takes up to 7 seconds to end its calls and clean up.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason with which an abandoned child is cancelled.
 pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
@@ -155,11 +155,11 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError
 /// Cancels a run and waits until its resources are cleaned up.
 pub(super) async fn give_up(run: &Run) {
     run.cancel(LEFT_ALONE);
-    run.over(ENDS_WITHIN).await;
+    run.over(END_TIMEOUT).await;
 }
 
-/// Closes the terminals that a run has left to its parent, which has no use for them: it is over itself, or does not wait for the
-/// run any more, which completed just before it was given up.
+/// Closes the terminals that a run has left to its parent, which has no use for them: it has ended itself, or does not
+/// wait for the run any more, which completed just before it was given up.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;

@@ -1,4 +1,4 @@
-//! What all kinds of runs have in common: how they start, are driven, stored, recovered and finished.
+//! Common parts of all kinds of runs: their start, driver, storage, recovery and end.
 //!
 //! A kind of run is a [`RunKind`]: what its entries mean and what follows from them. [`runner`] drives it,
 //! [`recorder`] stores it, [`launch`] starts it and [`recovery`] restores it after a restart. The engine does not

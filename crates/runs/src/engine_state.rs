@@ -1,4 +1,4 @@
-//! What all runs of a daemon share: their journal, their drivers, and the retention of finished runs.
+//! State that all runs of a daemon share: their journal, their drivers, and the retention of finished runs.
 //!
 //! Owns the journal of the daemon. A run in progress is found in memory, any other one in the journal.
 
@@ -34,28 +34,28 @@ use crate::outer::{OuterEngine, WorkerToken};
 use crate::runs::{EnginePolicy, RunDependencies, RunListener};
 use crate::secret_answers::SecretAnswers;
 
-/// Runs that may be in progress at once, since each takes memory while it lasts.
-const MOST: usize = 10_000;
+/// Maximum number of runs in progress, since each takes memory while it lasts.
+const MAX_RUNS: usize = 10_000;
 
-/// How long the private data of a finished run may stay in the log.
-const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
+/// Time that the private data of a finished run may stay in the log.
+const EMPTY_LOG_DELAY: Duration = Duration::from_secs(2);
 
-/// How often emptying the log is tried while something reads it.
-const EMPTYING: usize = 60;
+/// Maximum attempts to empty the log while something reads it.
+const MAX_EMPTY_ATTEMPTS: usize = 60;
 
-/// The first and the longest delay before a failed write to the journal is repeated.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// First and maximum delay before a failed write to the journal is repeated.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// When the journal is full, one of so many finished runs is deleted at a time.
-const GIVEN_WAY: usize = 16;
+/// Inverse of the fraction of finished runs that is deleted at a time when the journal is full.
+const EVICTION_DIVISOR: usize = 16;
 
-/// How many runs end before expired ones are deleted.
-const FORGET_EVERY: usize = 50;
+/// Number of runs that end before expired ones are deleted.
+const RUNS_PER_CLEANUP: usize = 50;
 
-/// Long histories that are read at the same time.
-const READERS: usize = 2;
+/// Maximum number of long histories that are read at the same time.
+const MAX_READERS: usize = 2;
 
-/// Which finished runs are kept. A run is deleted when either rule no longer keeps it.
+/// Rules for keeping finished runs. A run is deleted when either rule no longer keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// The number of runs that finished last.
@@ -93,7 +93,7 @@ pub(super) struct Engine {
     pub(super) remotes: RemoteServices,
     /// Receives the progress of runs.
     pub(super) listener: Arc<dyn RunListener>,
-    /// How many runs are in progress below each root run.
+    /// Number of runs in progress below each root run.
     pub(super) below: Mutex<HashMap<RunId, usize>>,
     /// Files of functions, for the runs in progress.
     pub(super) files: Mutex<Vec<Weak<OwnFile>>>,
@@ -121,7 +121,7 @@ pub(super) struct Engine {
     stop: watch::Sender<Option<ShutdownMode>>,
     pub(super) drivers: TaskTracker,
     pub(super) keep: RetentionPolicy,
-    /// Whether the log is about to be emptied.
+    /// Set if the log is about to be emptied.
     pub(super) emptying: AtomicBool,
     /// Limits the concurrent readers of long histories, so that they block no other work.
     pub(super) readers: Arc<Semaphore>,
@@ -188,7 +188,7 @@ impl Engine {
             drivers: TaskTracker::new(),
             keep,
             emptying: AtomicBool::new(false),
-            readers: Arc::new(Semaphore::new(READERS)),
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
             ended: AtomicUsize::new(0),
         })
     }
@@ -215,8 +215,8 @@ impl Engine {
         if let Some(run) = driven.get(&run.id) {
             return Ok(Some(run.clone()));
         }
-        if driven.len() >= MOST {
-            return Err(StartError::TooManyRuns { most: MOST });
+        if driven.len() >= MAX_RUNS {
+            return Err(StartError::TooManyRuns { most: MAX_RUNS });
         }
         driven.insert(run.id.clone(), run.clone());
         Ok(None)
@@ -271,13 +271,13 @@ impl Engine {
         } else if !self.emptying.swap(true, Ordering::Relaxed) {
             // The rest of its private data is removed together with that of other runs that end at about this time.
             tokio::spawn(async move {
-                tokio::time::sleep(EMPTIED_WITHIN).await;
+                tokio::time::sleep(EMPTY_LOG_DELAY).await;
                 shared.emptying.store(false, Ordering::Relaxed);
                 shared.empty_log().await;
                 shared.memory.note_freed();
             });
         }
-        if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
+        if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(RUNS_PER_CLEANUP) {
             let shared = self.clone();
             tokio::spawn(async move { shared.forget_finished().await });
         }
@@ -285,10 +285,10 @@ impl Engine {
 
     /// Ensures that the private data of finished runs is in no file.
     pub(super) async fn empty_log(&self) {
-        for _ in 0..EMPTYING {
+        for _ in 0..MAX_EMPTY_ATTEMPTS {
             match self.journal.empty_log().await {
                 Ok(true) => return,
-                Ok(false) => tokio::time::sleep(PAUSES.0).await,
+                Ok(false) => tokio::time::sleep(RETRY_PAUSES.0).await,
                 Err(error) => return tracing::warn!(%error, "the log of the journal is not emptied"),
             }
         }
@@ -311,7 +311,7 @@ impl Engine {
     pub(super) async fn make_room(&self) -> bool {
         let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
-        let retention = Retention { keep: count - count.div_ceil(GIVEN_WAY), finished_since: None };
+        let retention = Retention { keep: count - count.div_ceil(EVICTION_DIVISOR), finished_since: None };
         match self.journal.forget_finished(retention).await {
             Ok(gone) if !gone.is_empty() => {
                 tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
@@ -343,7 +343,7 @@ impl Engine {
     /// last entry, or `None` when this daemon must no longer drive the run.
     pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<RunStatus>) -> Option<u64> {
         let run = append.run.clone();
-        let mut pause = PAUSES.0;
+        let mut pause = RETRY_PAUSES.0;
         loop {
             match self.journal.write(append.clone()).await {
                 Ok(Appended::Written { last }) => {
@@ -375,7 +375,7 @@ impl Engine {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY_PAUSES.1),
                 () = self.stopping.cancelled() => return None,
             }
         }
@@ -425,7 +425,7 @@ impl Engine {
         }
     }
 
-    /// Whether the parent run is locked.
+    /// Returns whether the parent run is locked.
     pub(super) fn is_parent_locked(&self, parent: Option<&StepId>) -> bool {
         parent.is_some_and(|step| self.locked.contains(&step.run))
     }

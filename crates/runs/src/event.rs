@@ -18,12 +18,12 @@ pub struct RunEvents {
     shared: Arc<Engine>,
     run: Arc<Run>,
     next: u64,
-    /// How many more events to send, if the follower limits them.
+    /// Number of events that remain to be sent, if the follower limits them.
     left: Option<u64>,
 }
 
-/// History entries that are read at a time, so that a slow follower holds no more of them in memory.
-const PIECE: usize = 256;
+/// Maximum number of history entries that are read at a time, so that a slow follower holds no more of them in memory.
+const MAX_PIECE: usize = 256;
 
 impl RunEvents {
     pub(super) fn new(shared: Arc<Engine>, run: Arc<Run>, from: u64, at_most: Option<u64>) -> Self {
@@ -60,7 +60,7 @@ impl RunEvents {
         let last = self.run.progress().seq;
         let mut events = Vec::new();
         while self.next <= last {
-            let piece = usize::try_from(last - self.next + 1).map_or(PIECE, |left| left.min(PIECE));
+            let piece = usize::try_from(last - self.next + 1).map_or(MAX_PIECE, |left| left.min(MAX_PIECE));
             let told = self.shared.events_for_followers(&self.run, self.next, piece).await?;
             if told.is_empty() {
                 break;
@@ -85,7 +85,7 @@ impl RunEvents {
             };
             // The end of a run is sent after its resources are cleaned up.
             while self.next <= last && self.left != Some(0) {
-                let piece = usize::try_from(last - self.next + 1).map_or(PIECE, |left| left.min(PIECE));
+                let piece = usize::try_from(last - self.next + 1).map_or(MAX_PIECE, |left| left.min(MAX_PIECE));
                 let events = match self.shared.events_for_followers(&self.run, self.next, piece).await {
                     Ok(events) => events,
                     Err(error) => {
@@ -117,7 +117,7 @@ impl RunEvents {
     }
 }
 
-/// Why a history entry cannot be read.
+/// Failure to read a history entry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     /// The journal cannot be read.
@@ -128,7 +128,7 @@ pub(super) enum Unreadable {
     Unknown { seq: u64, cause: serde_json::Error },
 }
 
-/// Why the history of a run that is asked for or continues cannot be read.
+/// Failure to read the history of a run that is requested or continues.
 #[derive(Debug, thiserror::Error)]
 #[error("the history of the run can not be read: {0}")]
 pub(super) struct HistoryError(#[from] Unreadable);

@@ -27,14 +27,14 @@ use error::{AmbiguousGate, AnswerError, ClosedGateError, NotWaiting};
 pub(crate) use open_gate::OpenGate;
 use open_gate::reported;
 
-/// How long a gate's driver may take to store an answer.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Time limit of a gate's driver for storing an answer.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The fewest digits of a digest that identify a question.
-const SHORTEST_DIGEST: usize = 8;
+/// Minimum digits of a digest that identify a question.
+const MIN_DIGEST_DIGITS: usize = 8;
 
-/// Runs that are searched for gates, below one run.
-const MOST_LOOKED_AT: usize = 1000;
+/// Maximum number of runs below one run that are searched for gates.
+const MAX_SEARCHED_RUNS: usize = 1000;
 
 /// Returns why a run waits for no answer, or cannot take one.
 fn not_waiting(run: &Run) -> NotWaiting {
@@ -44,7 +44,7 @@ fn not_waiting(run: &Run) -> NotWaiting {
     }
 }
 
-/// Returns what of the terminals of a question is not compared before the run goes on.
+/// Returns the parts of a question's terminals that are not compared before the run continues.
 fn unchecked(info: &GateInfo) -> Vec<String> {
     let described = info.context.get(TERMINAL).and_then(Value::as_str).filter(|_| info.answered_by == "human");
     let lines = described.into_iter().flat_map(str::lines).map(str::trim);
@@ -56,7 +56,7 @@ impl Runs {
     pub(super) fn family(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
         let (mut family, mut at) = (vec![run.clone()], 0);
         // No run is below itself. The limit bounds the search.
-        while let Some(run) = family.get(at).filter(|_| family.len() < MOST_LOOKED_AT) {
+        while let Some(run) = family.get(at).filter(|_| family.len() < MAX_SEARCHED_RUNS) {
             let below = run.progress().below;
             family.extend(below.iter().filter_map(|below| self.shared.driven(below)));
             at += 1;
@@ -138,7 +138,7 @@ impl Runs {
         };
         match gate {
             Some(gate) => {
-                // A gate of a run below it is never the first one asked in its name.
+                // A gate of a run below it is never the first one opened in its name.
                 let asked_before = gate.run_id != run.id.as_str() || self.asked_before(&run).await;
                 GetGateReply { success: true, gate: Some(gate.clone()), asked_before, error: None }
             }
@@ -150,7 +150,7 @@ impl Runs {
         }
     }
 
-    /// Whether a gate of a run has closed, in any way. A run whose history cannot be read counts as having had one.
+    /// Returns whether a gate of a run has closed, in any way. True for a run whose history cannot be read.
     async fn asked_before(&self, run: &Run) -> bool {
         self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())
     }
@@ -227,7 +227,8 @@ impl Runs {
         }
     }
 
-    /// Passes an answer on to the run whose gate it is for. Returns once it is stored, with what is not checked before the run goes on.
+    /// Passes an answer to the run whose gate it is for. Returns once it is stored, with what is not checked before the
+    /// run continues.
     async fn answer_gate(
         &self,
         caller: &Caller,
@@ -257,7 +258,7 @@ impl Runs {
         let VerifiedAnswer { choice, by } = self.admitted(caller, gate, &info, given).await?;
         let choice = self.conceal(&run.id, gate.form.as_ref(), choice)?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
-        match run.request(input, TAKEN_WITHIN).await {
+        match run.request(input, STORE_TIMEOUT).await {
             Some(Disposition::Recorded) => Ok(unchecked(&info)),
             Some(Disposition::Ignored) => {
                 let before = self.answered_before(run, Some(&info.gate_id)).await;
@@ -292,7 +293,7 @@ impl Runs {
             None => {}
         }
         let is_of_another =
-            |digest: &String| digest.len() < SHORTEST_DIGEST || !info.digest.starts_with(digest.as_str());
+            |digest: &String| digest.len() < MIN_DIGEST_DIGITS || !info.digest.starts_with(digest.as_str());
         if given.digest.as_ref().is_some_and(is_of_another) {
             return Err(AnswerError::Changed { gate: info.gate_id.clone() });
         }
@@ -300,7 +301,7 @@ impl Runs {
         let (mut proof, mut signed) = (None, None);
         if let Some(assertion) = &given.passkey {
             // A signature is of the whole digest, so that it is of this question. It is checked also where none is needed:
-            // it says that a person answers.
+            // it states that a person answers.
             signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
         }
         if human {

@@ -10,10 +10,10 @@ use super::run::{Run, RunState};
 use crate::lookup::{RunLookupError, run_id};
 use crate::runs::Runs;
 
-/// The default number of listed runs.
-const USUALLY_LISTED: usize = 50;
+/// Default number of listed runs.
+const DEFAULT_LISTED_RUNS: usize = 50;
 
-/// Runs that are read at a time.
+/// Number of runs that are read at a time.
 const PAGE: usize = 200;
 
 /// The criteria of a list.
@@ -52,7 +52,7 @@ impl Runs {
             (Ok(since), Ok(until)) => RunQuery { workflow: verb.workflow_id.as_deref(), since, until },
             (Err(error), _) | (_, Err(error)) => return refused(error),
         };
-        let most = verb.limit.map_or(USUALLY_LISTED, |limit| limit as usize);
+        let most = verb.limit.map_or(DEFAULT_LISTED_RUNS, |limit| limit as usize);
         let mut runs = Vec::new();
         let mut before = match &verb.before {
             None => None,

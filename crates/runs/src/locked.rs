@@ -27,7 +27,7 @@ use crate::machine::sessions_at_gate;
 use crate::runs::Runs;
 use crate::seal::Seal;
 
-/// Why a locked run does not continue, and what unlocks it.
+/// Message that a locked run does not continue, with what unlocks it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon restarted; the approver's \
                                  passphrase opens it: steplatch approver unlock";
 
@@ -97,7 +97,7 @@ impl PrivateForm {
     }
 
     /// Returns the private part of `run` in the form to be stored from now on. `None` if the stored one is already
-    /// right. `asks_person` says whether the run waits for a person, `has_changed` whether `text` differs from the
+    /// right. `asks_person` states whether the run waits for a person, `has_changed` whether `text` differs from the
     /// stored one.
     pub(super) async fn stored_anew(
         &mut self,
@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Whether one of these runs, or one below it, waits for a person.
+    /// Returns whether one of these runs, or one below it, waits for a person.
     pub(super) fn ask_person<'r>(&self, runs: impl IntoIterator<Item = &'r RunId>) -> bool {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }
@@ -314,7 +314,7 @@ impl Engine {
     }
 }
 
-/// Why locked runs were not opened.
+/// Failure to open locked runs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnlockError {
     #[error(transparent)]

@@ -10,10 +10,10 @@ use steplatch_store::StorageError;
 use crate::run::Run;
 use crate::runs::Runs;
 
-/// The most characters of an unknown id that an error repeats.
-const LONGEST_ID: usize = 80;
+/// Maximum characters of an unknown id that an error repeats.
+const MAX_ID_CHARS: usize = 80;
 
-/// Why a run is not found.
+/// Failure to find a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunLookupError {
     /// The journal cannot be read.
@@ -30,7 +30,7 @@ pub(crate) enum RunLookupError {
 impl RunLookupError {
     /// Returns the error that this names no run.
     pub(crate) fn not_found(id: &str) -> Self {
-        Self::NotFound { id: id.chars().take(LONGEST_ID).collect() }
+        Self::NotFound { id: id.chars().take(MAX_ID_CHARS).collect() }
     }
 }
 

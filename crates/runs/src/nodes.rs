@@ -33,8 +33,8 @@ pub(crate) use panes::PtyNodes;
 pub use performer::ExecutorFactory;
 pub(crate) use performer::NodeExecutor;
 
-/// How long calls may take to end their processes when the daemon ends.
-const ENDING: Duration = Duration::from_secs(6);
+/// Time limit for calls to end their processes when the daemon ends.
+const END_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Calls of nodes that are no runs, for all projects.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct NodeCall {
     pub(crate) input: Value,
     /// Time limit.
     pub(crate) timeout: Option<TimeSpan>,
-    /// Whether only a graph is accepted.
+    /// True if only a graph is accepted.
     pub(crate) graph: bool,
 }
 
@@ -75,7 +75,7 @@ impl Nodes {
     pub async fn close(&self) {
         self.closing.cancel();
         self.working.close();
-        if tokio::time::timeout(ENDING, self.working.wait()).await.is_err() {
+        if tokio::time::timeout(END_TIMEOUT, self.working.wait()).await.is_err() {
             tracing::warn!(calls = self.working.len(), "calls of nodes did not end in time");
         }
     }

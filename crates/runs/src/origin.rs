@@ -1,4 +1,4 @@
-//! What a run needs to continue that is in no history: its caller, the caller's directory, and its secrets.
+//! Data that a run needs to continue and that is in no history: its caller, the caller's directory, and its secrets.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use steplatch_workflow::{Definition, State};
 
 use crate::seal::Seal;
 
-/// How much of the caller's environment a run needs to continue.
+/// Part of the caller's environment that a run needs to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Environment {
     Whole,

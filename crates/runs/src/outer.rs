@@ -1,9 +1,10 @@
 //! Runs that an outer engine decides, and the workers that connect them with it.
 //!
-//! Such a run is like any other here: its history is in the journal, its gates and its reports come from that. Of a machine,
-//! only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by number. A function
-//! continues here, in turns that the engine asks for, and the engine has its calls performed. A worker is a client of the daemon
-//! that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
+//! Such a run is like any other here: its history is in the journal, its gates and its reports come from that. Of a
+//! machine, only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by
+//! number. A function continues here, in turns that the engine requests, and the engine has its calls performed. A
+//! worker is a client of the daemon that starts runs in the engine, passes inputs to them, and brings the tasks of the
+//! engine here.
 
 mod mirror;
 mod openings;
@@ -27,17 +28,17 @@ use openings::Openings;
 pub(crate) use perform::begun_here;
 pub use worker::{WorkerRequests, WorkerToken};
 
-/// How long an input may take until the engine has taken it, with the wait for the worker. Less than a front-end waits for the
-/// driver of a run.
-const TAKEN_WITHIN: Duration = Duration::from_secs(8);
+/// Time limit for the engine to take an input, with the wait for the worker. Less than a front-end waits for the driver
+/// of a run.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long of that it waits until the engine has the run, or until a worker is back.
-const STARTED_WITHIN: Duration = Duration::from_secs(4);
+/// Part of that time in which it waits until the engine has the run, or until a worker is back.
+const START_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// For how long after its start a daemon expects that the workers of the last one come back.
-const RETURNS_WITHIN: Duration = Duration::from_secs(20);
+/// Time after its start in which a daemon expects the workers of the last one to return.
+const WORKER_RETURN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a run that is decided elsewhere receives.
+/// Message to a run that is decided elsewhere.
 #[derive(Debug)]
 pub(crate) enum MirrorMessage {
     /// Events of the run.
@@ -60,7 +61,7 @@ pub(crate) struct EventBatch {
     pub(crate) reply: oneshot::Sender<u64>,
 }
 
-/// What became of an input.
+/// Outcome of an input.
 #[derive(Debug)]
 pub(crate) enum InputEnd {
     /// The run took it, and these events follow; `from` is the number of events before them.
@@ -91,7 +92,8 @@ struct State {
     mirrors: HashMap<RunId, Registration>,
     /// Runs that no worker has started yet.
     unstarted: BTreeMap<RunId, EngineRequest>,
-    /// Runs in progress that are to be cancelled. Each worker that connects is asked for it, since the last one may have gone.
+    /// Runs in progress that are to be cancelled. Each worker that connects receives the request, since the last one
+    /// may have gone.
     cancels: BTreeMap<RunId, EngineRequest>,
     /// Steps of runs in progress that are not waited for any longer.
     left: HashMap<RunId, HashSet<StepId>>,
@@ -114,15 +116,15 @@ struct PendingInput {
     reply: oneshot::Sender<InputEnd>,
 }
 
-/// What tasks of the engine need of a run.
+/// Data of a run that tasks of the engine need.
 #[derive(Debug, Clone)]
 pub(crate) struct Registration {
     messages: mpsc::UnboundedSender<MirrorMessage>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) workflow: String,
-    /// Whether the run goes on here, in turns: it is a function or a remote workflow.
+    /// True if the run continues here, in turns: it is a function or a remote workflow.
     pub(crate) is_function: bool,
-    /// Whether a worker starts it in the engine: no run above it does.
+    /// True if a worker starts it in the engine: no run above it does.
     is_root: bool,
     /// The events that the run began with; a function has none of its own.
     pub(crate) first: Arc<Vec<Event>>,
@@ -166,7 +168,7 @@ impl OuterEngine {
         Self {
             state: Mutex::default(),
             changes: watch::Sender::default(),
-            expected_until: had_workers.then(|| Instant::now() + RETURNS_WITHIN),
+            expected_until: had_workers.then(|| Instant::now() + WORKER_RETURN_TIMEOUT),
             openings: Openings::default(),
         }
     }
@@ -206,7 +208,7 @@ impl OuterEngine {
         Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
     }
 
-    /// Whether a worker is connected.
+    /// Returns whether a worker is connected.
     pub(crate) fn is_served(&self) -> bool {
         !self.state.lock().workers.is_empty()
     }
@@ -216,11 +218,11 @@ impl OuterEngine {
         let mut changes = self.changes.subscribe();
         // `self` has a sender.
         let served = changes.wait_for(|_| self.is_served() || !self.expects_workers());
-        drop(tokio::time::timeout(STARTED_WITHIN, served).await);
+        drop(tokio::time::timeout(START_TIMEOUT, served).await);
         self.is_served()
     }
 
-    /// Whether the daemon is so young that the workers of the last one may not have connected yet.
+    /// Returns whether the daemon started so recently that the workers of the last one may not have connected yet.
     fn expects_workers(&self) -> bool {
         self.expected_until.is_some_and(|until| Instant::now() < until)
     }
@@ -236,13 +238,13 @@ impl OuterEngine {
         state.ask(request);
     }
 
-    /// Has a worker report it if the engine ends a run in progress by itself. Each worker that connects is asked for it, since the one
-    /// that has started the run may be gone.
+    /// Has a worker report it if the engine ends a run in progress by itself. Each worker that connects receives the
+    /// request, since the one that has started the run may be gone.
     pub(crate) fn watch(&self, run: &RunId) {
         self.state.lock().ask(EngineRequest::Watch { run_id: run.to_string() });
     }
 
-    /// Notes that a run in progress waits no longer for what a step of it does.
+    /// Notes that a run in progress no longer waits for what a step of it does.
     pub(crate) fn leave(&self, step: &StepId) {
         let mut state = self.state.lock();
         if state.mirrors.contains_key(&step.run) {
@@ -250,18 +252,18 @@ impl OuterEngine {
         }
     }
 
-    /// Whether a run in progress waits no longer for what a step of it does.
+    /// Returns whether a run in progress no longer waits for what a step of it does.
     pub(crate) fn is_left(&self, step: &StepId) -> bool {
         self.state.lock().left.get(&step.run).is_some_and(|left| left.contains(step))
     }
 
-    /// Has a run in progress cancelled in the engine, now or once a worker connects. Returns whether a worker was asked.
+    /// Has a run in progress cancelled in the engine, now or once a worker connects. Returns whether one has it.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
         let mut state = self.state.lock();
         state.cancels.insert(run.clone(), request.clone());
         if state.unstarted.contains_key(run) {
-            // The engine does not know it yet, and is asked once it does.
+            // The engine does not know it yet, and receives the request once it does.
             return !state.workers.is_empty();
         }
         state.ask(request)
@@ -269,11 +271,11 @@ impl OuterEngine {
 
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
-        let late = tokio::time::Instant::now() + TAKEN_WITHIN;
+        let late = tokio::time::Instant::now() + INPUT_TIMEOUT;
         let mut changes = self.changes.subscribe();
         // `self` has a sender.
         let ready = changes.wait_for(|_| self.can_take(run));
-        if tokio::time::timeout(STARTED_WITHIN, ready).await.is_err() && self.is_served() {
+        if tokio::time::timeout(START_TIMEOUT, ready).await.is_err() && self.is_served() {
             return InputEnd::Unknown("the engine does not have the run yet; try it again".to_owned());
         }
         let (reply, end) = oneshot::channel();
@@ -297,7 +299,7 @@ impl OuterEngine {
         }
     }
 
-    /// Whether an input of a run is passed now: a worker is there that has started the run, or none is expected.
+    /// Returns whether an input of a run is passed now: a worker has started it and is connected, or none is expected.
     fn can_take(&self, run: &RunId) -> bool {
         let state = self.state.lock();
         match state.workers.is_empty() {
@@ -380,7 +382,7 @@ impl OuterEngine {
     }
 }
 
-/// Says that no worker is connected, and what helps.
+/// Message that no worker is connected, with what helps.
 pub(crate) const NOT_SERVED: &str =
     "no worker of Temporal is connected to this daemon; start one with: steplatch worker --temporal ADDRESS";
 

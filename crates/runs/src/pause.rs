@@ -9,8 +9,8 @@ use steplatch_workflow::Input;
 use super::run::{Disposition, Run, RunState, RunStatus};
 use crate::runs::Runs;
 
-/// How long a driver may take to store a pause or a resumption.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Time limit of a driver for storing a pause or a resumption.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Runs {
     /// Pauses a run: it starts nothing new until it is resumed. Pausing a paused run changes nothing.
@@ -77,7 +77,7 @@ async fn try_request(
     if !run.is_driven() {
         return Err(RequestError::Stuck { trouble: before.trouble });
     }
-    let disposition = run.request(input, TAKEN_WITHIN).await;
+    let disposition = run.request(input, STORE_TIMEOUT).await;
     let now = run.progress();
     match disposition {
         Some(Disposition::Recorded) => Ok(done.to_owned()),
@@ -87,19 +87,19 @@ async fn try_request(
     }
 }
 
-/// Why a run is not paused or resumed.
+/// Failure to pause or resume a run.
 #[derive(Debug, thiserror::Error)]
 enum RequestError {
     /// It has finished.
     #[error("Run was already over: {}", .state.name())]
     Over {
-        /// How it ended.
+        /// State in which it ended.
         state: RunState,
     },
     /// It has no driver.
     #[error("{}", .trouble.as_deref().unwrap_or("the run does not continue"))]
     Stuck {
-        /// Why it cannot continue, if that is known.
+        /// Reason why it cannot continue, if known.
         trouble: Option<String>,
     },
     /// It is being cancelled.
@@ -111,7 +111,7 @@ enum RequestError {
         .trouble.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default()
     )]
     NotStored {
-        /// Why it cannot continue, if that is known.
+        /// Reason why it cannot continue, if known.
         trouble: Option<String>,
     },
 }

@@ -1,4 +1,4 @@
-//! Which definitions a run refers to by name, and what these names mean.
+//! Definitions that a run refers to by name, and the meaning of these names.
 //!
 //! Owns which names a definition contains, the digests of what they mean ([`Pins`]) at the start of a run, and the
 //! check of a name when it is used.
@@ -25,7 +25,7 @@ use crate::engine_state::Engine;
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";
 
-/// The call by which a function asks.
+/// The call by which a function opens a gate.
 const GATE: &str = "gate";
 
 /// The word by which declarations and parameters name a host.
@@ -143,7 +143,7 @@ impl References {
         references
     }
 
-    /// Whether there is a name that was not looked up.
+    /// Returns whether there is a name that was not looked up.
     fn is_open(&self) -> bool {
         self.any_workflow
             || self.any_node
@@ -250,7 +250,7 @@ fn literal_argument(call: &str) -> Option<&str> {
 
 /// A definition, as far as it may ask a person.
 struct FollowedDefinition {
-    /// True if it asks by itself, or starts something by a name that is computed.
+    /// True if it opens a gate itself, or starts something by a name that is computed.
     asks: bool,
     calls: References,
 }
@@ -270,7 +270,7 @@ impl FollowedDefinition {
         let mut calls = References::default();
         calls.follow(declared);
         let asks = match &declared.node.kind {
-            // The source stands in the file that declares the node, which is not read here.
+            // The source is in the file that declares the node, which is not read here.
             NodeKind::Function(function) => function.source.as_deref().is_none_or(|source| has_word(source, GATE)),
             _ => false,
         };
@@ -361,7 +361,7 @@ impl Engine {
                         references.any_node = true;
                         workflows.insert(name.clone(), FollowedDefinition::of_functions(workflow.text()));
                     }
-                    // What a service asks is not known.
+                    // The questions of a service are not known.
                     Ok(ResolvedTarget::Remote(_)) | Err(_) => {}
                 }
                 let meaning = found.as_ref().ok().map(|found| signature(found, Some(&self.remotes)));

@@ -1,4 +1,4 @@
-//! How many runs may be in progress below a root run.
+//! Limit of the runs in progress below a root run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use steplatch_ids::{RunId, StepId};
 use crate::engine_state::Engine;
 use crate::run::Run;
 
-/// The most runs that may be under way below one run.
-const MOST_BELOW: usize = 500;
+/// Maximum number of runs in progress below one run.
+const MAX_RUNS_BELOW: usize = 500;
 
 /// A place among the runs below a root run. Freed on drop.
 pub(crate) struct DescendantQuota {
@@ -19,7 +19,7 @@ pub(crate) struct DescendantQuota {
 
 /// There are too many runs below the root run for another one.
 #[derive(Debug, thiserror::Error)]
-#[error("{MOST_BELOW} runs are in progress below one run, which is the limit")]
+#[error("{MAX_RUNS_BELOW} runs are in progress below one run, which is the limit")]
 pub(crate) struct QuotaExceeded;
 
 impl DescendantQuota {
@@ -28,7 +28,7 @@ impl DescendantQuota {
         let root = root_of(&shared.lock(), &step.run);
         let mut below = shared.below();
         let count = below.entry(root.clone()).or_default();
-        if *count >= MOST_BELOW && !is_known {
+        if *count >= MAX_RUNS_BELOW && !is_known {
             return Err(QuotaExceeded);
         }
         *count += 1;
@@ -43,7 +43,7 @@ impl DescendantQuota {
         let driven = shared.lock();
         let root = root_of(&driven, &step.run);
         let below = driven.keys().filter(|run| **run != root && root_of(&driven, run) == root);
-        if below.count() >= MOST_BELOW { Err(QuotaExceeded) } else { Ok(()) }
+        if below.count() >= MAX_RUNS_BELOW { Err(QuotaExceeded) } else { Ok(()) }
     }
 }
 

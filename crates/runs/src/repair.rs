@@ -16,13 +16,13 @@ use crate::run::{Disposition, Run, RunState};
 use crate::runs::Runs;
 use crate::source::DefinitionSource;
 
-/// How long a driver may take to store a proposal.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Time limit of a driver for storing a proposal.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most characters of a reason.
-const LONGEST_REASON: usize = 1000;
+/// Maximum characters of a reason.
+const MAX_REASON_CHARS: usize = 1000;
 
-/// Why no person is asked about a patch.
+/// Failure to propose a patch to a person.
 #[derive(Debug, thiserror::Error)]
 enum ProposalError {
     /// There is no such run.
@@ -46,19 +46,19 @@ enum ProposalError {
         /// The run.
         run: RunId,
     },
-    /// A person is asked about a patch already.
+    /// A patch is proposed to a person already.
     #[error(
         "a patch of this run is proposed already, and a person decides about it first: gate {gate}; get_run with wait_seconds waits for it"
     )]
     Pending {
-        /// The gate that asks about it.
+        /// Gate of the proposal.
         gate: StepId,
     },
     /// Several runs below the named one wait.
     #[error("several runs wait; name one of them: {}", .0.join(", "))]
     Several(Vec<String>),
     /// There is no reason.
-    #[error("reason is required: a sentence for the person who decides, at most {LONGEST_REASON} characters")]
+    #[error("reason is required: a sentence for the person who decides, at most {MAX_REASON_CHARS} characters")]
     NoReason,
     /// The patch is refused.
     #[error(transparent)]
@@ -69,13 +69,13 @@ enum ProposalError {
     /// The value of a secret would be in the library, in plain text.
     #[error("the patch has the value of a secret in it; write the argument in its place, such as {{secret:password}}")]
     Secret,
-    /// The run went on meanwhile, or its journal did not take the proposal.
+    /// The run continued meanwhile, or its journal did not take the proposal.
     #[error("the run does not wait at that gate any more; look with get_run")]
     Meanwhile,
 }
 
 impl Runs {
-    /// Checks a patch of the machine of a run, and asks a person about it. Nothing changes where it is refused.
+    /// Checks a patch of the machine of a run, and proposes it to a person. Nothing changes where it is refused.
     pub async fn propose_patch(&self, caller: &Caller, verb: ProposePatch) -> ProposePatchReply {
         let run_id = verb.run_id.clone();
         let mut reply = ProposePatchReply { run_id, ..ProposePatchReply::default() };
@@ -109,7 +109,7 @@ impl Runs {
         reply: &mut ProposePatchReply,
     ) -> Result<StepId, ProposalError> {
         let reason = verb.reason.trim();
-        if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
+        if reason.is_empty() || reason.chars().count() > MAX_REASON_CHARS {
             return Err(ProposalError::NoReason);
         }
         let mut masked = verb.patch.clone();
@@ -130,7 +130,7 @@ impl Runs {
         let differs = reply.difference.clone();
         let proposal = Proposal::new(&after, &step.place, verb.patch, words, differs, (&weakened, checked));
         let input = Input::PatchProposed { step, proposal: Box::new(proposal) };
-        match run.request(input, TAKEN_WITHIN).await {
+        match run.request(input, STORE_TIMEOUT).await {
             Some(Disposition::Recorded) => {}
             Some(Disposition::Ignored) | None => return Err(ProposalError::Meanwhile),
         }

@@ -1,11 +1,11 @@
-//! Why the result of a finished run is not known.
+//! Reasons for the missing result of a finished run.
 
 use steplatch_ids::RunId;
 
 use crate::engine::StartError;
 use crate::event::Unreadable;
 
-/// Why the value that a run returned is not known, as the rest of a sentence about the run.
+/// Reason why the value that a run returned is not known, as the rest of a sentence about the run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResultError {
     /// Its history cannot be read.
@@ -16,7 +16,7 @@ pub(crate) enum ResultError {
     NoResult,
 }
 
-/// Why a run that is a call of a node has no result. The call is not repeated.
+/// Reason for the missing result of a run that is a call of a node. The call is not repeated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallResultError {
     /// A client cancelled it.
@@ -53,7 +53,7 @@ pub(crate) enum CallResultError {
     },
 }
 
-/// Why a call of a node that makes calls itself has no result.
+/// Reason for the missing result of a call of a node that makes calls itself.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeCallError {
     /// Its run did not start. The call can be repeated.

@@ -110,7 +110,7 @@ pub(super) struct RunHeader {
     /// The digest of the request, if it began under an idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<Signature>,
-    /// Where its definition came from.
+    /// Origin of its definition.
     #[serde(default)]
     pub(super) source: DefinitionSource,
     /// The engine that decides it.
@@ -132,11 +132,11 @@ pub(super) struct RunStatus {
     pub(super) state: RunState,
     pub(super) ended: Option<Timestamp>,
     pub(super) error: Option<String>,
-    /// Where a function raised the exception of `error`.
+    /// Python's traceback of the exception in `error`.
     pub(super) traceback: Option<String>,
     /// Its result once it is completed, secrets hidden.
     pub(super) result: Option<Arc<Value>>,
-    /// Whether `result` is only a part of it.
+    /// True if `result` is only a part of the result.
     pub(super) result_shortened: bool,
     /// Its result, with its secrets, for the run that started it. Never stored.
     pub(super) returned: Option<Arc<Value>>,
@@ -144,23 +144,23 @@ pub(super) struct RunStatus {
     pub(super) gates: Vec<OpenGate>,
     /// The waiting runs below this one, themselves or through others below them.
     pub(super) below: Vec<RunId>,
-    /// Whether it needs a person's answer to continue, here or in a run below it.
+    /// True if it needs a person's answer to continue, here or in a run below it.
     pub(super) asks_person: bool,
-    /// Whether it waits for an answer at the service that does its work.
+    /// True if it waits for an answer at the service that does its work.
     pub(super) asks_elsewhere: bool,
     /// By whom the run is paused, and since when.
     pub(super) paused: Option<Pause>,
-    /// Where its definition is, once it has finished.
+    /// Place of its definition in the library, once it has finished.
     pub(super) kept: Option<LibraryCopy>,
-    /// Why its definition could not be saved, although it completed.
+    /// Reason why its definition could not be saved, although it completed.
     pub(super) unsaved: Option<String>,
-    /// Whether it continues only once the approver's passphrase is given.
+    /// True if it continues only once the approver's passphrase is given.
     pub(super) locked: bool,
-    /// Why it cannot continue at present.
+    /// Reason why it cannot continue at present.
     pub(super) trouble: Option<String>,
     /// Patches of its machine that were accepted, secrets hidden.
     pub(super) repairs: Vec<RepairInfo>,
-    /// The gate that asks where the run goes on, and the machine that a patch can be proposed for.
+    /// The gate that requests the next state of the run, and the machine that a patch can be proposed for.
     pub(super) repairable: Option<(StepId, Arc<Definition>)>,
 }
 
@@ -193,22 +193,22 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
-/// The longest result that lists show whole, in characters of JSON, and the longest text in one that is shortened.
-const LONGEST_RESULT: usize = 1000;
-const LONGEST_TEXT_IN_RESULT: usize = 300;
+/// Maximum length of a result that lists show whole, in characters of JSON, and of a text in one that is shortened.
+const MAX_RESULT_CHARS: usize = 1000;
+const MAX_RESULT_TEXT_CHARS: usize = 300;
 
 /// Returns a result as lists show it, and whether that is only a part of it.
 pub(super) fn listed(result: &Value) -> (Value, bool) {
-    let is_short = |value: &Value| value.to_string().chars().nth(LONGEST_RESULT).is_none();
+    let is_short = |value: &Value| value.to_string().chars().nth(MAX_RESULT_CHARS).is_none();
     if is_short(result) {
         return (result.clone(), false);
     }
     let mut shortened = result.clone();
-    shorten(&mut shortened, LONGEST_TEXT_IN_RESULT);
+    shorten(&mut shortened, MAX_RESULT_TEXT_CHARS);
     if !is_short(&shortened) {
         let json = result.to_string();
-        let (length, head) = (json.chars().count(), json.chars().take(LONGEST_TEXT_IN_RESULT).collect::<String>());
-        shortened = format!("{head}\n[… {} characters of JSON left out …]", length - LONGEST_TEXT_IN_RESULT).into();
+        let (length, head) = (json.chars().count(), json.chars().take(MAX_RESULT_TEXT_CHARS).collect::<String>());
+        shortened = format!("{head}\n[… {} characters of JSON left out …]", length - MAX_RESULT_TEXT_CHARS).into();
     }
     (shortened, true)
 }
@@ -257,7 +257,7 @@ impl RunStatus {
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
     }
 
-    /// Whether the run does not continue without an action from outside, which is reported to the runs above it.
+    /// Returns whether the run does not continue without an action from outside, as reported to the runs above it.
     pub(super) fn waits(&self) -> bool {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
@@ -372,7 +372,7 @@ impl Run {
         self.inputs.clone()
     }
 
-    /// Whether it has a driver.
+    /// Returns whether it has a driver.
     pub(super) fn is_driven(&self) -> bool {
         !self.inputs.is_closed() && !self.progress.borrow().locked
     }

@@ -38,30 +38,30 @@ use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 use crate::{ExecutorFactory, Nodes, function, remote, run, source};
 
-/// How long a start waits for the end of its run by default.
-const USUAL_WAIT: Duration = Duration::from_secs(20);
+/// Time that a start waits for the end of its run by default.
+const DEFAULT_WAIT: Duration = Duration::from_secs(20);
 
-/// The longest wait of one command.
-const LONGEST_WAIT: Duration = Duration::from_secs(7200);
+/// Maximum wait of one command.
+const MAX_WAIT: Duration = Duration::from_secs(7200);
 
-/// The most characters of a name that a reply repeats.
-const LONGEST_NAME: usize = 80;
+/// Maximum characters of a name that a reply repeats.
+const MAX_NAME_CHARS: usize = 80;
 
-/// Names of workflows in a reply.
-const MOST_AVAILABLE: usize = 50;
+/// Maximum number of workflow names in a reply.
+const MAX_NAMED_WORKFLOWS: usize = 50;
 
-/// How long a cancel waits for the end of its run.
-const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// Time that a cancel waits for the end of its run.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs that are started at once: what a start needs is ten times what its run needs afterwards. One transaction of the
+/// Maximum number of concurrent starts: a start needs ten times what its run needs afterwards. One transaction of the
 /// journal takes as many.
-const STARTS_AT_ONCE: usize = 512;
+const MAX_CONCURRENT_STARTS: usize = 512;
 
-/// The most bytes of a definition and its variables that a run on Temporal begins with: a payload there has at most 2 MB.
-const MOST_BYTES_ELSEWHERE: usize = 1_500_000;
+/// Maximum bytes of the definition and variables that a run on Temporal begins with: a payload has at most 2 MB there.
+const MAX_BYTES_ON_TEMPORAL: usize = 1_500_000;
 
-/// Reports that are made at once: each has a whole history in memory.
-const REPORTS_AT_ONCE: usize = 128;
+/// Maximum number of concurrent reports: each has a whole history in memory.
+const MAX_CONCURRENT_REPORTS: usize = 128;
 
 /// Notified when a run has changed.
 pub trait RunListener: std::fmt::Debug + Send + Sync {
@@ -128,8 +128,8 @@ impl Runs {
         let shared = Engine::open(path, surroundings, keep).await?;
         Ok(Self {
             shared: Arc::new(shared),
-            starts: Semaphore::new(STARTS_AT_ONCE),
-            reports: Semaphore::new(REPORTS_AT_ONCE),
+            starts: Semaphore::new(MAX_CONCURRENT_STARTS),
+            reports: Semaphore::new(MAX_CONCURRENT_REPORTS),
         })
     }
 
@@ -150,7 +150,7 @@ impl Runs {
         self.shared.stopping.cancel();
         self.shared.drivers.close();
         // A run that closes terminals may take long, and the next daemon completes the work.
-        let _ = tokio::time::timeout(ENDS_WITHIN, self.shared.drivers.wait()).await;
+        let _ = tokio::time::timeout(END_TIMEOUT, self.shared.drivers.wait()).await;
         self.shared.empty_log().await;
     }
 
@@ -182,8 +182,8 @@ impl Runs {
             Err(reply) => return refused(reply.error),
         };
         match until {
-            Some(Until::Gate) => self.at_rest(&run, LONGEST_WAIT).await,
-            None if wait => run.over(LONGEST_WAIT).await,
+            Some(Until::Gate) => self.at_rest(&run, MAX_WAIT).await,
+            None if wait => run.over(MAX_WAIT).await,
             _ => {}
         }
         let report = Box::pin(self.report(&run)).await;
@@ -238,7 +238,7 @@ impl Runs {
     /// Starts a run and waits for its end, or for a gate, as long as requested. A repeated request with the same
     /// `step` returns the run that the first request started.
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
-        let wait = verb.wait_seconds.map_or(USUAL_WAIT, wait_of);
+        let wait = verb.wait_seconds.map_or(DEFAULT_WAIT, wait_of);
         let (workflow_name, session_id) = names_in(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
@@ -248,7 +248,7 @@ impl Runs {
             Err(reply) => RunReply { workflow_name, session_id, ..*reply },
         };
         let mut available_workflows = Box::pin(self.shared.workflows.available(caller)).await;
-        let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
+        let room = MAX_NAMED_WORKFLOWS.saturating_sub(available_workflows.len());
         available_workflows.extend(self.shared.remotes.names().into_iter().take(room));
         RunReply { available_workflows, ..reply }
     }
@@ -262,7 +262,7 @@ impl Runs {
         step: Option<String>,
     ) -> RunReply {
         let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
-        let usual = if tool.sync { LONGEST_WAIT } else { USUAL_WAIT };
+        let usual = if tool.sync { MAX_WAIT } else { DEFAULT_WAIT };
         let wait = wait_seconds.map_or(usual, wait_of);
         let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
         let started = if tool.remote.is_some() {
@@ -408,10 +408,10 @@ impl Runs {
         self.is_served(engine).await?;
         if engine != EngineKind::Sqlite {
             let bytes = definition.document().to_string().len() + serde_json::json!(start.variables).to_string().len();
-            if bytes > MOST_BYTES_ELSEWHERE {
+            if bytes > MAX_BYTES_ON_TEMPORAL {
                 let error = format!(
                     "the definition and the variables take {bytes} bytes, and a run on Temporal begins with at most \
-                     {MOST_BYTES_ELSEWHERE}; shorten them, or run it with --on sqlite"
+                     {MAX_BYTES_ON_TEMPORAL}; shorten them, or run it with --on sqlite"
                 );
                 return Err(not_started("execution_error", error));
             }
@@ -451,7 +451,7 @@ impl Runs {
         }
     }
 
-    /// Whether a run was begun with the contents of a file. A file that cannot be read any more counts as unchanged.
+    /// Returns whether a run was begun with the contents of a file. An unreadable file counts as unchanged.
     async fn is_of_file(&self, run: &Run, file: PathBuf) -> bool {
         let text = source::read(file).await;
         let is_other =
@@ -543,7 +543,7 @@ impl Runs {
         }
         if run.is_driven() {
             run.cancel("cancelled on request");
-            run.over(ENDS_WITHIN).await;
+            run.over(END_TIMEOUT).await;
             return match run.state() {
                 state if state.is_over() => Ok((before, state)),
                 _ => Err(CancelError::Pending { trouble: run.progress().trouble }),
@@ -686,12 +686,12 @@ impl Runs {
     }
 }
 
-/// Returns how long a command waits that asks for this many seconds.
+/// Returns the wait of a command that requests this many seconds.
 fn wait_of(seconds: f64) -> Duration {
-    Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_WAIT.as_secs_f64()))
+    Duration::from_secs_f64(seconds.clamp(0.0, MAX_WAIT.as_secs_f64()))
 }
 
-/// Why a run is not cancelled.
+/// Failure to cancel a run.
 #[derive(Debug, thiserror::Error)]
 enum CancelError {
     /// It is not found.
@@ -706,7 +706,7 @@ enum CancelError {
         .trouble.as_deref().unwrap_or("what is in flight has not ended yet")
     )]
     Pending {
-        /// Why it cannot continue, if that is known.
+        /// Reason why it cannot continue, if known.
         trouble: Option<String>,
     },
 }
@@ -728,7 +728,7 @@ fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
 /// Returns the names of the workflow and of the terminal in a request, for a reply without a run. Long names are cut.
 fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
     let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
-    let cut = |text: &str| text.chars().take(LONGEST_NAME).collect();
+    let cut = |text: &str| text.chars().take(MAX_NAME_CHARS).collect();
     (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
 }
 

@@ -108,12 +108,12 @@ impl Seal {
         self.secrets[before..].to_vec()
     }
 
-    /// Whether a text contains a secret, of those that are looked for in texts.
+    /// Returns whether a text contains a secret, of those that are searched for in texts.
     pub(crate) fn hides_some_of(&self, text: &str) -> bool {
         self.looked_for().any(|(_, secret)| text.contains(secret))
     }
 
-    /// Returns an entry as it is stored.
+    /// Returns the stored form of an entry.
     pub(crate) fn close(&self, entry: &impl Serialize) -> String {
         if self.secrets.is_empty() {
             let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
@@ -161,20 +161,20 @@ impl Seal {
         text.into_iter().for_each(|text| self.close_text(text));
     }
 
-    /// Hides the secrets in every text of these fields, and in their names as [`hides_in_names`] says.
+    /// Hides the secrets in every text of these fields, and in their names by the rule of [`hides_in_names`].
     pub(crate) fn close_all(&self, fields: &mut Map<String, Value>) {
         fields.values_mut().for_each(|field| self.close_in(field));
         rename(fields, |name| self.closed_name(name));
     }
 
-    /// Returns the name of a field as it is stored, if that differs.
+    /// Returns the stored form of the name of a field, if that differs.
     fn closed_name(&self, name: &str) -> Option<String> {
         let hidden = || self.looked_for().filter(|(_, secret)| hides_in_names(secret));
         let changes = name.contains(OPEN) || hidden().any(|(_, secret)| name.contains(secret));
         changes.then(|| closed(name, hidden))
     }
 
-    /// Hides the secrets in every text of a value, and in the names of fields as [`hides_in_names`] says.
+    /// Hides the secrets in every text of a value, and in the names of fields by the rule of [`hides_in_names`].
     pub(crate) fn close_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.close_text(text),
@@ -206,7 +206,7 @@ impl Seal {
         while let Some((before, behind)) = rest.split_once(OPEN) {
             opened.push_str(before);
             let is_mark =
-                |number: &str| number.len() <= LONGEST_NUMBER && number.bytes().all(|byte| byte.is_ascii_digit());
+                |number: &str| number.len() <= MAX_NUMBER_DIGITS && number.bytes().all(|byte| byte.is_ascii_digit());
             // An older daemon stored the text of a program unchanged.
             let Some((number, after)) = behind.split_once(CLOSE).filter(|(number, _)| is_mark(number)) else {
                 opened.push(OPEN);
@@ -250,8 +250,8 @@ fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl
     closed
 }
 
-/// The most digits of the number in a mark.
-const LONGEST_NUMBER: usize = 9;
+/// Maximum digits of the number in a mark.
+const MAX_NUMBER_DIGITS: usize = 9;
 
 /// An entry that knows which of its texts are foreign: not written by this program.
 pub(crate) trait SealedEntry: Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -271,9 +271,9 @@ impl SealedEntry for Event {
 #[derive(Debug, Default)]
 pub(crate) struct LiveSeal {
     seal: Seal,
-    /// How many secrets the daemon had learned when all entries were last searched for them.
+    /// Number of secrets that the daemon had learned when all entries were last searched for them.
     searched: u64,
-    /// How many secrets are stored with the run.
+    /// Number of secrets that are stored with the run.
     stored: usize,
 }
 
@@ -283,7 +283,7 @@ pub(crate) struct SealedEntries {
     pub(crate) texts: Vec<String>,
     /// Earlier entries that contain secrets which were learned later.
     pub(crate) redacted: Vec<(u64, String)>,
-    /// Whether the run has secrets now that are not stored with it.
+    /// True if the run now has secrets that are not stored with it.
     pub(crate) has_learned: bool,
 }
 
@@ -304,7 +304,7 @@ impl LiveSeal {
         &self.seal
     }
 
-    /// Whether a value contains a secret of the run.
+    /// Returns whether a value contains a secret of the run.
     pub(crate) fn hides(&self, value: &Value) -> bool {
         let mut closed = value.clone();
         self.seal.close_in(&mut closed);
@@ -400,7 +400,7 @@ fn plain(entry: &impl Serialize) -> String {
     serde_json::to_string(entry).expect("an entry has only JSON in it")
 }
 
-/// Whether a secret, or its form after a filter, is contained in one of these texts of JSON.
+/// Returns whether one of these texts of JSON contains a secret, or its form after a filter.
 fn stands_in(secret: &str, texts: &[String]) -> bool {
     let mut forms = std::iter::once(secret.to_owned()).chain(filtered_forms(secret)).map(|form| in_json(&form));
     forms.any(|form| texts.iter().any(|text| text.contains(&form)))

@@ -1,4 +1,4 @@
-//! Where the definition of a run came from, and what the run's end means for the library.
+//! Origin of a run's definition, and consequences of the run's end for the library.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,7 +13,7 @@ use steplatch_library::Signature;
 use steplatch_project::{DiskError, FindError, FunctionWorkflow, KeepError, SavedMachine, WorkflowRef};
 use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_sessions::TerminalTools;
-use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
+use steplatch_workflow::{Definition, MAX_DOCUMENT_BYTES, Timestamp};
 
 use super::pins;
 use crate::engine_state::Engine;
@@ -21,10 +21,10 @@ use crate::kind::Kind;
 use crate::runs::not_started;
 use crate::seal::Seal;
 
-/// The most bytes that are read of a file: those of a definition with much white space.
-const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
+/// Maximum bytes that are read of a file: those of a definition with much white space.
+const MAX_FILE_BYTES: u64 = 4 * MAX_DOCUMENT_BYTES as u64;
 
-/// Where a definition came from.
+/// Origin of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum DefinitionSource {
@@ -61,44 +61,44 @@ pub(super) enum DefinitionSource {
     },
 }
 
-/// Where a definition is after its run.
+/// Copy of a definition in the library after its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LibraryCopy {
-    /// Whether this run saved it.
+    /// True if this run saved it.
     pub(super) saved: bool,
     /// Its name in the library.
     pub(super) name: WorkflowName,
 }
 
-/// What a reply says about the saving of a definition.
+/// Report of a reply on the saving of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saving {
     /// The name that this run saved it under.
     pub(super) saved: Option<String>,
     /// The equivalent workflow because of which it was not saved.
     pub(super) duplicate_of: Option<String>,
-    /// Why it was not saved, in a sentence.
+    /// Reason why it was not saved, in a sentence.
     pub(super) error: Option<String>,
 }
 
-/// How a run ended, as far as the library needs to know.
+/// End of a run, as far as the library needs to know.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunEnding {
     pub(super) completed: bool,
     pub(super) states: u32,
     pub(super) at: Timestamp,
-    /// Whether another daemon may have done it already.
+    /// True if another daemon may have handled it already.
     pub(super) again: bool,
 }
 
-/// What a caller requests to be run.
+/// Target that a caller requests to be run.
 pub(super) enum RunTarget {
     Machine(Box<Definition>, DefinitionSource),
     Function(Box<FunctionWorkflow>),
     Remote(Box<ToolInfo>),
 }
 
-/// What a name refers to.
+/// Target of a name.
 pub(super) enum ResolvedTarget {
     /// A saved machine.
     Machine(SavedMachine),
@@ -124,7 +124,7 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns what a reply says about the saving of the definition; `unsaved` is the reason why it was not saved.
+    /// Returns the report of a reply on the saving of the definition; `unsaved` is the reason why it was not saved.
     pub(super) fn saving(&self, kept: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
         let is_given = matches!(self, Self::ToKeep { .. });
         let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
@@ -135,7 +135,7 @@ impl DefinitionSource {
         }
     }
 
-    /// Whether the library has something to do once the run has finished.
+    /// Returns whether the library has something to do once the run has finished.
     pub(super) fn awaits(&self, completed: bool) -> bool {
         match self {
             Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
@@ -145,7 +145,7 @@ impl DefinitionSource {
     }
 }
 
-/// Why a name refers to nothing that a run may run.
+/// Failure to resolve a name to something that a run may run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TargetError {
     /// No workflow that can be used has the name.
@@ -156,7 +156,7 @@ pub(super) enum TargetError {
     Pin(#[from] PinError),
 }
 
-/// Why the definition of a completed run is not saved.
+/// Failure to save the definition of a completed run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnsavedError {
     /// It contains a secret. Its author can make that an argument.
@@ -178,11 +178,11 @@ pub(super) async fn read(path: PathBuf) -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
-        if length > LONGEST {
-            return Err(io::Error::other(format!("it takes {length} bytes, at most {LONGEST_DOCUMENT} are read")));
+        if length > MAX_FILE_BYTES {
+            return Err(io::Error::other(format!("it takes {length} bytes, at most {MAX_DOCUMENT_BYTES} are read")));
         }
         let mut text = String::new();
-        file.take(LONGEST).read_to_string(&mut text).map(|_| text)
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text).map(|_| text)
     });
     reading.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
@@ -232,7 +232,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With the reply that says why nothing can be run.
+    /// With the reply that states why nothing can be run.
     pub(super) async fn requested_target(
         &self,
         caller: &Arc<Caller>,

@@ -80,7 +80,7 @@ impl StartKey {
         key?.request.clone()
     }
 
-    /// Whether the run that began under this key has the same request, as far as is known.
+    /// Returns whether the run that began under this key has the same request, as far as is known.
     pub(super) fn is_for(&self, began: Option<&Signature>) -> bool {
         match (&self.request, began) {
             (Some(now), Some(began)) => now == began,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The shortest time, in seconds, that a timer takes for endless.
-const ENDLESS: f64 = 1e9;
+/// Minimum time, in seconds, that a timer treats as endless.
+const MIN_ENDLESS_SECONDS: f64 = 1e9;
 
 /// A number of seconds, as a client or a function gave it. It may be negative, or longer than a [`Duration`] can be:
 /// entries and texts repeat it exactly.
@@ -25,7 +25,7 @@ impl TimeSpan {
         self.0
     }
 
-    /// Whether nothing is left of it.
+    /// Returns whether nothing is left of it.
     pub(crate) fn is_elapsed(self) -> bool {
         self.0 <= 0.0
     }
@@ -37,7 +37,7 @@ impl TimeSpan {
 
     /// Returns how long a timer runs: not at all for a negative time, and endlessly (`None`) for a very long one.
     pub(crate) fn timer(self) -> Option<Duration> {
-        (self.0 < ENDLESS).then(|| Duration::from_secs_f64(self.0.max(0.0)))
+        (self.0 < MIN_ENDLESS_SECONDS).then(|| Duration::from_secs_f64(self.0.max(0.0)))
     }
 }
 

@@ -19,8 +19,8 @@ use steplatch_workflow::Timestamp;
 /// The version of the file.
 const VERSION: u32 = 1;
 
-/// Names that are remembered for one service, of its present and former workflows, and of the library's workflows.
-const MOST_NAMES: usize = 5_000;
+/// Maximum number of names kept for one service, of its present and former workflows, and of the library's workflows.
+const MAX_NAMES: usize = 5_000;
 
 /// All lists.
 #[derive(Debug)]
@@ -66,11 +66,11 @@ pub(crate) struct ToolEntry {
     pub(crate) workflow: Arc<RemoteWorkflow>,
     /// The tool that runs it.
     pub(crate) tool: String,
-    /// When its pinned definition changed.
+    /// Time of the change of its pinned definition.
     changed: Option<Timestamp>,
 }
 
-/// What a new list changed.
+/// Numbers of changes in a new list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CatalogDiff {
     pub(crate) added: usize,
@@ -174,7 +174,7 @@ impl Catalog {
         let names = assign(&remembered, &kept.library, entries);
         service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
         // Names of removed workflows are dropped only when there is no more room for them.
-        while service.names.len() > MOST_NAMES {
+        while service.names.len() > MAX_NAMES {
             let Some(gone) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
             service.names.remove(&gone);
         }
@@ -194,7 +194,7 @@ impl Catalog {
         let entries = workflows.iter().map(|name| (Key::new("", name.clone()), name.as_str()));
         let names = assign(&BTreeMap::new(), &taken, entries);
         let new: Vec<String> = names.values().filter(|tool| !kept.library.contains(*tool)).cloned().collect();
-        if !new.is_empty() && kept.library.len() + new.len() <= MOST_NAMES {
+        if !new.is_empty() && kept.library.len() + new.len() <= MAX_NAMES {
             kept.library.extend(new);
             self.write(&kept);
         }

@@ -1,4 +1,4 @@
-//! When the lists of services are fetched, and how the answers are handled.
+//! Times of fetching the lists of services, and the handling of the answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::services::RemoteServices;
 /// The result of a discovery.
 pub(super) type Refreshed = Result<CatalogDiff, SharedDiscoveryError>;
 
-/// The most characters of an MCP server's error.
-const LONGEST_WORDS: usize = 500;
+/// Maximum length of an MCP server's error, in characters.
+const MAX_ERROR_CHARS: usize = 500;
 
-/// How long an MCP server may take to return its list.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for an MCP server to return its list.
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keeps the list of a service up to date while the daemon runs.
 pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
@@ -143,12 +143,12 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, DiscoveryError>
     let node = Node::parse(&node).map_err(DiscoveryError::Server)?;
     let surroundings = Surroundings::of_this_process()?;
     let nodes = Nodes::new(Surroundings { secrets: Arc::new(secrets), ..surroundings });
-    let call = Call { timeout: Some(PATIENCE), ..Call::new(Value::Null) };
+    let call = Call { timeout: Some(LIST_TIMEOUT), ..Call::new(Value::Null) };
     let result = nodes.run(&node, call).await;
     nodes.close().await;
     if !result.success {
         let words = result.error.unwrap_or_else(|| "The MCP server did not tell its list.".to_owned());
-        let words = clean_text(&words, LONGEST_WORDS);
+        let words = clean_text(&words, MAX_ERROR_CHARS);
         return Err(DiscoveryError::Tool { words: token.map_or(words.clone(), |token| token.mask(&words)) });
     }
     // A tool without structured output returns it as text.

@@ -1,4 +1,4 @@
-//! Why a list of a service is not fetched, why a service is not found, and why arguments are refused.
+//! Errors of fetching the list of a service and of finding a service, and refusals of arguments.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use steplatch_remote::{AnswerError, AskError, TokenError};
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
-/// Why the list of a service was not fetched. The last one stays.
+/// Reason why the list of a service was not fetched. The last one stays.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiscoveryError {
     /// The service is disabled, or not configured any more.

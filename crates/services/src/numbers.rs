@@ -13,7 +13,7 @@ const BOUNDS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0
 #[derive(Debug)]
 pub struct ServiceMetrics(Mutex<RunCounts>);
 
-/// How many were started, and how they ended.
+/// Counters of started runs, and of ended runs by their end.
 #[derive(Debug, Clone)]
 pub(super) struct RunCounts {
     pub(super) started: u64,
@@ -23,7 +23,7 @@ pub(super) struct RunCounts {
     took: Histogram,
 }
 
-/// How a run of a service ended.
+/// End of a run of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
     /// It ended with a result.

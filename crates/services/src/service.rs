@@ -25,19 +25,19 @@ pub struct Service {
     /// Receives the result of the next discovery: the callers that requested one.
     wanted: Mutex<Vec<oneshot::Sender<Refreshed>>>,
     pub(super) wake: Notify,
-    /// How many of its runs were started, and how they ended.
+    /// Counters of its started runs, and of their ends.
     pub numbers: ServiceMetrics,
 }
 
-/// A configured service, and how to reach it.
+/// A configured service and its client.
 #[derive(Debug)]
 pub struct ServiceClient {
-    /// How the service is configured.
+    /// The configuration of the service.
     pub config: Config,
     /// The client that sends requests to it.
     pub client: Client,
     secrets: Arc<Redactor>,
-    /// Whether the token of its keyring is registered as a secret.
+    /// Set once the token of its keyring is registered as a secret.
     hidden: OnceCell<()>,
 }
 
@@ -64,7 +64,7 @@ impl ServiceClient {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Health {
     pub(super) reachable: bool,
-    /// When it last succeeded.
+    /// Time of its last success.
     pub(super) discovered: Option<Timestamp>,
     pub(super) skipped: Vec<String>,
     pub(super) error: Option<String>,

@@ -7,9 +7,9 @@ use steplatch_protocol::RunReply;
 /// The reply of a verb, with whether it succeeded.
 #[derive(Debug)]
 pub struct VerbReply {
-    /// Whether the verb did what was requested.
+    /// True if the verb did what was requested.
     pub success: bool,
-    /// What went wrong, if it did not.
+    /// Error of the verb, if it failed.
     pub error: Option<String>,
     /// The reply of the verb.
     pub data: Value,

@@ -1,6 +1,6 @@
-//! Terminals as a person sees them at a gate: where the run goes on, who opened it, and what was typed there last.
+//! Terminals as a person sees them at a gate: where the run continues, who opened it, and what was typed there last.
 //!
-//! What a terminal was made into decides what an approved command does there. Its state is noted in its host at the same time, and
+//! The state of a terminal decides the effect of an approved command there. Its state is noted in its host at the same time, and
 //! compared before the first input after the answer.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ const REPORT_TIME: Duration = Duration::from_secs(5);
 /// Time limit of the reports of all terminals of a question.
 const QUESTION_TIME: Duration = Duration::from_secs(12);
 
-/// The beginning of a line that says why a terminal is not compared.
+/// The beginning of a line that states why a terminal is not compared.
 pub const NOT_COMPARED: &str = "not compared before the next input: ";
 
 /// A terminal that a run works with when it asks a person.
@@ -33,7 +33,7 @@ pub const NOT_COMPARED: &str = "not compared before the next input: ";
 pub struct AskedTerminal {
     /// Its id or name.
     pub session: String,
-    /// Whether the run itself opened it.
+    /// True if the run itself opened it.
     pub is_own: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct ShownTerminals {
 
 impl Sessions {
     /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has the names of further ones
-    /// that are known only after the answer, as they are written.
+    /// that are known only after the answer, in their written form.
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());
         let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);

@@ -18,12 +18,12 @@ use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
-/// How long a possible beginning of a secret is held back when no output follows it. A client that requested output
-/// without secrets stores it, and does not depend on when it arrives.
+/// Time that a possible beginning of a secret is held back when no output follows it. A client that requested output
+/// without secrets stores it, and does not depend on the time of its arrival.
 const HELD_BACK: Duration = Duration::from_secs(3600);
 
-/// The longest note of a person who gives a terminal back, in characters.
-const LONGEST_NOTE: usize = 2000;
+/// Maximum length of a person's note on giving a terminal back, in characters.
+const MAX_NOTE_CHARS: usize = 2000;
 
 /// The output of a terminal for one client that joined it.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Sessions {
         let handed_back = async {
             let terminal = self.find(&verb.session_id).await?;
             let key = HoldKey(verb.hold_key);
-            let note = verb.note.map(|note| note.trim().chars().take(LONGEST_NOTE).collect::<String>());
+            let note = verb.note.map(|note| note.trim().chars().take(MAX_NOTE_CHARS).collect::<String>());
             match note.filter(|note| !note.is_empty()) {
                 Some(note) => terminal.hand_back(key, note).await?,
                 None => terminal.give_back(key).await?,

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use steplatch_protocol::Command;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// The most unwritten replies and events before reading stops.
-const MOST_UNWRITTEN: usize = 64;
+/// Maximum number of unwritten replies and events before reading stops.
+const MAX_UNWRITTEN: usize = 64;
 
-/// The most look-ups in progress, including those whose replies are unwritten.
-const MOST_LOOKUPS: usize = 16;
+/// Maximum number of look-ups in progress, including those whose replies are unwritten.
+const MAX_LOOKUPS: usize = 16;
 
-/// The most commands in progress before reading stops.
-const MOST_COMMANDS: usize = 4096;
+/// Maximum number of commands in progress before reading stops.
+const MAX_COMMANDS: usize = 4096;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
@@ -41,7 +41,7 @@ pub struct Place {
 
 impl Backlog {
     pub(crate) fn new() -> Self {
-        Self { load: watch::Sender::new(Load::default()), lookups: Arc::new(Semaphore::new(MOST_LOOKUPS)) }
+        Self { load: watch::Sender::new(Load::default()), lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)) }
     }
 
     /// Counts an unwritten reply.
@@ -66,7 +66,7 @@ impl Backlog {
 
     /// Waits until another command may be read.
     pub async fn may_read(&self) {
-        self.reaches(|load| load.unwritten < MOST_UNWRITTEN && load.commands < MOST_COMMANDS).await;
+        self.reaches(|load| load.unwritten < MAX_UNWRITTEN && load.commands < MAX_COMMANDS).await;
     }
 
     fn place(&self, field: fn(&mut Load) -> &mut usize) -> Place {
@@ -80,7 +80,7 @@ impl Backlog {
     }
 }
 
-/// Whether a command is answered immediately, with a reply that may be long.
+/// Returns whether a command is answered immediately, with a reply that may be long.
 fn is_lookup(command: &Command) -> bool {
     matches!(
         command,
@@ -124,7 +124,7 @@ mod tests {
         let backlog = Backlog::new();
         let lists = Command::ListWorkflows(steplatch_protocol::ListWorkflows::default());
         let mut turns = Vec::new();
-        for _ in 0..MOST_LOOKUPS {
+        for _ in 0..MAX_LOOKUPS {
             turns.push(backlog.turn(&lists).await);
         }
         assert!(!is_at_once(async { drop(backlog.turn(&lists).await) }).await);
@@ -140,11 +140,11 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_read_while_many_answers_or_very_many_commands_wait() {
         let backlog = Backlog::new();
-        let mut answers: Vec<Place> = (0..MOST_UNWRITTEN).map(|_| backlog.unwritten()).collect();
+        let mut answers: Vec<Place> = (0..MAX_UNWRITTEN).map(|_| backlog.unwritten()).collect();
         assert!(!is_at_once(backlog.may_read()).await);
         answers.pop();
         assert!(is_at_once(backlog.may_read()).await);
-        let mut commands: Vec<Place> = (0..MOST_COMMANDS).map(|_| backlog.command()).collect();
+        let mut commands: Vec<Place> = (0..MAX_COMMANDS).map(|_| backlog.command()).collect();
         assert!(!is_at_once(backlog.may_read()).await);
         commands.pop();
         assert!(is_at_once(backlog.may_read()).await);

@@ -1,4 +1,4 @@
-//! What capture reads of a terminal: the log of inputs with what was printed between its entries.
+//! Terminal text for capture: the log of inputs, and the output between its entries.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use steplatch_protocol::{InputKind, InputRecord, ReadInputs};
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// The most characters of the text behind one entry: its beginning and its end.
-const MOST_AT_ONCE: usize = 32 << 10;
+/// Maximum length of the text behind one entry, in characters: its beginning and its end.
+const MAX_PIECE_CHARS: usize = 32 << 10;
 
-/// What the host writes in place of the middle of a long piece.
+/// Text that the host writes in place of the middle of a long piece.
 const CUT: &str = "\n…\n";
 
-/// Which entries of the log are captured.
+/// Range of log entries to capture.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureRange {
     /// The number of the first one.
@@ -58,7 +58,7 @@ impl Sessions {
         let ends = inputs.iter().skip(1).map(|input| input.offset).chain([behind.unwrap_or(u64::MAX)]);
         let mut ranges: Vec<(u64, u64)> = inputs.iter().map(|input| input.offset).zip(ends).collect();
         let outputs: Vec<Option<usize>> = inputs.iter().map(|input| output_of(input, &mut ranges)).collect();
-        let pieces = terminal.pieces(ranges, MOST_AT_ONCE).await?;
+        let pieces = terminal.pieces(ranges, MAX_PIECE_CHARS).await?;
         let pieces: Vec<String> = pieces.into_iter().map(|piece| without_secrets(piece, &secrets)).collect();
         // A secret may stand across the border of two inputs.
         let whole = pieces[..inputs.len().min(pieces.len())].concat();

@@ -24,12 +24,12 @@ use crate::sessions::{CHARACTERS, MAX_VALUE_BYTES, Sessions, incomplete};
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
-/// What the settings say of single commands, and what else runs beside the daemon.
+/// Settings of single commands, and the work that runs beside the daemon.
 pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
-    /// Whether pagers and editors open in a shell that is started for one command, although no client sees them.
+    /// Returns whether pagers and editors open in a shell started for one command, although no client sees them.
     fn opens_pagers(&self) -> bool;
 
-    /// Whether inner shells are integrated with their first command, where the caller does not say.
+    /// Returns whether inner shells are integrated with their first command, if the caller does not specify it.
     fn integrates(&self) -> bool;
 
     /// Returns the address of the page, while it is served.
@@ -42,7 +42,7 @@ pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
 const UNATTENDED: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];
 
-/// Why a shell did not report its variables, in a whole sentence.
+/// Failure of a shell to report its variables, as a whole sentence.
 #[derive(Debug)]
 pub enum ShellQueryError {
     /// A command is running; the shell can report when it has ended.
@@ -113,7 +113,7 @@ impl Sessions {
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
         if reply.truncated && self.end_and_keep(&session_id).await {
-            // The rest of the output can be read until the terminal's grace is over.
+            // The rest of the output can be read until the terminal's grace has ended.
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
         if !is_settled_later {

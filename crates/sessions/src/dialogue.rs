@@ -22,14 +22,14 @@ use crate::waiting::{masked_match, reason_of};
 struct DialogueTurn {
     #[serde(default)]
     session_id: String,
-    /// What is typed first, with the keys after it. Nothing, where both are missing.
+    /// Text that is typed first, with the keys after it. Nothing, where both are missing.
     #[serde(default)]
     input_text: String,
     #[serde(default)]
     keys: Vec<String>,
     #[serde(default)]
     secret: bool,
-    /// What is awaited; of two that begin together, the first one counts.
+    /// Awaited patterns; of two matches that begin together, the first one counts.
     patterns: Vec<String>,
     /// The offset behind the last question; without it, the patterns are searched from the last input on.
     since: Option<u64>,
@@ -37,8 +37,8 @@ struct DialogueTurn {
     timeout: f64,
 }
 
-/// Characters in which the end of a question's line is looked for.
-const LONGEST_LINE: usize = 4000;
+/// Number of characters in which the end of a question's line is searched.
+const MAX_LINE_CHARS: usize = 4000;
 
 impl Sessions {
     /// Takes a turn of a dialogue; types as the same `step` only once. The result has `reason`, and for a match
@@ -137,7 +137,7 @@ impl Sessions {
 /// Returns where the next question may begin, after one that matched up to `since` was answered at the offset `typed`. The
 /// rest of its line belongs to it: `yes or no?` is one question, also for a rule that matches `yes`.
 async fn behind_question(terminal: &HostedTerminal, since: u64, typed: u64) -> Result<u64, SessionError> {
-    let printed = terminal.read(Part::RawFrom(since), Limit::Head(LONGEST_LINE)).await?;
+    let printed = terminal.read(Part::RawFrom(since), Limit::Head(MAX_LINE_CHARS)).await?;
     let newline = printed.head.find('\n').and_then(|newline| u64::try_from(newline + 1).ok());
     Ok(newline.map_or(typed, |newline| typed.min(since + newline)).max(since))
 }

@@ -1,6 +1,6 @@
-//! How a daemon ends.
+//! End of a daemon.
 
-/// What happens to the terminals when a daemon ends.
+/// Treatment of the terminals when a daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
     /// They are closed.
@@ -12,7 +12,7 @@ pub enum ShutdownMode {
 }
 
 impl ShutdownMode {
-    /// Whether terminals keep running.
+    /// Returns whether terminals keep running.
     pub fn keeps_terminals(self) -> bool {
         self != Self::CloseTerminals
     }

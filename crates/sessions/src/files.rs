@@ -23,10 +23,10 @@ const MAX_INLINE_BYTES: usize = MAX_VALUE_BYTES;
 /// Bytes that are returned to a client that names no limit.
 const DEFAULT_INLINE_BYTES: usize = 32 << 10;
 
-/// The longest file that a tool copies, in bytes. A call should end before clients lose their patience.
-const MOST_COPIED: u64 = 256 << 20;
+/// Maximum size of a file that a tool copies, in bytes. A call should end before the timeouts of clients.
+const MAX_COPY_BYTES: u64 = 256 << 20;
 
-/// Why a file was not read or written.
+/// Error from reading or writing a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileTrouble {
     /// The machine was not reached, or has no terminal host.
@@ -37,7 +37,7 @@ pub(crate) enum FileTrouble {
     Transfer {
         /// The machine, if it is another one.
         host: Option<String>,
-        /// Why.
+        /// The error.
         error: TransferError,
     },
     /// The path is one of Steplatch's own.
@@ -142,7 +142,7 @@ impl FilePlace {
     }
 }
 
-/// Whether an error names the source of a copy.
+/// Returns whether an error names the source of a copy.
 fn concerns_source(error: &TransferError, facts: &FileFacts) -> bool {
     let path = match error {
         TransferError::File(
@@ -240,7 +240,7 @@ impl Sessions {
         }
         let source = self.place(caller, None, &from, None).await?;
         let facts = source.describe().await?;
-        let options = CopyOptions { mode, replace: overwrite, limit: MOST_COPIED };
+        let options = CopyOptions { mode, replace: overwrite, limit: MAX_COPY_BYTES };
         source.copy_to(&facts, &target, options, |_| {}).await
     }
 
@@ -304,13 +304,13 @@ impl Sessions {
             ..GetFileReply::default()
         };
         if let Some(target) = target {
-            let options = CopyOptions { mode: None, replace: overwrite, limit: MOST_COPIED };
+            let options = CopyOptions { mode: None, replace: overwrite, limit: MAX_COPY_BYTES };
             let saved = source.copy_to(&facts, &target, options, |_| {}).await?;
             return Ok(GetFileReply { size: saved.size, saved: Some(saved.clone()), ..described(Some(saved.sha256)) });
         }
         let failed = |error| source.failed(error);
         let bytes = source.files.get(&source.path, &facts, offset, limit).await.map_err(failed)?;
-        let sha256 = if facts.kind == FileKind::File && (1..=MOST_COPIED).contains(&facts.size) {
+        let sha256 = if facts.kind == FileKind::File && (1..=MAX_COPY_BYTES).contains(&facts.size) {
             let digest = source.files.digest(source.path.clone(), facts.identity, facts.size).await;
             Some(digest.map_err(failed)?.to_string())
         } else {

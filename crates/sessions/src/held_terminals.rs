@@ -11,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::TypedInput;
 
-/// The most records of input that are kept for one gate; further people are counted with the last one.
-const MOST_ACCOUNTS: usize = 20;
+/// Maximum number of input records for one gate; further people are counted with the last one.
+const MAX_INPUT_RECORDS: usize = 20;
 
-/// Which terminals are held, by which runs.
+/// Held terminals, by the runs that hold them.
 #[derive(Debug, Default)]
 pub struct HeldTerminals(Mutex<HashMap<RunId, TerminalHold>>);
 
@@ -34,7 +34,7 @@ struct TerminalHold {
     number: u64,
 }
 
-/// What an action does with a terminal.
+/// Use of a terminal by an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalUse {
     /// It types, or ends the program.
@@ -112,7 +112,7 @@ impl HeldTerminals {
         self.lock().get(run).is_some_and(|held| held.gate == gate && held.has(terminal))
     }
 
-    /// Whether a run itself holds a terminal.
+    /// Returns whether a run itself holds a terminal.
     pub(super) fn is_held_by(&self, run: &RunId, terminal: &TerminalKey) -> bool {
         self.lock().get(run).is_some_and(|held| held.has(terminal))
     }
@@ -122,7 +122,7 @@ impl HeldTerminals {
         let mut all = self.lock();
         for held in all.values_mut().filter(|held| held.has(terminal)) {
             let is_same = |known: &&mut TypedInput| known.session_id == input.session_id && known.by == input.by;
-            let is_full = held.typed.len() >= MOST_ACCOUNTS;
+            let is_full = held.typed.len() >= MAX_INPUT_RECORDS;
             match held.typed.iter_mut().rev().find(|known| is_full || is_same(known)) {
                 Some(known) => {
                     known.bytes = known.bytes.saturating_add(input.bytes);
@@ -236,7 +236,7 @@ mod tests {
             held.count(&key("term_a"), &input("term_a", &person.to_string(), 1));
         }
         let all = held.typed(&run, "1");
-        assert_eq!((all.len(), all.iter().map(|typed| typed.bytes).sum::<u64>()), (MOST_ACCOUNTS, 106));
+        assert_eq!((all.len(), all.iter().map(|typed| typed.bytes).sum::<u64>()), (MAX_INPUT_RECORDS, 106));
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
         assert!(held.typed(&run, "1").is_empty() && held.typed(&run, "2").is_empty());
     }

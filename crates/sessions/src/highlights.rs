@@ -1,4 +1,4 @@
-//! What stands out on a full screen: the selected item of a menu, the focused button, a marked line.
+//! Highlights of a full screen: the selected item of a menu, the focused button, a marked line.
 //!
 //! Plain text does not show it. A program draws such parts in a style that little else on its screen has.
 
@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use steplatch_protocol::HighlightInfo;
 use steplatch_terminal::{Colour, Picture, Run};
 
-/// The most parts that are named, and characters of each.
-const MOST: usize = 8;
-const LONGEST: usize = 80;
+/// Maximum number of highlights, and maximum characters of each.
+const MAX_HIGHLIGHTS: usize = 8;
+const MAX_HIGHLIGHT_CHARS: usize = 80;
 
 /// A ground that more rows have, or more than one in so many cells, is the screen's own or that of a window.
-const MOST_ROWS: usize = 3;
+const MAX_GROUND_ROWS: usize = 3;
 const COMMON: usize = 10;
 
 /// The most cells of a mark without text, such as the box of a checklist.
@@ -25,7 +25,7 @@ fn ground(run: &Run) -> Ground {
     if run.style.inverse { (run.style.fg, true) } else { (run.style.bg, false) }
 }
 
-/// How much of a screen has one ground.
+/// Extent of one ground on a screen.
 #[derive(Debug, Default)]
 struct Extent {
     cells: usize,
@@ -49,15 +49,15 @@ pub(crate) fn highlights(picture: &Picture) -> Vec<HighlightInfo> {
     let plain = (Colour::Default, false);
     let stands_out = |run: &Run| {
         let ground = ground(run);
-        let is_rare = |extent: &Extent| extent.rows <= MOST_ROWS && extent.cells * COMMON < area;
+        let is_rare = |extent: &Extent| extent.rows <= MAX_GROUND_ROWS && extent.cells * COMMON < area;
         ground != plain && !run.style.hidden && grounds.get(&ground).is_some_and(is_rare)
     };
     let rows = (0u16..).zip(&picture.rows);
     let found = rows.filter_map(|(row, runs)| {
         let text = written(runs, &stands_out).or_else(|| marked(runs, &stands_out))?;
-        Some(HighlightInfo { row, text: text.chars().take(LONGEST).collect() })
+        Some(HighlightInfo { row, text: text.chars().take(MAX_HIGHLIGHT_CHARS).collect() })
     });
-    found.take(MOST).collect()
+    found.take(MAX_HIGHLIGHTS).collect()
 }
 
 /// Returns the text of a row that stands out. Frames and shadows are drawn, not written.

@@ -8,10 +8,10 @@ use steplatch_protocol::{CheckHost, CheckHostReply, ListHostsReply, RemoteHostIn
 
 use crate::sessions::Sessions;
 
-/// The longest wait for a connection, in seconds.
-const LONGEST: u32 = 600;
+/// Maximum wait for a connection, in seconds.
+const MAX_TIMEOUT_SECONDS: u32 = 600;
 
-/// How long the daemon may take to read a configuration that was changed.
+/// Time that the daemon may take to read a changed configuration.
 const READING_TIME: Duration = Duration::from_secs(3);
 
 impl Sessions {
@@ -28,8 +28,9 @@ impl Sessions {
 
     /// Connects to a machine now.
     pub async fn check_host(&self, verb: CheckHost) -> CheckHostReply {
-        if !(1..=LONGEST).contains(&verb.timeout_seconds) {
-            let error = format!("timeout_seconds must be between 1 and {LONGEST}, not {}", verb.timeout_seconds);
+        if !(1..=MAX_TIMEOUT_SECONDS).contains(&verb.timeout_seconds) {
+            let error =
+                format!("timeout_seconds must be between 1 and {MAX_TIMEOUT_SECONDS}, not {}", verb.timeout_seconds);
             return CheckHostReply { error: Some(error), ..CheckHostReply::default() };
         }
         if let Some(ssh) = verb.ssh {

@@ -1,4 +1,4 @@
-//! Other machines that runs use: each is the one that the run was started with.
+//! Other machines that runs use: each stays the machine that the run was started with.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use tokio::time::{Instant, sleep};
 use crate::sessions::{Sessions, THIS_MACHINE, patience};
 use crate::trouble::SessionError;
 
-/// How long the start of a run waits until `ssh` reports where a host leads.
+/// Time that the start of a run waits until `ssh` reports where a host leads.
 const REPORT_TIME: Duration = Duration::from_secs(30);
 
-/// The first and the longest pause before `ssh` is asked again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// The first and the longest pause before the next query of `ssh`.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
-/// Why nothing is sent to a machine for a run.
+/// Reason for sending nothing to a machine for a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PinnedHostError {
-    /// It is another machine than the one that the run was started with.
+    /// It is another machine than at the start of the run.
     #[error(transparent)]
     Differs(#[from] PinError),
     /// It was not reached, or where it leads was not reported.
@@ -63,7 +63,7 @@ impl Sessions {
 
     /// Asks `ssh` where a machine leads, again and again if it does not answer. Returns `None` if there is no such machine.
     async fn target_within(&self, host: &str, patience: Duration) -> Result<Option<HostTarget>, RemoteError> {
-        let (began, mut pause) = (Instant::now(), PAUSES.0);
+        let (began, mut pause) = (Instant::now(), RETRY_PAUSES.0);
         loop {
             match self.hosts.remote_target(host).await {
                 Ok(target) => return Ok(Some(target)),
@@ -72,7 +72,7 @@ impl Sessions {
                     if began.elapsed() + pause < patience =>
                 {
                     sleep(pause).await;
-                    pause = (pause * 2).min(PAUSES.1);
+                    pause = (pause * 2).min(RETRY_PAUSES.1);
                 }
                 Err(error) => return Err(error),
             }

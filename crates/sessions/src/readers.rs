@@ -1,5 +1,5 @@
-//! What each client has seen of each terminal: the position that it has read to, the rows of a full screen, its last
-//! match.
+//! State of each client's reading of each terminal: the position that it has read to, the rows of a full screen, its
+//! last match.
 //!
 //! Kept in memory only. A client that connects anew begins again.
 
@@ -10,10 +10,10 @@ use steplatch_access::ConnectionId;
 use steplatch_ids::TerminalId;
 use steplatch_protocol::HighlightInfo;
 
-/// The most readings; the one that was used longest ago is dropped. With the rows of a screen, one takes some 5 KB.
-const MOST: usize = 256;
+/// Maximum number of readings; the least recently used one is dropped. With the rows of a screen, one takes some 5 KB.
+const MAX_READINGS: usize = 256;
 
-/// What one client has seen of one terminal.
+/// Part of one terminal that one client has seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     /// The offset behind the output that it has seen.
@@ -22,7 +22,7 @@ pub(crate) struct Reading {
     pub(crate) version: Option<u64>,
     /// The rows that it has seen last, if a full-screen program had the screen.
     pub(crate) rows: Option<Vec<String>>,
-    /// What stood out on that screen.
+    /// Highlights of that screen.
     pub(crate) highlighted: Vec<HighlightInfo>,
     /// The offset behind its last match.
     pub(crate) matched: Option<u64>,
@@ -62,7 +62,7 @@ impl Readers {
         readings.uses += 1;
         let now = readings.uses;
         let key = (client, terminal.clone());
-        if readings.all.len() >= MOST && !readings.all.contains_key(&key) {
+        if readings.all.len() >= MAX_READINGS && !readings.all.contains_key(&key) {
             let oldest = readings.all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
                 readings.all.remove(&oldest);
@@ -101,11 +101,11 @@ mod tests {
         readers.note(one, &terminal, |reading| reading.offset = Some(5));
         assert_eq!(readers.of(one, &terminal).offset, Some(5));
         assert_eq!(readers.of(other, &terminal), Reading::default());
-        for offset in 0..MOST as u64 {
+        for offset in 0..MAX_READINGS as u64 {
             readers.note(other, &TerminalId::random(), |reading| reading.offset = Some(offset));
         }
         assert_eq!(readers.of(one, &terminal), Reading::default());
-        assert_eq!(readers.0.lock().all.len(), MOST);
+        assert_eq!(readers.0.lock().all.len(), MAX_READINGS);
         readers.note(one, &terminal, |reading| reading.matched = Some(1));
         readers.forget(&terminal);
         assert_eq!(readers.of(one, &terminal), Reading::default());

@@ -1,7 +1,7 @@
 //! Recordings of terminals, as screens without secrets.
 //!
-//! A replay goes on where the last request for it ended. Few replays are open at a time: the one that was not used for the
-//! longest time is closed for the next one.
+//! A replay continues where the last request for it ended. Few replays are open at a time: the least recently used one is
+//! closed for the next one.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -19,20 +19,20 @@ use steplatch_recording::{Catalog, CatalogEntry, OpenError, Player, RecordingId}
 
 use crate::watch_screen::Shown;
 
-/// The most recordings of a list, unless more are wanted.
-const MOST_LISTED: u32 = 200;
+/// Default maximum number of recordings in a list.
+const DEFAULT_LIMIT: u32 = 200;
 
-/// The most replays that are open.
-const MOST_OPEN: usize = 4;
+/// Maximum number of open replays.
+const MAX_OPEN_REPLAYS: usize = 4;
 
-/// The most frames of a stretch.
-const MOST_FRAMES: usize = 400;
+/// Maximum number of frames of a stretch.
+const MAX_FRAMES: usize = 400;
 
-/// The most cells that the changed rows of a stretch have, so that a reply stays below some hundred kilobytes.
-const MOST_CELLS: usize = 200_000;
+/// Maximum number of cells in the changed rows of a stretch, so that a reply stays below some hundred kilobytes.
+const MAX_CELLS: usize = 200_000;
 
 /// The time after which a stretch ends, if it has a change in it.
-const LONGEST_READ: Duration = Duration::from_millis(250);
+const MAX_READ_TIME: Duration = Duration::from_millis(250);
 
 /// Changes within this time are one frame. A page shows no more than 60 a second.
 const FRAME: Duration = Duration::from_millis(15);
@@ -68,7 +68,7 @@ impl Recordings {
                 let wanted = found.into_iter().filter(|entry| {
                     verb.session_id.as_deref().is_none_or(|terminal| entry.id.terminal().as_str() == terminal)
                 });
-                let most = usize::try_from(verb.limit.unwrap_or(MOST_LISTED)).unwrap_or(usize::MAX);
+                let most = usize::try_from(verb.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
                 let recordings = wanted.take(most).map(|entry| self.info(&entry)).collect();
                 ListRecordingsReply { success: true, recordings, error: None }
             }
@@ -122,7 +122,7 @@ impl Recordings {
         let mut open = self.open.lock();
         open.retain(|one| one.id != entry.id);
         open.push_back(OpenReplay { id: entry.id.clone(), file: entry.file.clone(), player: player.clone() });
-        while open.len() > MOST_OPEN {
+        while open.len() > MAX_OPEN_REPLAYS {
             open.pop_front();
         }
         Ok(player)
@@ -138,7 +138,7 @@ impl Recordings {
         let mut cells = 0;
         let mut next = player.next_at()?;
         while let Some(first) = next {
-            let is_full = frames.len() >= MOST_FRAMES || cells > MOST_CELLS || began.elapsed() > LONGEST_READ;
+            let is_full = frames.len() >= MAX_FRAMES || cells > MAX_CELLS || began.elapsed() > MAX_READ_TIME;
             if is_full && frames.len() > 1 {
                 break;
             }

@@ -6,17 +6,17 @@ use steplatch_host::{AskError, HostedTerminal, Refusal};
 use steplatch_terminal::{Picture, ScreenUpdate};
 use tokio::time::sleep;
 
-/// How often the screen is looked at on a host that can not be asked for changes.
+/// Interval between looks at the screen on a host that does not report changes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What a host is asked for. One of an older version refuses the first of these, and is asked for the next.
+/// Query to a host. A host of an older version refuses the first of these, and receives the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScreenQuery {
     /// The rows that have changed.
     Rows,
     /// The whole screen, once it has changed.
     Whole,
-    /// The screen as it is.
+    /// The current screen.
     Now,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct ScreenFollower {
     query: ScreenQuery,
     /// The last version.
     known: Option<u64>,
-    /// What it shows, where only changes of it are sent.
+    /// Content of that version, where only its changes are sent.
     picture: Option<Picture>,
 }
 
@@ -62,7 +62,7 @@ impl ScreenFollower {
                 Ok(None) if self.known.is_none() => {
                     return Err(AskError::Garbled("it sent rows of a screen that was not sent".to_owned()));
                 }
-                // The whole screen is asked for next.
+                // The whole screen is requested next.
                 Ok(None) => self.known = None,
                 Err(AskError::Refused(Refusal::NotUnderstood)) if self.query != ScreenQuery::Now => {
                     self.query = if self.query == ScreenQuery::Rows { ScreenQuery::Whole } else { ScreenQuery::Now };

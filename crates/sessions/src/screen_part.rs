@@ -1,4 +1,4 @@
-//! Which part of a screen a reply has: all of it, or what the client has not seen.
+//! Part of a screen in a reply: all of it, or the part that the client has not seen.
 //!
 //! Of a line program, the news are the lines that were printed since the client's last look; of a full-screen program,
 //! the rows that changed. The reply has the whole screen where that is shorter.
@@ -15,7 +15,7 @@ use crate::readers::Reading;
 use crate::sessions::{MAX_VALUE_BYTES, READ_ON, Sessions, incomplete, masked_excerpt, whole_secrets_hidden};
 use crate::trouble::SessionError;
 
-/// The most characters of news for a client; what is between their head and tail can be read by position.
+/// Maximum number of new characters for a client; the text between their head and tail can be read by position.
 const NEWS: usize = 3000;
 
 /// The part of a screen that a reply has.
@@ -24,13 +24,13 @@ pub(crate) struct ScreenShare {
     pub(crate) content: String,
     /// None for the whole screen.
     pub(crate) part: Option<ScreenPart>,
-    /// Where a full-screen program has the screen.
+    /// Position of the cursor of a full-screen program.
     pub(crate) cursor: Option<CursorPosition>,
     pub(crate) alternate_screen: bool,
     pub(crate) highlighted: Vec<HighlightInfo>,
-    /// What the content lacks.
+    /// Output that the content lacks.
     pub(crate) omitted: Option<OmittedOutput>,
-    /// Why a step of a run has failed: what it asked for is not complete.
+    /// Failure of a step of a run: the requested output is not complete.
     pub(crate) incomplete: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Sessions {
         let mut share = match mode {
             ScreenMode::None => ScreenShare::default(),
             ScreenMode::Full => ScreenShare { content: screen.clone(), ..ScreenShare::default() },
-            // A run computes with the screen as it is, without numbers of rows.
+            // A run computes with the plain screen, without numbers of rows.
             ScreenMode::Auto | ScreenMode::New if view.modes.alternate_screen && caller.run.is_some() => {
                 ScreenShare { content: screen.clone(), ..ScreenShare::default() }
             }

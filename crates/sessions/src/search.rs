@@ -11,15 +11,15 @@ use steplatch_access::Redactor;
 
 use crate::trouble::SessionError;
 
-/// Characters that are read at once.
+/// Number of characters that are read at once.
 const WINDOW: usize = 1 << 20;
 
 /// Maximum number of matches in a reply to a client.
 pub(crate) const MAX_MATCHES: usize = 20;
 
-/// The default number of lines around a match, and the largest.
-const CONTEXT: u32 = 2;
-const MOST_CONTEXT: u32 = 50;
+/// Default and maximum numbers of lines around a match.
+const DEFAULT_CONTEXT_LINES: u32 = 2;
+const MAX_CONTEXT_LINES: u32 = 50;
 
 /// The matches of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) async fn search(
     most_matches: usize,
 ) -> Result<SearchResults, SessionError> {
     let pattern = Pattern::new(source).map_err(|error| error.to_string())?;
-    let context = context.unwrap_or(CONTEXT).min(MOST_CONTEXT) as usize;
+    let context = context.unwrap_or(DEFAULT_CONTEXT_LINES).min(MAX_CONTEXT_LINES) as usize;
     let mut found = SearchResults::default();
     let (mut from, mut size) = (offset, 0);
     loop {
@@ -73,7 +73,7 @@ pub(crate) async fn search(
         if window.is_last || read.next <= from {
             return Ok(found);
         }
-        // The last line of a window may go on behind it.
+        // The last line of a window may continue behind it.
         let next = match window.left {
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,
@@ -93,21 +93,21 @@ struct Window<'r> {
     raw: &'r str,
     /// Its position.
     begin: u64,
-    /// Whether nothing is left out between its beginning and its end, such as what a full-screen program drew.
+    /// True if nothing is left out between its beginning and its end, such as the drawing of a full-screen program.
     is_whole: bool,
     is_last: bool,
     text: String,
     lines: Vec<Line>,
-    /// Where in `raw` the line begins that goes on behind the window.
+    /// Start in `raw` of the line that continues behind the window.
     left: Option<usize>,
 }
 
 /// A line of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Line {
-    /// Where it begins in what was printed.
+    /// Start in the printed output.
     begin: usize,
-    /// Where it is in the text.
+    /// Range in the text.
     shown: Range<usize>,
 }
 
@@ -123,7 +123,7 @@ impl<'r> Window<'r> {
             text.push('\n');
             at += line.len() + 1;
         }
-        // A window that is one long line is searched as it is.
+        // A window that is one long line is searched unchanged.
         let left = if !is_last && lines.len() > 1 { lines.pop().map(|line| line.begin) } else { None };
         let is_whole = read.next == begin + raw.len() as u64;
         Self { raw, begin, is_whole, is_last, text, lines, left }

@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use steplatch_access::{Caller, Redactor, hideable, is_short_word};
 use steplatch_clock as clock;
 use steplatch_host::{
-    AskError, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, RUN_PATIENCE, Refusal, RemotePlace,
-    SHORT_PATIENCE,
+    AskError, CLIENT_CONNECT_TIMEOUT, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, RUN_CONNECT_TIMEOUT,
+    Refusal, RemotePlace,
 };
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
@@ -45,9 +45,9 @@ pub struct Sessions {
     pub(crate) secrets: Arc<Redactor>,
     held: Arc<HeldTerminals>,
     pub(crate) policy: Arc<dyn CommandPolicy>,
-    /// What each client has seen.
+    /// Reading state of each client.
     pub(crate) readers: Arc<Readers>,
-    /// Whether the daemon ends, and how.
+    /// Mode of the daemon's shutdown, once it ends.
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
     /// Directories of this installation, which are not read and written as files.
     pub(crate) private: Arc<[PathBuf]>,
@@ -56,10 +56,10 @@ pub struct Sessions {
 /// The name of this machine among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
 
-/// How long opening waits for the first prompt.
+/// Time that opening waits for the first prompt.
 const FIRST_PROMPT: Duration = Duration::from_secs(10);
 
-/// How long a shell with prompt integration may be silent before it counts as one without.
+/// Time without output after which a shell with prompt integration counts as one without.
 const SILENT_SHELL: Duration = Duration::from_secs(3);
 
 /// A program without prompt integration counts as ready so long after its last output …
@@ -72,16 +72,16 @@ const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_millis(10);
 
 /// … and at the latest after this.
-const AT_MOST: Duration = Duration::from_millis(50);
+const MAX_SETTLE_TIME: Duration = Duration::from_millis(50);
 
-/// The longest requested wait of an input for quiet.
-const LONGEST_QUIET_WAIT: Duration = Duration::from_secs(30);
+/// Maximum wait for quiet that an input may request.
+const MAX_QUIET_WAIT: Duration = Duration::from_secs(30);
 
 /// The default number of characters in a reply to a client.
 pub(crate) const CHARACTERS: usize = 10_000;
 
-/// Maximum bytes of a text that a step of a run returns, unless its `limit` says otherwise: later steps compute with the
-/// text, so one that is longer fails the step and is not cut.
+/// Maximum bytes of a text that a step of a run returns, unless its `limit` overrides it: later steps compute with the
+/// text, so a longer text fails the step and is not cut.
 pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 
 /// The default number of lines of a tail.
@@ -102,7 +102,7 @@ impl Sessions {
         Self { hosts, secrets, policy, held: Arc::default(), readers: Arc::default(), ending, private }
     }
 
-    /// Whether terminals, and the interrupted work of their clients, are left to the next daemon.
+    /// Returns whether terminals, and the interrupted work of their clients, are left to the next daemon.
     pub(crate) fn is_leaving_all(&self) -> bool {
         self.ending.borrow().is_some_and(ShutdownMode::keeps_terminals)
     }
@@ -117,7 +117,7 @@ impl Sessions {
         self.hosts.status().await
     }
 
-    /// Whether the result of a step of the last daemon may be lost with its terminal host.
+    /// Returns whether the result of a step of the last daemon may be lost with its terminal host.
     pub fn is_in_doubt(&self, step: &str) -> bool {
         self.hosts.is_in_doubt(step)
     }
@@ -281,7 +281,7 @@ impl Sessions {
             Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
             // It is open, and is seen once its machine is connected again.
             Err(AskError::NotConnected { .. }) => None,
-            // The terminal exists; one that was closed just now is no reason to require a session_id.
+            // The terminal exists; a just closed one is no reason to require a session_id.
             Err(error) => return Err(SessionError::Words(error.to_string())),
         };
         let size = view.as_ref().map(|view| view.size);
@@ -383,10 +383,10 @@ impl Sessions {
         }
         let settle = match verb.wait_for_quiet_ms {
             _ if wait.is_some() => None,
-            None => Some(Settle { quiet: QUIET, at_most: AT_MOST }),
+            None => Some(Settle { quiet: QUIET, at_most: MAX_SETTLE_TIME }),
             Some(0) => None,
             Some(milliseconds) => {
-                Some(Settle { quiet: Duration::from_millis(milliseconds.into()), at_most: LONGEST_QUIET_WAIT })
+                Some(Settle { quiet: Duration::from_millis(milliseconds.into()), at_most: MAX_QUIET_WAIT })
             }
         };
         let keys = verb.keys.unwrap_or_default();
@@ -538,7 +538,7 @@ impl Sessions {
             }
             None => (Some(view.screen.clone()), false, None),
             Some(part) => {
-                // A client that reads by position continues reading; one that requests all of it gets its end as well.
+                // A client that reads by position continues reading; a request for all of it returns its end as well.
                 let is_page = verb.offset.is_some();
                 let limit = if is_page || is_value { Limit::Head(most) } else { Limit::HeadAndTail(most) };
                 let excerpt = terminal.read(part, limit).await?;
@@ -779,7 +779,7 @@ impl Sessions {
         SendSignalReply { success: error.is_none(), session_id: verb.session_id, message, error }
     }
 
-    /// Writes bytes to a terminal as they are; at most once as the same `step`.
+    /// Writes bytes to a terminal unchanged; at most once as the same `step`.
     pub async fn write(&self, caller: &Caller, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
@@ -855,11 +855,11 @@ async fn opener(caller: &Caller) -> Option<String> {
 
 /// Returns how long a request of this caller waits for a machine that is not connected.
 pub(crate) fn patience(caller: &Caller) -> Duration {
-    if caller.run.is_some() { RUN_PATIENCE } else { SHORT_PATIENCE }
+    if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
 
 /// Returns text as a paste: without control characters that would act on the program, and within the marks of a paste if
-/// the program has asked for those. Unlike a person's terminal, none is trusted to have removed them.
+/// the program has requested those. Unlike a person's terminal, none is trusted to have removed them.
 fn pasted(text: &str, bracketed: bool) -> String {
     let clean: String = text.chars().filter(|sign| !sign.is_control() || matches!(sign, '\t' | '\r' | '\n')).collect();
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
@@ -941,8 +941,8 @@ pub(crate) async fn whole_secrets_hidden(
     Ok(Excerpt { head, ..excerpt })
 }
 
-/// Whether the output had a secret, as it was printed, of which a part is in this range: a line that was overwritten
-/// since reads differently, depending on where the reading begins.
+/// Returns whether the output had a secret, as it was printed, of which a part is in this range: a line that was
+/// overwritten since reads differently, depending on where the reading begins.
 async fn cuts_secret_as_printed(
     terminal: &HostedTerminal,
     secrets: &Redactor,

@@ -11,7 +11,7 @@ use tokio::task::JoinError;
 use crate::sessions::Sessions;
 use crate::signals::UnknownSignal;
 
-/// Why an operation was not performed.
+/// Reason for not performing an operation.
 #[derive(Debug)]
 pub(super) enum SessionError {
     /// The terminal or its host did not answer.
@@ -70,7 +70,7 @@ impl From<AskError> for SessionError {
 /// The most sessions that an error suggests.
 const SESSIONS_TOLD: usize = 10;
 
-/// Why a session can not be used.
+/// Error for a session that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
     /// The name is empty.
@@ -118,7 +118,7 @@ fn alternatives(open: &[String]) -> String {
     }
 }
 
-/// Why a screen was not painted.
+/// Error from painting a screen.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PaintError {
     /// The screen has too many cells.

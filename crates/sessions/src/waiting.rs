@@ -21,8 +21,8 @@ use crate::sessions::{Sessions, whole_secrets_hidden};
 /// Silence that ends a wait for quiet.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// The longest wait.
-const LONGEST: f64 = 3600.0;
+/// Maximum timeout of a wait, in seconds.
+const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 
 /// Seconds that an input waits if it names no limit.
 const INPUT_TIMEOUT: f64 = 10.0;
@@ -69,8 +69,8 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
     if patterns.is_empty() && verb.until == AwaitUntil::Match {
         return Err("pattern is required, unless until is prompt, input, exit or quiet".to_owned().into());
     }
-    if !(0.0..=LONGEST).contains(&verb.timeout) {
-        return Err(format!("timeout must be between 0 and {LONGEST} seconds, not {}", verb.timeout).into());
+    if !(0.0..=MAX_TIMEOUT_SECONDS).contains(&verb.timeout) {
+        return Err(format!("timeout must be between 0 and {MAX_TIMEOUT_SECONDS} seconds, not {}", verb.timeout).into());
     }
     let has_patterns = !patterns.is_empty();
     Ok(WaitRequest {
@@ -355,7 +355,7 @@ struct EndedWait {
     terminal: HostedTerminal,
     waited: Waited,
     view: View,
-    /// Where it began to look; none for the last input.
+    /// Offset at which it began to look; none for the last input.
     from: Option<u64>,
 }
 

@@ -23,11 +23,11 @@ use crate::screen_follower::ScreenFollower;
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// The least time between two events. A screen shows no more than 60 pictures a second.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(15);
+/// Minimum time between two events. A screen shows no more than 60 pictures a second.
+const MIN_INTERVAL: Duration = Duration::from_millis(15);
 
-/// The most time between two events.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum time between two events.
+const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A screen onto which so many pieces of output were drawn between two looks can not be read.
 const FLOOD_PIECES: u64 = 8;
@@ -38,10 +38,10 @@ const FLOOD_LOOKS: u32 = 20;
 /// … with this time in between.
 const FLOOD_INTERVAL: Duration = Duration::from_millis(33);
 
-/// The most rows above a screen: as many as the emulator knows with their colours.
-const MOST_SCROLLBACK: u16 = 1000;
+/// Maximum number of rows above a screen: as many as the emulator keeps with their colours.
+const MAX_SCROLLBACK_ROWS: u16 = 1000;
 
-/// The least time between two events about the states of terminals.
+/// Minimum time between two events about the states of terminals.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The time from the first change after a pause to its event. A client looks at all terminals after an event, and that look must not
@@ -93,7 +93,7 @@ impl Sessions {
     pub async fn scrollback(&self, verb: ReadScrollback) -> ReadScrollbackReply {
         let read = async {
             let terminal = self.find(&verb.session_id).await?;
-            let most = verb.rows.unwrap_or(MOST_SCROLLBACK).min(MOST_SCROLLBACK);
+            let most = verb.rows.unwrap_or(MAX_SCROLLBACK_ROWS).min(MAX_SCROLLBACK_ROWS);
             let picture = terminal.scrollback(most.into()).await?;
             Ok::<_, SessionError>(self.secrets.within(terminal.id()).masked_picture(picture))
         };
@@ -124,7 +124,7 @@ impl Sessions {
         match self.find(&verb.session_id).await {
             Ok(terminal) => {
                 let secrets = self.secrets.within(terminal.id());
-                let interval = Duration::from_millis(verb.interval_ms).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
+                let interval = Duration::from_millis(verb.interval_ms).clamp(MIN_INTERVAL, MAX_INTERVAL);
                 let reply = WatchScreenReply { success: true, session_id: terminal.id().to_string(), error: None };
                 (reply, Some(ScreenEvents { terminal, secrets, interval }))
             }
@@ -187,7 +187,7 @@ impl ScreenEvents {
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,
-    /// How many looks in a row met a flood.
+    /// Number of consecutive looks that met a flood.
     in_a_row: u32,
 }
 

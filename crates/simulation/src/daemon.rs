@@ -49,7 +49,7 @@ struct Driver {
     definition: Arc<Definition>,
     history: History,
     inputs: VecDeque<Input>,
-    /// What follows once the events are recorded.
+    /// Effects that follow once the events are recorded.
     recording: Option<Vec<Effect>>,
     actions: BTreeMap<StepId, Action>,
     deadlines: u64,
@@ -64,7 +64,7 @@ struct Action {
     host: usize,
     /// The shell that is open for it.
     shell: Option<Terminal>,
-    /// Whether it turned out what to do.
+    /// The outcome, once it is known.
     result: Option<Outcome>,
 }
 
@@ -415,7 +415,7 @@ impl Daemon {
             return;
         }
         if let Some(events) = world.journal.get(&id) {
-            // It was over when the daemon started; others are driven.
+            // It had ended when the daemon started; others are driven.
             let outcome = outcome_of(&events.iter().collect());
             let above = step.run.clone();
             return self.feed(world, &above, Input::Outcome { step, outcome });
@@ -467,7 +467,7 @@ impl Daemon {
             let key = EffectKey::new(kind, name);
             return world.at(delay, Happening::CallNode { daemon: self.number, key });
         }
-        // The ledger of a host that was lost is lost with it. What it is known to a living host is asked there.
+        // The ledger of a host that was lost is lost with it. A living host is asked for an effect that it knows.
         let is_known = self.unsettled[host].contains(&name);
         if is_repeated && self.lost[host] && !is_known {
             return self.end_action(world, &step, Outcome::Unknown);

@@ -40,7 +40,7 @@ pub(crate) enum Reply {
     Steps(Vec<String>),
 }
 
-/// What a host does next, after a while.
+/// Delayed work of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Work {
     /// The world changes.
@@ -104,7 +104,7 @@ impl Host {
         self.mutation == Some(mutation)
     }
 
-    /// Whether results are kept that no daemon has stored.
+    /// Returns whether results are kept that no daemon has stored.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.desk.has_unsettled()
     }

@@ -93,13 +93,13 @@ const FAULTS_UNTIL: u64 = 60_000;
 /// Time within which every run has to be over, in milliseconds.
 const RUNS_UNTIL: u64 = 3 * 3_600_000;
 
-/// How long a host without terminals and clients stays, in milliseconds.
+/// Lifetime of a host without terminals and clients, in milliseconds.
 const LINGER: u64 = 10_000;
 
-/// How long a link waits for a new connection, in milliseconds.
+/// Time for which a link waits for a new connection, in milliseconds.
 const LINK_LEASE: u64 = 120_000;
 
-/// What is to happen at some moment.
+/// An event at some moment.
 #[derive(Debug, Clone)]
 pub(crate) enum Happening {
     StartDaemon,
@@ -155,7 +155,7 @@ pub(crate) struct World {
     /// Lives that daemons have noted on disk.
     noted: [BTreeSet<u64>; HOSTS],
     stopped_until: [u64; HOSTS],
-    /// When the last request arrives.
+    /// Time at which the last request arrives.
     delivered_until: [u64; HOSTS],
     cut_until: u64,
     disk_full_until: u64,
@@ -440,7 +440,7 @@ impl World {
         self.noted[host].retain(|life| Some(*life) == living);
     }
 
-    /// Whether a host runs.
+    /// Returns whether a host runs.
     pub(crate) fn has_host(&self, host: usize) -> bool {
         self.hosts[host].is_some()
     }

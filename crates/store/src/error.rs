@@ -7,7 +7,7 @@ use steplatch_ids::RunId;
 /// The underlying error, for the log.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why records were not appended. None of them was.
+/// Error of appending records. None of them was appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another writer wrote in between: this writer decided on a history that is not the newest.
@@ -25,7 +25,7 @@ pub enum AppendError {
     Storage(#[from] StorageError),
 }
 
-/// Why a journal cannot serve a request.
+/// Reason why a journal cannot serve a request.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// Another process has taken the journal over, and this one must stop.
@@ -42,10 +42,10 @@ pub enum StorageError {
     /// The place may be read and not written.
     #[error("the journal can not be written to, only read")]
     ReadOnly(Cause),
-    /// What is in the file is not what was written, or the file is no database.
+    /// The content of the file differs from what was written, or the file is not a database.
     #[error("the journal is damaged: {0}")]
     Damaged(Cause),
-    /// Its file was removed or replaced while it was open: what is written would be lost.
+    /// Its file was removed or replaced while it was open: further writes would be lost.
     #[error("the journal's file was removed or replaced while it was in use; start the daemon again")]
     Gone,
     /// The disk or the file failed.
@@ -56,17 +56,17 @@ pub enum StorageError {
     Closed,
 }
 
-/// Why a history was not read.
+/// Error of reading a history.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// What is stored is not what was written.
+    /// The stored entry differs from what was written.
     #[error("entry {seq} of run {run} is damaged: {what}")]
     Damaged {
         /// The run.
         run: RunId,
         /// The number of the entry.
         seq: u64,
-        /// What is wrong with it.
+        /// Its defect.
         what: &'static str,
     },
     /// The entry was written by a newer build.
@@ -86,7 +86,7 @@ pub enum ReadError {
     Storage(#[from] StorageError),
 }
 
-/// Why a journal was not opened.
+/// Error of opening a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file was written by a newer build.
@@ -119,7 +119,7 @@ pub enum OpenError {
     Storage {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: StorageError,
     },

@@ -17,18 +17,18 @@ pub struct Record {
     pub text: String,
 }
 
-/// What a list shows about a run, kept beside its history so that a list reads no histories.
+/// Summary of a run in lists, kept beside its history so that a list reads no histories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The state of the run, in one word of its writer's; lists are filtered by it.
     pub state: String,
-    /// When the run was over, in milliseconds since 1970. Only a run that has this may be forgotten as finished.
+    /// Time at which the run ended, in milliseconds since 1970. Only a run that has this may be forgotten as finished.
     pub finished_at: Option<u64>,
     /// Everything else, as its writer's JSON.
     pub text: String,
 }
 
-/// What is to be appended, all or nothing.
+/// Entries to append, all or nothing.
 #[derive(Debug, Clone)]
 pub struct Append {
     /// The run whose history it is.
@@ -39,11 +39,11 @@ pub struct Append {
     pub version: u16,
     /// The entries. Without any, only the summary of a run that is known changes.
     pub texts: Vec<String>,
-    /// What lists show from now on; without one, they show what they showed before.
+    /// The summary in lists from now on; without one, lists keep the previous one.
     pub summary: Option<Summary>,
     /// A name under which this run is found again, and which no second run can get.
     pub key: Option<String>,
-    /// What the writer needs until the run is over, in the place of what it needed before: secrets that no entry
+    /// Data that the writer needs until the run has ended, in the place of the previous data: secrets that no entry
     /// shows. A summary that has the run finished drops it.
     pub private: Option<String>,
     /// Entries up to `after` that are stored as these texts from now on, because they contain secrets. Apart from the
@@ -70,7 +70,7 @@ impl Append {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Returns the same with what only its writer needs.
+    /// Returns the same with data that only its writer needs.
     #[must_use]
     pub fn with_private(self, private: impl Into<String>) -> Self {
         Self { private: Some(private.into()), ..self }
@@ -87,7 +87,7 @@ pub enum Appended {
     },
     /// The key belongs to a run already, and nothing was written.
     Existing {
-        /// That run; it may be the one that was to be written.
+        /// The run of the key; it may be the run of this append.
         run: RunId,
     },
 }
@@ -105,29 +105,29 @@ pub struct KnownRun {
     pub summary: Option<Summary>,
 }
 
-/// Which runs a list contains. The default is all.
+/// Filter of a list of runs. The default is all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// Only those whose summary has this state.
     pub state: Option<String>,
     /// Only those that are finished, or only those that are not.
     pub finished: Option<bool>,
-    /// Only those with a smaller [`KnownRun::number`]: what follows a list that ended with that one.
+    /// Only those with a smaller [`KnownRun::number`]: the continuation of a list that ended with that one.
     pub before: Option<u64>,
-    /// At most so many.
+    /// Maximum number of runs to return.
     pub limit: Option<usize>,
 }
 
-/// Which finished runs are kept. A run is dropped when either rule drops it.
+/// Rules by which finished runs are kept. A run is dropped when either rule drops it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// So many that finished last.
+    /// Number of runs that finished last.
     pub keep: usize,
     /// Those that finished at or after this moment, in milliseconds since 1970.
     pub finished_since: Option<u64>,
 }
 
-/// Where histories are kept.
+/// A store of histories.
 ///
 /// ```
 /// use steplatch_store::{AppendError, Journal, MemoryJournal};
@@ -207,7 +207,7 @@ pub trait Journal: Send + Sync + 'static {
     /// When the journal cannot read.
     fn find(&self, run: &RunId) -> impl Future<Output = Result<Option<KnownRun>, StorageError>> + Send;
 
-    /// Returns what the writer keeps privately about `run` until the run is over.
+    /// Returns what the writer keeps privately about `run` until the run has ended.
     ///
     /// # Errors
     /// When the journal cannot read.

@@ -31,21 +31,21 @@ use crate::{
 use reader::ReaderQuery;
 use writer::{Answer, WriterCommand, WriterRequest};
 
-/// Requests that may wait for a thread before their callers wait for a place.
-const WAITING: usize = 1024;
+/// Maximum number of requests that wait for a thread before their callers wait for a place.
+const MAX_QUEUED_REQUESTS: usize = 1024;
 
-/// Entries that are read in one go, so that a long history leaves other readers their turn.
-const READ_AT_ONCE: usize = 4096;
+/// Maximum number of entries in one read, so that a long history leaves other readers their turn.
+const READ_BATCH: usize = 4096;
 
-/// Runs that are forgotten in one transaction, so that appends need not wait for all of them.
-const FORGOTTEN_AT_ONCE: usize = 64;
+/// Maximum number of runs that are forgotten in one transaction, so that appends need not wait for all of them.
+const FORGET_BATCH: usize = 64;
 
-/// How a journal is kept.
+/// Options of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
     /// The newest version of entries that the caller can read; a newer entry stops a reader.
     pub newest_version: u16,
-    /// How large the database may become, in bytes; appends beyond are refused as with a full disk. Its log
+    /// Maximum size of the database, in bytes; appends beyond are refused as with a full disk. Its log
     /// comes on top.
     pub at_most: Option<u64>,
 }
@@ -80,8 +80,8 @@ impl SqliteJournal {
     pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (connection, epoch) = schema::open(path, options)?;
         let readers = schema::open_reader(path)?;
-        let (writer, asked) = mpsc::channel(WAITING);
-        let (reader, questions) = mpsc::channel(WAITING);
+        let (writer, asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let (reader, questions) = mpsc::channel(MAX_QUEUED_REQUESTS);
         let newest = options.newest_version;
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
@@ -157,11 +157,11 @@ impl Journal for SqliteJournal {
         let mut records = Vec::new();
         loop {
             let next = records.last().map_or(from, |record: &Record| record.seq + 1);
-            let at_most = READ_AT_ONCE.min(at_most - records.len());
+            let at_most = READ_BATCH.min(at_most - records.len());
             let more = self.look(|reply| ReaderQuery::Records { run: run.clone(), from: next, at_most, reply }).await?;
             let read = more.len();
             records.extend(more);
-            if read < READ_AT_ONCE {
+            if read < READ_BATCH {
                 return Ok(records);
             }
         }
@@ -190,9 +190,9 @@ impl Journal for SqliteJournal {
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
         let mut gone = Vec::new();
         loop {
-            let asked = self.ask(WriterCommand::ForgetFinished { retention, at_most: FORGOTTEN_AT_ONCE }).await?;
+            let asked = self.ask(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
             let Answer::Forgotten(some) = asked else { unreachable!("forgetting is answered with what is forgotten") };
-            let is_all = some.len() < FORGOTTEN_AT_ONCE;
+            let is_all = some.len() < FORGET_BATCH;
             gone.extend(some);
             if is_all {
                 return Ok(gone);

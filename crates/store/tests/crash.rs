@@ -17,7 +17,7 @@ const JOURNAL: &str = "STEPLATCH_CRASH_TEST_JOURNAL";
 const WRITERS: usize = 8;
 const CRASHES: usize = 12;
 
-/// What a writer of the test appends: its number in the history, and now and then a long text.
+/// Returns an entry that a writer of the test appends: its number in the history, and now and then a long text.
 fn text(seq: u64) -> String {
     if seq.is_multiple_of(7) { format!("{seq} ").repeat(9_000) } else { format!("{seq} ") }
 }

@@ -1,5 +1,4 @@
-//! How long it takes from a program's print to the return of the wait for it, in
-//! one process.
+//! Time from a program's print to the return of the wait for it, in one process.
 //!
 //! A shell prints the time at which it prints, and the time of the return is
 //! compared with it. Prints `median_ms=… p95_ms=… rounds=…`, which

@@ -1,9 +1,8 @@
-//! How fast a terminal takes in what a program prints: plain lines, lines full of
-//! colours, and text outside of ASCII.
+//! Speed at which a terminal takes in what a program prints: plain lines, lines full of colours, and text outside of
+//! ASCII.
 //!
-//! Every byte goes where it goes in a terminal: past the guard, into the history
-//! and onto the screen. What is measured is a terminal that has been at it for a
-//! while, with its scrollback full and its older output compressed.
+//! Every byte goes where it goes in a terminal: past the guard, into the history and onto the screen. The measured
+//! terminal has run for a while: its scrollback is full and its older output is compressed.
 #![allow(missing_docs, reason = "the macros of Criterion make public items")]
 
 use std::fmt::Write as _;

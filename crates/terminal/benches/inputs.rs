@@ -1,7 +1,7 @@
-//! What the log of inputs costs: the time of an input with the log and without it, by turns, and the memory of a full log.
+//! Cost of the log of inputs: the time of an input with the log and without it, by turns, and the memory of a full log.
 //!
-//! A program echoes nothing and answers each line, as a shell does; an input is over once its answer is there. Prints
-//! one row of a table for each.
+//! A program echoes nothing and answers each line, as a shell does; an input ends once its answer is there. Prints one
+//! row of a table for each.
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use std::time::{Duration, Instant};

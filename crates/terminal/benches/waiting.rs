@@ -1,4 +1,4 @@
-//! What a wait costs while output comes in that it does not wait for.
+//! Cost of a wait while output comes in that it does not wait for.
 //!
 //! The output arrives in portions, as from a program that prints line after line,
 //! and each wait looks at every portion. The first measurement has no wait: what

@@ -1,4 +1,4 @@
-//! Whether something happened in any terminal, for clients that show the states of terminals.
+//! A signal that something happened in any terminal, for clients that show the states of terminals.
 
 use std::sync::Arc;
 

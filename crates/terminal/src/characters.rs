@@ -5,7 +5,7 @@
 //! after it when that slice soon ends in the middle of another. So no slice that
 //! it gets ends inside a character: the beginning of one waits here for its end.
 
-/// What replaces bytes that are no character: U+FFFD.
+/// Replacement of bytes that are no character: U+FFFD.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 /// Keeps the beginning of a character until the rest of it comes.
@@ -45,13 +45,13 @@ impl Utf8Assembler {
     }
 }
 
-/// Whether bytes are the beginning of a character and not the whole of it. Of those that are, the parser makes one
-/// replacement, so that a byte which cannot continue them is not waited for.
+/// Returns whether bytes are the beginning of a character and not the whole of it. Of those that are, the parser makes
+/// one replacement, so that a byte which cannot continue them is not waited for.
 fn is_beginning(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns the number of bytes at the end that are the beginning of a character.
 fn unfinished(bytes: &[u8]) -> usize {
     // A character has at most 4 bytes.
     let lengths = 1..=bytes.len().min(3);

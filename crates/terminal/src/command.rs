@@ -13,20 +13,20 @@ use crate::terminal::{Limit, LockHolder, TerminalClosed, changed};
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandRequest {
-    /// The command, in the shell's own language: one line or many. It runs as it is written: no word of it is looked up
+    /// The command, in the shell's own language: one line or many. It runs unchanged: no word of it is looked up
     /// in the history or among abbreviations and global aliases, and none is corrected. Other aliases hold, and it is in
     /// the shell's history.
     pub command: String,
     /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
     pub working_directory: Option<String>,
-    /// How long to wait for its end. The command itself is left running after that.
+    /// Time limit for its end. The command itself is left running after that.
     pub timeout: Duration,
-    /// How much of its output to return.
+    /// Limit of the output to return.
     pub limit: Limit,
-    /// Whether to return when the command waits for typed input. The command is left running then.
+    /// True to return when the command waits for typed input. The command is left running then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub input: bool,
-    /// Whether an inner shell without marks is integrated first: one line is typed at its prompt, and taken out of the
+    /// True if an inner shell without marks is integrated first: one line is typed at its prompt, and taken out of the
     /// output again. An empty command integrates it and does nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrate: bool,
@@ -66,14 +66,14 @@ pub struct CommandResult {
     pub exit_code: Option<i32>,
     /// The time was up and the command still runs.
     pub timed_out: bool,
-    /// How the shell itself ended, where the command ended it.
+    /// Exit of the shell itself, where the command ended it.
     pub ended: Option<Exit>,
     /// The program that took the place of the shell, as after `exec`.
     pub replaced_by: Option<String>,
     /// The lines of an entry that were not typed, because the program did not come back to its prompt before them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_entered: Option<String>,
-    /// What the command asks for, where it waits for typed input; it still runs.
+    /// The input that the command requests, where it waits for typed input; it still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<InputRequest>,
     /// Offset at which the output begins.
@@ -90,15 +90,15 @@ pub struct CommandResult {
 pub struct InputRequest {
     /// Its name, where that is known.
     pub program: Option<String>,
-    /// Whether it draws the whole screen, as editors and pagers do.
+    /// True if it draws the whole screen, as editors and pagers do.
     pub full_screen: bool,
-    /// Whether it reads a line that is not shown, as passwords are read.
+    /// True if it reads a line that is not shown, as passwords are read.
     pub password: bool,
     /// The rows of the screen.
     pub screen: String,
 }
 
-/// Why a command was not run.
+/// Reason why a command was not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RunError {
     /// The foreground program is no shell that reports when a command begins and ends.
@@ -107,19 +107,19 @@ pub enum RunError {
          what it prints", runs(.program.as_deref())
     )]
     NotIntegrated {
-        /// What runs in the foreground.
+        /// Program in the foreground.
         program: Option<String>,
     },
     /// A command runs already.
     #[error("the shell is busy{}; wait for its prompt, or interrupt it", runs(.program.as_deref()))]
     Busy {
-        /// What runs in the foreground.
+        /// Program in the foreground.
         program: Option<String>,
     },
     /// Something is typed at the prompt and not entered.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
-        /// What is typed.
+        /// The typed text.
         text: String,
     },
     /// A person has approved it for the terminal as it was, and that is another one now.
@@ -196,7 +196,7 @@ pub enum RunError {
         runs(.program.as_deref())
     )]
     NoPrompt {
-        /// What runs in the foreground.
+        /// Program in the foreground.
         program: Option<String>,
     },
     /// So much input waits for the program to read it that no more is taken.
@@ -250,7 +250,7 @@ pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
     entered(&format!("cd -- {word}"))
 }
 
-/// What edits the line at a shell's prompt.
+/// Editor of the line at a shell's prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Editor {
     TakesPastes,

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Follows the output and finds the echo of what was typed.
 #[derive(Debug, Default)]
 pub(crate) struct Echo {
-    /// What has come back in full, oldest first.
+    /// Echoes that have come back in full, oldest first.
     confirmed: VecDeque<Range<u64>>,
     awaited: Option<Awaited>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Echo {
 struct Awaited {
     /// Lines still to come back, the first one being followed; each with its line end, if it has one.
     lines: VecDeque<String>,
-    /// How many bytes of the first line have come back, and since where.
+    /// Number of bytes of the first line that have come back, and since where.
     matched: usize,
     start: u64,
 }
@@ -30,15 +30,15 @@ struct Awaited {
 pub(crate) enum Followed {
     /// Nothing that changes earlier results.
     Nothing,
-    /// What was taken for an echo, from this offset on, is output after all.
+    /// Text that was taken for an echo, from this offset on, is output after all.
     Withdrawn(u64),
 }
 
 /// Echoes further back than this many are forgotten; no wait looks that far back.
-const MOST_CONFIRMED: usize = 64;
+const MAX_CONFIRMED: usize = 64;
 
 /// An input longer than this is not followed: no pattern means to match in it by accident.
-const LONGEST_FOLLOWED: usize = 16 * 1024;
+const MAX_FOLLOWED_BYTES: usize = 16 * 1024;
 
 impl Echo {
     /// Notes that `text` is about to be typed while the output ends at `offset`.
@@ -48,7 +48,7 @@ impl Echo {
         let plain = text.trim_start_matches(control).split(control).next().unwrap_or_default();
         let unified = plain.replace("\r\n", "\n").replace('\r', "\n");
         let lines: VecDeque<String> = unified.split_inclusive('\n').map(str::to_owned).collect();
-        self.awaited = (!lines.is_empty() && unified.len() <= LONGEST_FOLLOWED).then_some(Awaited {
+        self.awaited = (!lines.is_empty() && unified.len() <= MAX_FOLLOWED_BYTES).then_some(Awaited {
             lines,
             matched: 0,
             start: offset,
@@ -79,7 +79,7 @@ impl Echo {
             awaited.matched += character.len_utf8();
             if awaited.matched == line.len() {
                 self.confirmed.push_back(awaited.start..at);
-                if self.confirmed.len() > MOST_CONFIRMED {
+                if self.confirmed.len() > MAX_CONFIRMED {
                     self.confirmed.pop_front();
                 }
                 awaited.lines.pop_front();
@@ -92,7 +92,7 @@ impl Echo {
         Followed::Nothing
     }
 
-    /// Whether an echo may still be coming.
+    /// Returns whether an echo may still be coming.
     pub(crate) fn is_following(&self) -> bool {
         self.awaited.is_some()
     }

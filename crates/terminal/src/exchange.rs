@@ -7,7 +7,7 @@
 //! meanwhile is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
 //!
 //! The files are in the integration's private directory, readable by their owner only, and are
-//! removed when the exchange is over. Names are checked before they become part of a request, and
+//! removed when the exchange ends. Names are checked before they become part of a request, and
 //! values are quoted, so a request runs no foreign code.
 
 use std::ffi::OsString;
@@ -26,11 +26,11 @@ use crate::terminal::{LockHolder, TerminalClosed};
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";
 
-/// How long a shell may take to answer: milliseconds as a rule, seconds for a long value on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for the answer of a shell: milliseconds as a rule, seconds for a long value on a busy machine.
+pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest request and the longest answer, in bytes.
-pub(crate) const MOST: usize = 4 << 20;
+/// Maximum size of a request and of an answer, in bytes.
+pub(crate) const MAX_EXCHANGE_BYTES: usize = 4 << 20;
 
 /// A variable of a live shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,11 +38,11 @@ pub struct Variable {
     /// Its value. Of an array or a list, the elements as the shell itself joins them: in bash and zsh with the
     /// first character of `IFS`, in fish with a blank, or a colon for a path. Bytes that are no UTF-8 are replaced.
     pub value: String,
-    /// Whether programs inherit it.
+    /// True if programs inherit it.
     pub exported: bool,
 }
 
-/// Why variables were not read or set.
+/// Reason why variables were not read or set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum VariablesError {
     /// No variable can have that name, or it is one of the integration's own.
@@ -54,22 +54,22 @@ pub enum VariablesError {
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
-    /// What runs is no shell that answers.
+    /// The foreground program is no shell that answers.
     #[error("no shell that can be asked for its variables is at its prompt{}", runs(.program.as_deref()))]
     NotIntegrated {
-        /// What runs in the foreground.
+        /// Program in the foreground.
         program: Option<String>,
     },
     /// A command runs, and the shell answers only at its prompt.
     #[error("the shell is busy{}; its variables can be asked for at its prompt", runs(.program.as_deref()))]
     Busy {
-        /// What runs in the foreground.
+        /// Program in the foreground.
         program: Option<String>,
     },
     /// Text is typed at the prompt and not entered, and a request to this shell would spoil it.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
-        /// What is typed.
+        /// The typed text.
         text: String,
     },
     /// The shell has no signal handler of the integration any more, so it cannot receive the request.
@@ -79,10 +79,10 @@ pub enum VariablesError {
     #[error("the values can not be typed into this shell: they are long, or contain control characters")]
     NotTypeable,
     /// The shell did not answer in time.
-    #[error("the shell did not answer within {} s", PATIENCE.as_secs())]
+    #[error("the shell did not answer within {} s", EXCHANGE_TIMEOUT.as_secs())]
     Unanswered,
     /// The request or the answer is longer than is taken.
-    #[error("the values are longer than {} MB together", MOST >> 20)]
+    #[error("the values are longer than {} MB together", MAX_EXCHANGE_BYTES >> 20)]
     TooLong,
     /// The shell did not take these values: the variables are read-only, arrays, or special.
     #[error("the shell did not take a value for {}", .0.join(", "))]
@@ -125,7 +125,7 @@ pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
 pub(crate) struct QueryScript {
     statements: Vec<String>,
     kind: Kind,
-    /// Whether bash lists its traps as well.
+    /// True if bash lists its traps as well.
     lists_traps: bool,
 }
 
@@ -177,7 +177,7 @@ impl QueryScript {
     }
 
     /// Adds the commands that report everything which decides the meaning of a command line, see
-    /// [`shell_state`](crate::shell_state). An inner shell is not asked for it.
+    /// [`shell_state`](crate::shell_state). An inner shell receives no such request.
     pub(crate) fn state(&mut self) {
         let script = match self.kind {
             Kind::Bash => include_str!("integration/state.bash"),
@@ -205,7 +205,7 @@ impl QueryScript {
     }
 }
 
-/// What a shell reported about one variable.
+/// Report of a shell about one variable.
 pub(crate) type VariableReport = (String, Option<Variable>);
 
 /// Parses an answer; see [`QueryScript::query`].
@@ -237,7 +237,7 @@ impl Files {
     /// Writes a request, and an answer that is empty so far.
     pub(crate) fn write(agreed: &IntegrationSession, script: &QueryScript) -> Result<Self, VariablesError> {
         let text = script.file();
-        if text.len() > MOST {
+        if text.len() > MAX_EXCHANGE_BYTES {
             return Err(VariablesError::TooLong);
         }
         let Some(begin) = &agreed.files else { return Err(VariablesError::Deaf) };
@@ -276,11 +276,11 @@ impl Files {
 fn bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
     let read = || -> io::Result<Vec<u8>> {
         let mut answer = Vec::new();
-        fs::File::open(path)?.take(MOST as u64 + 1).read_to_end(&mut answer)?;
+        fs::File::open(path)?.take(MAX_EXCHANGE_BYTES as u64 + 1).read_to_end(&mut answer)?;
         Ok(answer)
     };
     let answer = read().map_err(|error| VariablesError::System(error.to_string()))?;
-    if answer.len() > MOST { Err(VariablesError::TooLong) } else { Ok(answer) }
+    if answer.len() > MAX_EXCHANGE_BYTES { Err(VariablesError::TooLong) } else { Ok(answer) }
 }
 
 impl Drop for Files {
@@ -315,7 +315,7 @@ pub(crate) enum HoldResult {
 
 impl Redraw {
     /// A prompt that takes more bytes than this is no prompt.
-    const LONGEST: usize = 256 * 1024;
+    const MAX_PROMPT_BYTES: usize = 256 * 1024;
 
     pub(crate) fn new(nonce: &str) -> Self {
         let mark = |letter: char| format!("\x1b]133;{letter};k={nonce}\x07").into_bytes();
@@ -339,7 +339,7 @@ impl Redraw {
     }
 
     fn unless_too_long(&mut self) -> HoldResult {
-        if self.held.len() > Self::LONGEST { HoldResult::Other(self.give_up()) } else { HoldResult::NotYet }
+        if self.held.len() > Self::MAX_PROMPT_BYTES { HoldResult::Other(self.give_up()) } else { HoldResult::NotYet }
     }
 
     /// Returns what was held back when there will be no redraw.
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn a_flood_is_no_redraw() {
         let mut redraw = Redraw::new("n");
-        let flood = vec![b'x'; Redraw::LONGEST + 1];
+        let flood = vec![b'x'; Redraw::MAX_PROMPT_BYTES + 1];
         assert_eq!(redraw.hold(&flood), HoldResult::Other(flood));
     }
 }

@@ -11,10 +11,10 @@ use crate::transcript::{Marked, Transcript};
 
 const SIZE: Size = Size { cols: 30, rows: 8 };
 
-/// The most bytes of memory that a history of [`Target::longest`] bytes may take.
-const MOST_MEMORY: usize = 256 * 1024;
+/// Maximum bytes of memory that a history of [`Target::longest`] bytes may take.
+const MAX_MEMORY_BYTES: usize = 256 * 1024;
 
-/// What a program has left behind.
+/// Everything that a program has left behind.
 #[derive(Debug, PartialEq, Eq)]
 struct Trace {
     text: String,
@@ -149,7 +149,7 @@ fn output() {
         assert!(cursor.row < SIZE.rows && cursor.col < SIZE.cols, "{cursor:?}");
         assert!(whole.screen.lines().count() <= usize::from(SIZE.rows), "{}", whole.screen);
         let history = intake.transcript.history();
-        assert!(history.memory() <= MOST_MEMORY, "{} bytes", history.memory());
+        assert!(history.memory() <= MAX_MEMORY_BYTES, "{} bytes", history.memory());
         // A control string is no text, and each byte is at most one character of three bytes, or a line end more. A sequence of
         // at least three bytes writes a row at most.
         let most = (8 + usize::from(SIZE.cols)) * input.len();

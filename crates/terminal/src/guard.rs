@@ -3,11 +3,11 @@
 //! Both parsers behind this collect an operating system command (OSC, ECMA-48
 //! 8.3.89) until its terminator, however long it grows. A program that prints
 //! `ESC ]` and then gigabytes would take the daemon's memory. So: an OSC longer than
-//! [`LONGEST`] is cancelled and the rest of it dropped. The screen has narrower bounds
+//! [`MAX_OSC_BYTES`] is cancelled and the rest of it dropped. The screen has narrower bounds
 //! for the addresses of hyperlinks (OSC 8).
 
-/// The longest OSC that is passed on, in bytes. Titles, folders and colours are far shorter.
-pub(crate) const LONGEST: usize = 16 * 1024;
+/// Maximum length of an OSC that is passed on, in bytes. Titles, folders and colours are far shorter.
+pub(crate) const MAX_OSC_BYTES: usize = 16 * 1024;
 
 const ESC: u8 = 0x1b;
 const CAN: u8 = 0x18;
@@ -33,7 +33,7 @@ enum State {
 }
 
 impl ControlStringLimiter {
-    /// Whether what has passed ends outside of a control string.
+    /// Returns whether the bytes that have passed end outside of a control string.
     pub(crate) fn is_outside(&self) -> bool {
         matches!(self.state, State::Text)
     }
@@ -61,7 +61,7 @@ impl ControlStringLimiter {
                         self.state = State::Passing { length: 0 };
                         at += 1;
                     }
-                    // `ESC ESC`: the first one is over, the second one begins.
+                    // `ESC ESC`: the first one ends, the second one begins.
                     ESC => {
                         sink(&[ESC]);
                         at += 1;
@@ -74,7 +74,7 @@ impl ControlStringLimiter {
                 State::Passing { length } => {
                     let stop = end_of_string(rest);
                     let (take, ended) = stop.map_or((rest.len(), false), |stop| (stop, true));
-                    if length + take > LONGEST {
+                    if length + take > MAX_OSC_BYTES {
                         sink(&[CAN]);
                         self.state = State::Dropping;
                         continue;
@@ -151,7 +151,7 @@ mod tests {
             guard.pass(&[b'x'; 4096], |bytes| out.extend_from_slice(bytes));
         }
         guard.pass(b"\x07b", |bytes| out.extend_from_slice(bytes));
-        assert!(out.len() <= LONGEST + 16);
+        assert!(out.len() <= MAX_OSC_BYTES + 16);
         assert!(out.ends_with(b"\x18b"));
     }
 

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use tokio::sync::broadcast;
 
-/// The longest line that is collected, as the kernel's own limit (termios(3), canonical mode).
-const LONGEST: usize = 4096;
+/// Maximum length of a collected line, as the kernel's own limit (termios(3), canonical mode).
+const MAX_LINE_BYTES: usize = 4096;
 
 /// A text that must not be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +36,8 @@ struct Shared {
     news: broadcast::Sender<SecretText>,
 }
 
-/// How many are remembered; the oldest is forgotten first.
-const MOST: usize = 1000;
+/// Maximum number of remembered texts; the oldest is forgotten first.
+const MAX_TEXTS: usize = 1000;
 
 impl Default for HiddenInputLog {
     fn default() -> Self {
@@ -52,7 +52,7 @@ impl HiddenInputLog {
         if hidden.text.is_empty() || lines.contains(&hidden) {
             return;
         }
-        if lines.len() == MOST {
+        if lines.len() == MAX_TEXTS {
             lines.remove(0);
         }
         lines.push(hidden.clone());
@@ -105,7 +105,7 @@ impl HiddenLine {
     }
 
     fn push(&mut self, byte: u8) {
-        if self.bytes.len() < LONGEST {
+        if self.bytes.len() < MAX_LINE_BYTES {
             self.bytes.push(byte);
         }
     }

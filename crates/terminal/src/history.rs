@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use spill::{Place, Spill};
 
-/// How much of the newest text is kept uncompressed, at least, once there is as much.
+/// Minimum size of the newest text that is kept uncompressed, once there is as much.
 pub(crate) const HOT: usize = 128 * 1024;
 
-/// How much longer than its budget the text may be that a history holds.
-const LONGEST_TO_BUDGET: usize = 4;
+/// Maximum length of a history's text, as a multiple of its budget.
+const MAX_TEXT_PER_BUDGET: usize = 4;
 
-/// Where the blocks go for which memory has no room.
+/// Storage of the blocks for which memory has no room.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     /// A folder in which a file without a name can be made.
@@ -35,10 +35,10 @@ pub(crate) struct Disk {
     pub(crate) budget: usize,
 }
 
-/// What a stretch of text is, as far as the terminal knows.
+/// Kind of a stretch of text, as far as the terminal knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
-    /// What programs print. Everything is, where no shell integration says otherwise.
+    /// Output of programs. Everything is, where no shell integration reports otherwise.
     Output,
     /// The shell's prompt.
     Prompt,
@@ -59,7 +59,7 @@ pub(crate) struct History {
     hot: String,
     /// Offset of the first byte of `hot`.
     hot_start: u64,
-    /// Where each zone begins, in order; the last one is still open.
+    /// Beginning of each zone, in order; the last zone is still open.
     zones: VecDeque<(u64, Zone)>,
     budget: usize,
     disk: Option<Disk>,
@@ -72,7 +72,7 @@ pub(crate) struct History {
     pub(crate) decompressed: std::sync::atomic::AtomicUsize,
 }
 
-/// How much some blocks hold.
+/// Total sizes of some blocks.
 #[derive(Debug, Default)]
 struct BlockTotals {
     /// Compressed.
@@ -94,7 +94,7 @@ impl BlockTotals {
 
     fn exceeds(&self, budget: usize) -> bool {
         // Text of which little is left when it is compressed is still as long when it is read.
-        self.bytes > budget || self.text > budget.saturating_mul(LONGEST_TO_BUDGET)
+        self.bytes > budget || self.text > budget.saturating_mul(MAX_TEXT_PER_BUDGET)
     }
 }
 
@@ -107,7 +107,7 @@ struct Sealed {
     kept: RetainedOutput,
 }
 
-/// Where the compressed bytes of a block are.
+/// Compressed bytes of a block, in memory or on disk.
 #[derive(Debug)]
 enum RetainedOutput {
     Memory(Box<[u8]>),
@@ -179,7 +179,7 @@ impl History {
         self.hot.push_str(text);
     }
 
-    /// Whether the next character begins a line.
+    /// Returns whether the next character begins a line.
     #[must_use]
     pub(crate) fn at_line_start(&self) -> bool {
         self.hot.is_empty() || self.hot.ends_with('\n')
@@ -270,7 +270,7 @@ impl History {
             self.zones.pop_front();
         }
         // Marks without text between them would otherwise grow without a bound of their own.
-        while self.zones.len() > MOST_ZONES {
+        while self.zones.len() > MAX_ZONES {
             self.zones.pop_front();
         }
     }
@@ -463,7 +463,7 @@ fn nth_newline(start: u64, text: &str, range: &Range<u64>, nth: usize) -> Result
 }
 
 /// More changes of zone than any budget of real text has: about 1.5 MiB of marks.
-const MOST_ZONES: usize = 100_000;
+const MAX_ZONES: usize = 100_000;
 
 fn decompressed(bytes: &[u8], length: usize) -> Option<String> {
     String::from_utf8(lz4_flex::block::decompress(bytes, length).ok()?).ok()
@@ -658,7 +658,7 @@ mod tests {
                 history.settle();
                 let held = history.start();
                 prop_assert!(history.in_memory.bytes <= memory);
-                prop_assert!(history.in_memory.text <= memory.saturating_mul(LONGEST_TO_BUDGET));
+                prop_assert!(history.in_memory.text <= memory.saturating_mul(MAX_TEXT_PER_BUDGET));
                 if let Some(spill) = &history.spill {
                     prop_assert!(spill.used() == history.spilled.bytes as u64 && spill.file_length() <= disk as u64);
                 }

@@ -1,7 +1,7 @@
-//! What was asked of a terminal, in order: typed input, commands, waits, sizes and signals.
+//! The requests to a terminal, in order: typed input, commands, waits, sizes and signals.
 //!
-//! The log is what a workflow is captured from. Each entry has its position in the output and what the program showed at
-//! that moment. Input that is not shown is a mark without a value. The log is bounded: the oldest entries are dropped.
+//! Workflows are captured from the log. Each entry has its position in the output and what the program showed at that
+//! moment. Input that is not shown is a mark without a value. The log is bounded: the oldest entries are dropped.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -12,21 +12,21 @@ use crate::command::{CommandResult, RunError};
 use crate::screen::Size;
 use crate::wait::Reason;
 
-/// The most entries that are held.
-const MOST_ENTRIES: usize = 4096;
+/// Maximum number of entries that are held.
+const MAX_ENTRIES: usize = 4096;
 
 /// The most bytes of the entries that are held: each allocation with its capacity. What the allocator leaves unused between
 /// them was up to two fifths more, so that a log stays below 1 MiB.
-const MOST_BYTES: usize = 640 << 10;
+const MAX_LOG_BYTES: usize = 640 << 10;
 
-/// What the allocator takes for one allocation: its header, and the rounding of its size.
+/// Overhead of the allocator for one allocation: its header, and the rounding of its size.
 const ALLOCATION_BYTES: usize = 16;
 
-/// What an entry takes besides its texts: itself, and its place in the log.
+/// Size of an entry besides its texts: itself, and its place in the log.
 const ENTRY_BYTES: usize = size_of::<LoggedInput>() + ALLOCATION_BYTES + size_of::<Box<LoggedInput>>();
 
-/// The most bytes of one text. The rest is cut off, which [`LoggedText::cut`] says.
-const LONGEST_TEXT: usize = 64 << 10;
+/// The most bytes of one text. The rest is cut off, which [`LoggedText::cut`] reports.
+const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// Keys that end a line, or the program that reads it: Enter, Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-\\.
 const LINE_ENDS: [char; 5] = ['\r', '\x03', '\x04', '\x1a', '\x1c'];
@@ -36,28 +36,28 @@ const LINE_ENDS: [char; 5] = ['\r', '\x03', '\x04', '\x1a', '\x1c'];
 pub struct LoggedInput {
     /// Its number, counted from 1. Numbers are missing where older entries were dropped.
     pub number: u64,
-    /// When.
+    /// Time of the request.
     pub at: SystemTime,
     /// The client or run, if it named itself.
     pub by: Option<String>,
     /// The end of the output at that moment.
     pub offset: u64,
-    /// What the program showed.
+    /// Context that the program showed.
     pub context: InputContext,
     /// The rows that something was typed into, without empty ones at the end: of a full screen, or of a program that draws in
     /// place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// Whether the program waited for input, where that is known.
+    /// True if the program waited for input, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,
     /// The directory of the shell that was at its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// How long a command took, once it has ended.
+    /// Duration of a command, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<Duration>,
-    /// What was asked.
+    /// The request.
     pub action: LoggedAction,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Moment {
     pub(crate) directory: Option<String>,
 }
 
-/// What a program showed when something was typed.
+/// Context that a program showed when something was typed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputContext {
     /// A shell that reports its prompts was at one.
@@ -96,19 +96,19 @@ pub enum InputContext {
 pub struct LoggedText {
     /// The text, or its beginning.
     pub text: String,
-    /// Whether its end is missing.
+    /// True if its end is missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
 }
 
 impl From<&str> for LoggedText {
     fn from(text: &str) -> Self {
-        let end = crate::history::floor_char_boundary(text, text.len().min(LONGEST_TEXT));
+        let end = crate::history::floor_char_boundary(text, text.len().min(MAX_TEXT_BYTES));
         Self { text: text[..end].to_owned(), cut: end < text.len() }
     }
 }
 
-/// What was asked of a terminal.
+/// A request to a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LoggedAction {
     /// Text was typed, and keys after it.
@@ -125,7 +125,7 @@ pub enum LoggedAction {
     },
     /// Something was typed that is not shown.
     Hidden {
-        /// Whether it was entered.
+        /// True if it was entered.
         entered: bool,
     },
     /// A command was run, and its end was waited for.
@@ -134,7 +134,7 @@ pub enum LoggedAction {
         command: LoggedText,
         /// The directory that was changed to before it.
         directory: Option<String>,
-        /// How it ended; none while it runs.
+        /// Outcome of the command; none while it runs.
         outcome: Option<CommandOutcome>,
     },
     /// A shell took a line that was typed at its prompt.
@@ -142,16 +142,16 @@ pub enum LoggedAction {
         /// The line as the shell's editor showed it: with completions and entries of its history. None where a part of it
         /// is not shown.
         line: Option<LoggedText>,
-        /// How it ended; none while it runs.
+        /// Outcome of the command; none while it runs.
         outcome: Option<CommandOutcome>,
     },
     /// Output was waited for, or the prompt.
     Waited {
         /// The patterns.
         patterns: Vec<String>,
-        /// Why the wait ended.
+        /// Reason why the wait ended.
         reason: Reason,
-        /// Which pattern matched, from 0, and what it matched.
+        /// The pattern that matched, from 0, and its match.
         matched: Option<(usize, LoggedText)>,
         /// The end of the match, or of the output.
         until: u64,
@@ -162,23 +162,23 @@ pub enum LoggedAction {
     Signalled(i32),
 }
 
-/// How a command of the log ended.
+/// Outcome of a command of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandOutcome {
-    /// It ended, with this exit code where the program tells one. The offsets are those of its output.
+    /// It ended, with this exit code where the program reports one. The offsets are those of its output.
     Ended {
         /// The exit code.
         exit_code: Option<i32>,
-        /// Where its output begins.
+        /// Offset at which its output begins.
         begin: u64,
-        /// Where it ends.
+        /// Offset at which its output ends.
         end: u64,
     },
-    /// It asked for input, or its time was up: it went on.
+    /// It requested input, or its time was up; it kept running.
     Left {
-        /// Whether it asked.
+        /// True if it requested input.
         asked: bool,
-        /// Where its output begins.
+        /// Offset at which its output begins.
         begin: u64,
     },
     /// It was not run.
@@ -267,7 +267,7 @@ pub(crate) struct InputLog {
     bytes: usize,
     /// The number of the newest entry.
     newest: u64,
-    /// Whether nothing is logged.
+    /// True if nothing is logged.
     is_off: bool,
 }
 
@@ -277,7 +277,7 @@ impl InputLog {
         Self { is_off: !is_on, ..Self::default() }
     }
 
-    /// Whether nothing is logged.
+    /// Returns whether nothing is logged.
     pub(crate) fn is_off(&self) -> bool {
         self.is_off
     }
@@ -300,14 +300,14 @@ impl InputLog {
 
     /// Drops the oldest entries beyond the bounds.
     fn drop_oldest(&mut self) {
-        while self.entries.len() > MOST_ENTRIES || (self.bytes > MOST_BYTES && self.entries.len() > 1) {
+        while self.entries.len() > MAX_ENTRIES || (self.bytes > MAX_LOG_BYTES && self.entries.len() > 1) {
             if let Some(dropped) = self.entries.pop_front() {
                 self.bytes -= dropped.bytes();
             }
         }
     }
 
-    /// Whether the newest entry is of something that is not shown.
+    /// Returns whether the newest entry is of something that is not shown.
     pub(crate) fn ends_hidden(&self) -> bool {
         self.entries.back().is_some_and(|newest| matches!(newest.action, LoggedAction::Hidden { .. }))
     }
@@ -316,7 +316,7 @@ impl InputLog {
     /// line.
     fn continue_line(&mut self, by: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
         let is_same = |known: &InputContext| std::mem::discriminant(known) == std::mem::discriminant(context);
-        // A size and a wait are no input: the line goes on behind them.
+        // A size and a wait are no input: the line continues behind them.
         let is_input = |entry: &&mut Box<LoggedInput>| {
             !matches!(entry.action, LoggedAction::Resized(_) | LoggedAction::Waited { .. })
         };
@@ -326,7 +326,7 @@ impl InputLog {
             (LoggedAction::Attached { bytes: line }, LoggedAction::Attached { bytes })
                 if !line.cut
                     && !line.text.ends_with(LINE_ENDS)
-                    && line.text.len() + bytes.text.len() <= LONGEST_TEXT =>
+                    && line.text.len() + bytes.text.len() <= MAX_TEXT_BYTES =>
             {
                 let before = text_bytes(&line.text);
                 line.text.push_str(&bytes.text);
@@ -378,20 +378,20 @@ mod tests {
     #[test]
     fn the_oldest_entries_are_dropped() {
         let mut log = InputLog::default();
-        for number in 0..MOST_ENTRIES as u64 + 10 {
+        for number in 0..MAX_ENTRIES as u64 + 10 {
             log.add(None, at(number), typed("ls\n"));
         }
         let entries = log.from(0);
-        let left_out = MOST_ENTRIES as u64 + 10 - entries.len() as u64;
+        let left_out = MAX_ENTRIES as u64 + 10 - entries.len() as u64;
         assert_eq!(entries[0].number, left_out + 1);
-        assert!(entries.len() > MOST_ENTRIES / 2, "{}", entries.len());
+        assert!(entries.len() > MAX_ENTRIES / 2, "{}", entries.len());
         for _ in 0..40 {
-            log.add(None, at(0), typed(&"x".repeat(2 * LONGEST_TEXT)));
+            log.add(None, at(0), typed(&"x".repeat(2 * MAX_TEXT_BYTES)));
         }
         let held: usize = log.entries.iter().map(|entry| entry.bytes()).sum();
-        assert!(held <= MOST_BYTES && log.bytes == held, "{held} {}", log.bytes);
+        assert!(held <= MAX_LOG_BYTES && log.bytes == held, "{held} {}", log.bytes);
         let LoggedAction::Typed { text, .. } = &log.from(0)[0].action else { panic!("typed") };
-        assert!(text.cut && text.text.len() == LONGEST_TEXT);
+        assert!(text.cut && text.text.len() == MAX_TEXT_BYTES);
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
             log.add(None, at(0), LoggedAction::Typed { text: "".into(), keys });
         }
         // A key has a place in its list and an allocation of its own.
-        let most = MOST_BYTES / (1000 * (size_of::<String>() + ALLOCATION_BYTES));
+        let most = MAX_LOG_BYTES / (1000 * (size_of::<String>() + ALLOCATION_BYTES));
         assert!(log.from(0).len() <= most, "{}", log.from(0).len());
         for piece in ["x".repeat(40_000), "y".repeat(20_000)] {
             log.add(None, at(0), attached(&piece));

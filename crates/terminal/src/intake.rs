@@ -1,4 +1,4 @@
-//! What a program prints, on its way to the screen and to the history.
+//! Output of a program, on its way to the screen and to the history.
 //!
 //! Owns both parsers and keeps them in step: the transcript stops where the
 //! emulator needs help with a sequence that it does not have.
@@ -161,7 +161,7 @@ impl OutputPipeline {
         self.prompted = Some((self.screen.cursor(), self.screen.size()));
     }
 
-    /// Whether what was taken in ends outside of a control string.
+    /// Returns whether the bytes that were taken in end outside of a control string.
     pub(crate) fn is_outside_of_strings(&self) -> bool {
         self.guard.is_outside()
     }
@@ -195,7 +195,7 @@ struct Fill {
     behind: Vec<u8>,
 }
 
-/// What some bytes are.
+/// Kind of sequence that some bytes are.
 enum Sequence {
     /// A control sequence (CSI) that has begun.
     Open,
@@ -225,7 +225,7 @@ mod tests {
     use crate::history::{History, Zone};
     use crate::screen::Emulator;
 
-    /// What terminals are sent, in pieces that a generator can shuffle.
+    /// Output that terminals are sent, in pieces that a generator can shuffle.
     const PIECES: [&[u8]; 37] = [
         b"word",
         b" ",
@@ -266,7 +266,7 @@ mod tests {
         b"\x1b[38;1;1;2;2$x",
     ];
 
-    /// What is left of `portions`: the text, its zones, and the screen.
+    /// Returns what is left of `portions`: the text, its zones, and the screen.
     fn left_by(portions: &[&[u8]]) -> (String, Vec<(std::ops::Range<u64>, Zone)>, String) {
         let transcript = Transcript::new(History::new(1 << 20), Some("n1".into()));
         let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols: 30, rows: 8 })));

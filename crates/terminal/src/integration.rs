@@ -18,13 +18,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What bash reads instead of `~/.bashrc`, which it then reads itself.
+/// Start file that bash reads instead of `~/.bashrc`, which it then reads itself.
 const BASH: &str = include_str!("integration/bash.sh");
 
-/// What zsh reads instead of the user's `.zshenv`, which it then reads itself.
+/// Start file that zsh reads instead of the user's `.zshenv`, which it then reads itself.
 const ZSH: &str = include_str!("integration/zshenv.zsh");
 
-/// What fish reads after the user's own files.
+/// Start file that fish reads after the user's own files.
 const FISH: &str = include_str!("integration/fish.fish");
 
 /// The variable that hands the nonce to the shell, which takes it out of its environment at once.
@@ -62,13 +62,13 @@ pub(crate) enum Kind {
     Posix,
 }
 
-/// What is agreed with a shell: one that is about to be started, or one within it.
+/// Agreement with a shell: one that is about to be started, or one within it.
 #[derive(Debug, Clone)]
 pub(crate) struct IntegrationSession {
     pub(crate) kind: Kind,
-    /// What its marks carry.
+    /// Nonce that its marks carry.
     pub(crate) nonce: String,
-    /// How the paths of its request and its answer begin; none for an inner shell, which is asked by typed lines.
+    /// Beginning of the paths of its request and its answer; none for an inner shell, which receives typed lines.
     pub(crate) files: Option<PathBuf>,
 }
 

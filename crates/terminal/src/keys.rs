@@ -170,9 +170,9 @@ fn function_key(number: u8, modifiers: Modifiers) -> Option<Vec<u8>> {
 }
 
 /// Text shorter than this is typed even where the program would take it as a paste.
-const LONG_TEXT: usize = 1024;
+const MIN_PASTE_BYTES: usize = 1024;
 
-/// Returns the bytes of text as a person would type it: `\n` is Enter, all else goes as it is.
+/// Returns the bytes of text as a person would type it: `\n` is Enter, all else is sent unchanged.
 ///
 /// One long line goes as a paste where the program understands pastes, so that an
 /// editor of lines takes it in one piece; line ends at its end are still Enter.
@@ -180,7 +180,7 @@ const LONG_TEXT: usize = 1024;
 pub(crate) fn text(text: &str, modes: Modes) -> Vec<u8> {
     let body = text.trim_end_matches(['\r', '\n']);
     let one_line = !body.bytes().any(|byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f);
-    if modes.bracketed_paste && body.len() > LONG_TEXT && one_line {
+    if modes.bracketed_paste && body.len() > MIN_PASTE_BYTES && one_line {
         let mut bytes = b"\x1b[200~".to_vec();
         bytes.extend_from_slice(body.as_bytes());
         bytes.extend_from_slice(b"\x1b[201~");
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn one_long_line_is_pasted_and_then_entered() {
         let modes = Modes { bracketed_paste: true, ..Modes::default() };
-        let long = "x".repeat(LONG_TEXT + 1);
+        let long = "x".repeat(MIN_PASTE_BYTES + 1);
         assert_eq!(text(&format!("{long}\n"), modes), format!("\x1b[200~{long}\x1b[201~\r").as_bytes());
         assert_eq!(text("short\n", modes), b"short\r");
         let two_lines = format!("{long}\nb\n");

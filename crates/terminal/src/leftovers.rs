@@ -1,4 +1,4 @@
-//! What a program left on in a terminal when it ended, and the sequences that turn it off.
+//! Modes that a program left on in a terminal when it ended, and the sequences that turn them off.
 //!
 //! Owns no screen: modes go in as they are printed, and a text comes out that a screen, a transcript and the terminals
 //! of viewers are fed alike. Names and numbers are those of xterm's ctlseqs.
@@ -53,7 +53,7 @@ const SIDE_MARGINS: u16 = 69;
 /// Modes that give a program a screen of its own.
 const SCREENS: [u16; 3] = [47, 1047, 1049];
 
-/// What differs from the state that a shell expects.
+/// Differences from the state that a shell expects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers {
     /// A bit for each of [`MODES`].

@@ -1,6 +1,6 @@
 //! The bound that the kernel puts on a line for a program that reads whole lines.
 //!
-//! Owns the measure of a line in typed bytes. Pure: what the terminal does with a line is asked elsewhere.
+//! Owns the measure of a line in typed bytes. Pure: the mode of the terminal is looked up elsewhere.
 
 use serde::{Deserialize, Serialize};
 

@@ -12,7 +12,7 @@ use crate::screen::{Emulator, Size};
 use crate::transcript::Transcript;
 use crate::wait::{EchoZones, Pass, Search};
 
-/// What takes in the output of a program, in the order in which a terminal does it.
+/// Parsers that take in the output of a program, in the order in which a terminal does it.
 pub struct Typescript {
     intake: OutputPipeline,
     echo: Echo,

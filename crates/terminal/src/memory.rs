@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::process::give_memory_back;
 
-/// How long more is waited for before memory is given back, which looks at all of the heap.
+/// Pause before memory is given back, in which more may come: giving back looks at all of the heap.
 const AFTER: Duration = Duration::from_millis(500);
 
 /// Gives memory back after much of it was freed, once for all that is freed within half a second. Cheap to clone.

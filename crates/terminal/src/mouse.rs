@@ -1,11 +1,11 @@
-//! The bytes that a mouse sends, in the encoding that the program has asked for.
+//! The bytes that a mouse sends, in the encoding that the program has requested.
 
 use serde::{Deserialize, Serialize};
 
 use crate::keys;
 use crate::screen::Modes;
 
-/// What the program wants to know of the mouse (modes 1000, 1002 and 1003).
+/// Mouse events that the program requests (modes 1000, 1002 and 1003).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MouseReports {
     /// Nothing.
@@ -20,29 +20,29 @@ pub enum MouseReports {
 }
 
 impl MouseReports {
-    /// Whether it wants to know nothing.
+    /// Returns whether it requests none.
     #[must_use]
     pub fn are_none(&self) -> bool {
         *self == Self::None
     }
 }
 
-/// What a mouse did at a cell.
+/// Action of a mouse at a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MouseInput {
-    /// What it did.
+    /// The action.
     pub action: MouseAction,
     /// The column of the cell, counted from 0.
     pub col: u16,
     /// The row of the cell, counted from 0.
     pub row: u16,
-    /// Whether shift was pressed.
+    /// True if shift was pressed.
     #[serde(default)]
     pub shift: bool,
-    /// Whether alt was pressed.
+    /// True if alt was pressed.
     #[serde(default)]
     pub alt: bool,
-    /// Whether ctrl was pressed.
+    /// True if ctrl was pressed.
     #[serde(default)]
     pub ctrl: bool,
 }
@@ -60,16 +60,16 @@ pub enum MouseAction {
     Move,
     /// The wheel was turned by one step: away from the hand, or towards it.
     Wheel {
-        /// Whether it shows what is above.
+        /// True if it shows what is above.
         up: bool,
     },
 }
 
-/// How many lines a step of the wheel scrolls where it counts as keys.
+/// Number of lines that a step of the wheel scrolls where it counts as keys.
 const WHEEL_LINES: usize = 3;
 
-/// The highest column and row that the old encoding can say, counted from 0.
-const MOST_OLD: u16 = 222;
+/// The highest column and row that the old encoding can express, counted from 0.
+const MAX_OLD_POSITION: u16 = 222;
 
 /// Returns the bytes, none if the program does not want to know. On a full screen the wheel counts as arrow keys, unless the
 /// program wants the mouse or has turned that off (mode 1007).
@@ -100,7 +100,7 @@ pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
         return format!("\x1b[<{};{};{}{end}", code + pressed, u32::from(input.col) + 1, u32::from(input.row) + 1)
             .into_bytes();
     }
-    if input.col > MOST_OLD || input.row > MOST_OLD {
+    if input.col > MAX_OLD_POSITION || input.row > MAX_OLD_POSITION {
         return Vec::new();
     }
     // The old encoding does not tell which button was released.

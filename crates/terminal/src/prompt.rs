@@ -5,28 +5,28 @@
 
 use crate::{command, python_entry};
 
-/// The most characters of a row that are looked at, from its end.
-const LONGEST: usize = 200;
+/// Maximum characters of a row that are looked at, from its end.
+const MAX_ROW_CHARS: usize = 200;
 
 /// Characters that end the prompt of a shell.
 const SHELL_SIGILS: &[char] = &['$', '#', '%', '❯', '➜', 'λ', '»'];
 
-/// How a known program asks for an entry, and for the rest of one.
+/// Prompts of a known program for an entry, and for the rest of one.
 #[derive(Debug)]
 struct Interpreter {
     /// Its name, as the kernel and people know it.
     name: &'static str,
     /// Returns the bytes of a row's end that are its prompt.
     prompt: fn(&str) -> Option<usize>,
-    /// Whether a row asks for the rest of an entry.
+    /// Returns whether a row requests the rest of an entry.
     continuation: fn(&str) -> bool,
-    /// Whether an empty line ends an entry of several lines.
+    /// True if an empty line ends an entry of several lines.
     ends_with_empty_line: bool,
     /// True if an empty line at the prompt repeats the last entry.
     repeats_entries: bool,
-    /// Whether an entry of several lines is pasted, because a line that is typed gets an indentation.
+    /// True if an entry of several lines is pasted, because a line that is typed gets an indentation.
     takes_pastes: bool,
-    /// Whether an empty line stands before each prompt.
+    /// True if an empty line stands before each prompt.
     separates: bool,
 }
 
@@ -49,7 +49,7 @@ fn ends_from(row: &str, begin: &str, passes: impl Fn(&str) -> bool) -> Option<us
     passes(&row[at + begin.len()..]).then_some(row.len() - at)
 }
 
-/// The character of a psql prompt that shows what it asks for, before its sigil and the state of a transaction; see
+/// The character of a psql prompt that shows what it requests, before its sigil and the state of a transaction; see
 /// `PROMPT1` and `PROMPT2` in <https://www.postgresql.org/docs/current/app-psql.html>. A database's name is before it.
 fn psql_state(row: &str) -> Option<char> {
     let prompt = row.strip_suffix("# ").or_else(|| row.strip_suffix("> "))?;
@@ -147,7 +147,7 @@ const INTERPRETERS: &[Interpreter] = &[
 /// Programs whose prompt is `> `, and the name of the thread of some of them.
 const ANGLES: &[&str] = &["node", "MainThread", "R", "deno", "bun", "mongosh"];
 
-/// What shells show where a line is not complete, beside `> `.
+/// Prompts that shells show where a line is not complete, beside `> `.
 const CONTINUATIONS: &[&str] = &[
     "quote>",
     "dquote>",
@@ -185,7 +185,7 @@ const PYTHON: &str = "python";
 /// Programs that show no prompt.
 const SILENT: &[&str] = &["bc", "dc"];
 
-/// Whether a text is a number and then `end`.
+/// Returns whether a text is a number and then `end`.
 fn is_number_then(text: &str, end: &str) -> bool {
     text.strip_suffix(end).is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -209,7 +209,7 @@ enum Kind {
     Other,
 }
 
-/// What a row says.
+/// Kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowKind {
     /// The prompt is back. So many bytes at the row's beginning are output without an end of line.
@@ -231,7 +231,7 @@ impl LearnedPrompt {
         if before_cursor.is_empty() && program.is_some_and(|program| SILENT.contains(&program)) {
             return Some(Self { kind: Kind::Silent, text: String::new(), is_shell: false });
         }
-        if before_cursor.chars().count() > LONGEST {
+        if before_cursor.chars().count() > MAX_ROW_CHARS {
             return None;
         }
         // What many programs show, and shells where a line is not complete.
@@ -258,12 +258,12 @@ impl LearnedPrompt {
         })
     }
 
-    /// Whether it may be the prompt of a shell, so that a line for shells may be typed.
+    /// Returns whether it may be the prompt of a shell, so that a line for shells may be typed.
     pub(crate) fn may_be_shell(&self) -> bool {
         self.is_shell
     }
 
-    /// Whether an empty line ends an entry of several lines.
+    /// Returns whether an empty line ends an entry of several lines.
     pub(crate) fn ends_with_empty_line(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.ends_with_empty_line)
     }
@@ -310,12 +310,12 @@ impl LearnedPrompt {
         has_signs_only || is_variant || CONTINUATIONS.contains(&row)
     }
 
-    /// Whether an entry of several lines is pasted rather than typed.
+    /// Returns whether an entry of several lines is pasted rather than typed.
     pub(crate) fn takes_pastes(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.takes_pastes)
     }
 
-    /// Returns what the text before the cursor says.
+    /// Returns the kind of row that the text before the cursor is.
     pub(crate) fn row(&self, before_cursor: &str) -> RowKind {
         match self.kind {
             Kind::Silent if before_cursor.is_empty() => RowKind::Prompt { before: 0 },
@@ -337,7 +337,7 @@ impl LearnedPrompt {
         }
     }
 
-    /// Whether this very prompt stands behind output without an end of line.
+    /// Returns whether this very prompt stands behind output without an end of line.
     pub(crate) fn is_behind_output(&self, before_cursor: &str) -> bool {
         self.kind == Kind::Other && before_cursor.len() > self.text.len() && before_cursor.ends_with(&self.text)
     }
@@ -379,7 +379,7 @@ fn sigil(prompt: &str) -> Option<(char, usize)> {
     (SHELL_SIGILS.contains(&last) || last == '>').then_some((last, prompt.len() - text.len()))
 }
 
-/// Whether a prompt names a host, a directory or a home, as prompts of shells do.
+/// Returns whether a prompt names a host, a directory or a home, as prompts of shells do.
 fn has_place(prompt: &str) -> bool {
     prompt.contains(['@', '/', '~'])
 }
@@ -391,9 +391,9 @@ fn without_digits(text: &str) -> String {
     text.replace(|character: char| character.is_ascii_digit(), "")
 }
 
-/// Whether `row` is the prompt `learned` with another directory, time or number in it.
+/// Returns whether `row` is the prompt `learned` with another directory, time or number in it.
 fn is_variant(learned: &str, row: &str) -> bool {
-    if sigil(learned) != sigil(row) || sigil(row).is_none() || row.chars().count() > LONGEST {
+    if sigil(learned) != sigil(row) || sigil(row).is_none() || row.chars().count() > MAX_ROW_CHARS {
         return false;
     }
     let is_path = |prompt: &str| prompt.starts_with(['/', '~']);
@@ -406,7 +406,7 @@ fn is_variant(learned: &str, row: &str) -> bool {
 /// Returns the bytes at the beginning of a line that are output without an end of line, where zsh or fish has put its
 /// prompt behind it: they print a sign and fill the row, so that the prompt begins on the next row only behind output.
 pub(crate) fn unfinished_line(line: &str, cols: u16) -> usize {
-    // In a row that the line goes on in, a return to the row's beginning is so many steps back.
+    // In a row in which the line continues, a return to the row's beginning is so many steps back.
     let Some((filled, _)) = line.split_once(['\r', '\x08']) else { return 0 };
     let before = filled.trim_end_matches(' ');
     if filled.len() - before.len() + 1 < usize::from(cols) {

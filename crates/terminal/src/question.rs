@@ -1,19 +1,19 @@
-//! Whether a row of the screen looks like a program that asks for input.
+//! Heuristic for a row of the screen that looks like a request for input.
 //!
 //! Used only where the kernel shows nothing: for a program that passes input on to another machine or terminal.
 
-/// The most characters of a row that are looked at, from its end.
-const LONGEST: usize = 200;
+/// Maximum characters of a row that are looked at, from its end.
+const MAX_ROW_CHARS: usize = 200;
 
 /// Characters that end a prompt: of shells, REPLs, debuggers and questions.
 const ENDS: &[char] = &['$', '#', '%', '>', '?', ':', ']', ')', '❯', '➜', 'λ', '»'];
 
-/// Whether the text before the cursor looks like a prompt or a question.
+/// Returns whether the text before the cursor looks like a prompt or a question.
 ///
 /// A prompt ends in one of the usual characters, with at most two blanks behind it, and the cursor stands behind
 /// these. A bracket or a colon alone also ends lines of progress, so it counts only with a blank behind it.
 pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
-    let skipped = before_cursor.chars().count().saturating_sub(LONGEST);
+    let skipped = before_cursor.chars().count().saturating_sub(MAX_ROW_CHARS);
     let row: String = before_cursor.chars().skip(skipped).collect();
     let text = row.trim_end_matches(' ');
     let blanks = row.len() - text.len();
@@ -27,7 +27,7 @@ pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
     }
 }
 
-/// Whether the text asks for a password, which many programs write without a blank behind it.
+/// Returns whether the text requests a password, which many programs write without a blank behind it.
 fn is_password(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("password") || text.contains("passphrase") || text.contains("passcode")

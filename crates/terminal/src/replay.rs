@@ -1,8 +1,8 @@
 //! A screen on which recorded output is drawn again.
 //!
 //! The parsers and the emulator are those of a live terminal, so that a replay shows what was shown. Answers to queries in
-//! the output go nowhere. A keyframe is text from which another replay of the same size goes on; what had scrolled away
-//! before it, a saved cursor and tab stops are not part of one.
+//! the output go nowhere. A keyframe is text from which another replay of the same size continues; what had scrolled
+//! away before it, a saved cursor and tab stops are not part of one.
 
 use crate::history::History;
 use crate::intake::OutputPipeline;
@@ -20,7 +20,7 @@ pub struct Replay {
     ending: Ending,
 }
 
-/// Where in a sequence the output ends.
+/// Place in a sequence at which the output ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Outside,
@@ -103,7 +103,7 @@ impl Replay {
 }
 
 impl Ending {
-    /// Returns where output ends that goes on with `bytes`.
+    /// Returns where output ends that continues with `bytes`.
     fn behind(self, bytes: &[u8]) -> Self {
         let (before, rest) = match memchr::memrchr(ESC, bytes) {
             Some(last) => (Self::Escape, &bytes[last + 1..]),

@@ -19,7 +19,7 @@ pub(crate) use emulator::Emulator;
 pub use page::is_link_address;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
 
-/// How large a screen is, in cells.
+/// Size of a screen, in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// Cells in a row.
@@ -52,7 +52,7 @@ pub struct Cursor {
     pub row: u16,
     /// Column, counted from 0 at the left.
     pub col: u16,
-    /// Whether the program shows it.
+    /// True if the program shows it.
     pub visible: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Modes {
     pub bracketed_paste: bool,
     /// A full-screen program has the alternate screen.
     pub alternate_screen: bool,
-    /// What the program wants to know of the mouse.
+    /// Mouse events that the program requests.
     #[serde(default, skip_serializing_if = "MouseReports::are_none")]
     pub mouse: MouseReports,
     /// The mouse is reported in the encoding without limits (mode 1006).
@@ -121,13 +121,13 @@ pub(crate) trait Screen: Send {
     fn scrollback(&self, most: usize) -> Picture;
     /// Escape sequences that show exactly this state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
-    /// Escape sequences from which a new screen of the same size goes on as this one would; `None` while it depends on more
-    /// than they can express.
+    /// Escape sequences from which a new screen of the same size continues as this one would; `None` while it depends
+    /// on more than they can express.
     fn keyframe(&self) -> Option<String>;
-    /// How often the emulator began anew because it failed on a program's output.
+    /// Returns how often the emulator began anew because it failed on a program's output.
     #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]
     fn failures(&self) -> u32;
-    /// When output that a program holds back (synchronized update, mode 2026) must be shown at the latest.
+    /// Returns the latest time to show output that a program holds back (synchronized update, mode 2026).
     fn held_until(&self) -> Option<Instant>;
     /// Shows what was held back.
     fn release(&mut self);

@@ -1,8 +1,9 @@
 //! The state of a shell that decides the meaning of a command line: its directory, variables, functions, aliases, traps, keys and options.
 //!
 //! A shell at its prompt reports it in an exchange ([`exchange`](crate::exchange)). Only hashes are kept, so that two states can be
-//! compared and the differences named. What changes without anybody's doing, such as `SECONDS` and what prompts keep to themselves, is
-//! left out ([`is_volatile`]). The report is the shell's own: one that was prepared to lie before it was first asked is believed.
+//! compared and the differences named. What changes by itself, such as `SECONDS` and what prompts keep to themselves,
+//! is left out ([`is_volatile`]). The report is the shell's own: a shell that was prepared to lie before the first
+//! request is believed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -206,8 +207,8 @@ fn is_first(search_path: &str, name: &str, place: &str) -> bool {
     found.is_some_and(|found| found == Path::new(place))
 }
 
-/// Returns whether a variable changes while nobody does anything, or by a look at it: clocks, counters, what line editors and prompts keep
-/// to themselves. Prompts may be computed in the background.
+/// Returns whether a variable changes by itself, or by a look at it: clocks, counters, what line editors and prompts
+/// keep to themselves. Prompts may be computed in the background.
 fn is_volatile(name: &str) -> bool {
     /// Of bash, zsh and fish.
     const NAMES: &[&str] = &[

@@ -54,7 +54,7 @@ pub struct Terminal {
     requests: mpsc::UnboundedSender<Request>,
     /// The agreement with its shell. Behind a lock, because only one exchange can run at a time.
     agreed: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
-    /// Its states when people were asked about it, by gate, oldest first.
+    /// Its states at questions to people about it, by gate, oldest first.
     noted: Arc<Mutex<VecDeque<QuestionState>>>,
 }
 
@@ -67,7 +67,7 @@ struct QuestionState {
     is_used: bool,
 }
 
-/// The state of a terminal when a person was asked about it, as far as it is known.
+/// The state of a terminal at the time of a question to a person about it, as far as it is known.
 #[derive(Debug, Clone)]
 enum TerminalState {
     /// A shell at its prompt.
@@ -81,7 +81,7 @@ enum TerminalState {
 /// States of one terminal that are kept; a terminal is seldom part of more than one question.
 const MAX_NOTED: usize = 16;
 
-/// Time limit of the wait for a shell that is about to come to its prompt.
+/// Time limit of the wait for a shell that is about to reach its prompt.
 const PROMPT_TIME: Duration = Duration::from_secs(2);
 
 /// The stages of a terminal's life, shared with its handles.
@@ -112,7 +112,7 @@ impl Lifecycle {
 #[error("the terminal was closed")]
 pub struct TerminalClosed;
 
-/// Why an input was not sent.
+/// Reason why an input was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum InputError {
     /// A key has no such name; nothing was sent.
@@ -166,19 +166,19 @@ pub(crate) fn changed(what: &str) -> String {
     )
 }
 
-/// What to type.
+/// Text, keys and mouse actions to type.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Input {
-    /// Text, as it is; `\n` is Enter.
+    /// Text, sent unchanged; `\n` is Enter.
     pub text: String,
     /// Keys by name, typed after the text.
     pub keys: Vec<String>,
-    /// What a mouse did, after the keys. A program that does not want to know it is sent nothing.
+    /// Actions of a mouse, after the keys. A program that does not request them is sent nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mouse: Vec<MouseInput>,
-    /// Bytes that are sent as they are, after all else: what a person's own terminal produced.
+    /// Bytes that are sent unchanged, after all else: what a person's own terminal produced.
     pub raw: Vec<u8>,
-    /// When to answer: at the next prompt, or when the program has been quiet for so long.
+    /// Time of the answer: the next prompt, or the moment when the program has been quiet for so long.
     /// Without it, as soon as the input is accepted.
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
@@ -196,20 +196,20 @@ pub struct Input {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Whether a person types it in a terminal that is attached, for the log of inputs.
+    /// True if a person types it in a terminal that is attached, for the log of inputs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
-    /// Whether it is a secret, which the log of inputs does not keep, however it is shown.
+    /// True if it is a secret, which the log of inputs does not keep, however it is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// Whether the answer to an input that does not settle has no [`View`]: the sender follows the screen, or waits for the output
-    /// next. Taking the view reads `/proc`, which would delay the echo of a key. A host of an older version returns a view all the
-    /// same.
+    /// True if the answer to an input that does not settle has no [`View`]: the sender follows the screen, or waits for
+    /// the output next. Taking the view reads `/proc`, which would delay the echo of a key. A host of an older version
+    /// returns a view all the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_view: bool,
 }
 
-/// How long to wait for a program's answer to an input.
+/// Time limits of the wait for a program's answer to an input.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Settle {
     /// Silence that counts as an answer.
@@ -226,7 +226,7 @@ pub struct Sent {
     /// Version of the screen just before the input, see [`View::version`]. None from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// The terminal as it is now, unless the input was sent [without a view](Input::without_view).
+    /// The current state of the terminal, unless the input was sent [without a view](Input::without_view).
     pub view: Option<View>,
 }
 
@@ -243,12 +243,12 @@ pub struct View {
     pub title: String,
     /// The size.
     pub size: Size,
-    /// Whether a command runs in the foreground, where that can be known.
+    /// True if a command runs in the foreground, where that can be known.
     pub busy: Option<bool>,
     /// The exit code of the last command, where the shell reports it and no other command runs; of the program, once it
     /// has ended.
     pub exit_code: Option<i32>,
-    /// How the program ended, once it has.
+    /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
     /// Offset behind all output so far.
     pub end: u64,
@@ -257,10 +257,10 @@ pub struct View {
     /// The working directory of its program: the shell's own, or that of the running program where it reports one
     /// (OSC 7). Within `ssh` and the like it is a directory of the remote machine.
     pub cwd: Option<String>,
-    /// Whether the foreground program waits for input, where that can be determined: a shell at its prompt, a program
+    /// True if the foreground program waits for input, where that can be determined: a shell at its prompt, a program
     /// that reads the terminal, an idle line editor or full-screen program.
     pub awaiting_input: Option<bool>,
-    /// Whether it reads a line that is not shown, as passwords are read.
+    /// True if it reads a line that is not shown, as passwords are read.
     pub password: bool,
     /// The text at the shell's prompt that was typed and not entered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -284,7 +284,7 @@ pub struct ScreenUpdate {
     pub modes: Modes,
     /// The title that the program set.
     pub title: String,
-    /// How the program ended, once it has.
+    /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
 }
 
@@ -293,7 +293,7 @@ pub struct ScreenUpdate {
 pub struct ScreenDelta {
     /// The screen, of whose rows only the ones in `rows` are there.
     pub update: ScreenUpdate,
-    /// How many rows the screen has.
+    /// Number of rows of the screen.
     pub height: u16,
     /// The numbers of the rows that are there, growing; none if all of them are, for a viewer that knows nothing, or another size.
     pub rows: Option<Vec<u16>>,
@@ -320,8 +320,8 @@ impl ScreenDelta {
         Self { update, height, rows }
     }
 
-    /// Returns the whole screen, for a viewer that knows this picture. None if the rows do not fit it; the viewer then asks for the
-    /// whole screen.
+    /// Returns the whole screen, for a viewer that knows this picture. None if the rows do not fit it; the viewer then
+    /// requests the whole screen.
     #[must_use]
     pub fn onto(self, known: Option<Picture>) -> Option<ScreenUpdate> {
         let Self { mut update, height, rows } = self;
@@ -337,14 +337,14 @@ impl ScreenDelta {
     }
 }
 
-/// Which part of the output to read.
+/// Part of the output to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// From this offset on.
     From(u64),
     /// The same as it was printed, with carriage returns and backspaces: what was written over is there, too.
     RawFrom(u64),
-    /// What came after the last input.
+    /// Output after the last input.
     SinceInput,
     /// Output and rows that are new to a client, which has read up to an offset and seen a version of the screen; see
     /// [`Excerpt::rows`]. The text begins with the new part of the line at the offset.
@@ -360,7 +360,7 @@ pub enum Part {
     Tail(usize),
 }
 
-/// How much of a part to return.
+/// Limit of the characters of a part to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     /// Its beginning, up to so many characters.
@@ -435,9 +435,9 @@ pub struct Description {
     pub name: Option<String>,
     /// The client or run that opened it.
     pub opened_by: Option<String>,
-    /// When it was opened.
+    /// Time at which it was opened.
     pub created: SystemTime,
-    /// When it was last typed into or printed.
+    /// Time of the last input or output.
     pub last_activity: SystemTime,
     /// Process id of the program.
     pub pid: i32,
@@ -445,11 +445,11 @@ pub struct Description {
     pub title: String,
     /// The size.
     pub size: Size,
-    /// Whether a command runs in the foreground, where that can be known.
+    /// True if a command runs in the foreground, where that can be known.
     pub busy: Option<bool>,
     /// As in [`View::exit_code`].
     pub exit_code: Option<i32>,
-    /// How the program ended, once it has.
+    /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
     /// Clients that are attached.
     pub viewers: usize,
@@ -463,7 +463,7 @@ pub struct Description {
     pub password: bool,
 }
 
-/// How a terminal is to be closed.
+/// Options for closing a terminal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Closing {
     /// The signal to begin with; SIGHUP if none. SIGKILL cannot be caught.
@@ -473,16 +473,16 @@ pub struct Closing {
 /// The result of closing a terminal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Closed {
-    /// How the program ended.
+    /// Exit of the program.
     pub exit: Option<Exit>,
     /// Processes that could not be ended.
     pub survivors: Vec<Survivor>,
 }
 
-/// What an attached client sees first, and then as it comes.
+/// The first screen for an attached client, and the output that follows.
 #[derive(Debug)]
 pub struct Attached {
-    /// Escape sequences that show the screen as it is.
+    /// Escape sequences that show the current screen.
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,
@@ -521,7 +521,7 @@ pub(crate) enum Request {
     Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
     /// The request that was written is to be answered.
     Exchange(oneshot::Sender<Result<(), VariablesError>>),
-    /// Which shell is asked by typed lines, if it is an inner one.
+    /// The kind of the shell that answers typed lines, if it is an inner one.
     InnerShell(oneshot::Sender<Option<Kind>>),
     /// The process group and the name of the program that waits for input, if one does.
     Waiter(oneshot::Sender<Option<(i32, Option<String>)>>),
@@ -540,7 +540,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Whether it may change the state of the terminal.
+    /// Returns whether it may change the state of the terminal.
     fn acts(&self) -> bool {
         match self {
             Self::Send(..)
@@ -587,12 +587,12 @@ impl Terminal {
         self.pid
     }
 
-    /// Whether it is still open; one that is being opened is not yet.
+    /// Returns whether it is still open; a terminal that is being opened is not yet.
     pub(crate) fn is_open(&self) -> bool {
         !self.requests.is_closed() && !self.life.0.closed.load(Ordering::Relaxed)
     }
 
-    /// When its program ended, if it has.
+    /// Returns the time at which its program ended, if it has.
     pub(crate) fn ended(&self) -> Option<Instant> {
         self.life.0.ended.get().copied()
     }
@@ -609,7 +609,7 @@ impl Terminal {
         answer.await.map_err(|_| TerminalClosed)
     }
 
-    /// Types into the terminal, and returns when the program has answered as far as `input.settle` says.
+    /// Types into the terminal, and returns when the program has answered as far as `input.settle` requires.
     ///
     /// # Errors
     /// When a key is unknown, the program has ended, or it does not read; nothing was typed then.
@@ -694,8 +694,8 @@ impl Terminal {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
 
-    /// Like [`Terminal::watch_screen`], with the rows only that are not as in the version that is known. That version is one that this
-    /// or [`Terminal::watch_screen`] has returned.
+    /// Like [`Terminal::watch_screen`], but only with the rows that differ from those of the known version. That
+    /// version was returned by this or by [`Terminal::watch_screen`].
     ///
     /// # Errors
     /// When the terminal was closed, also meanwhile.
@@ -743,7 +743,7 @@ impl Terminal {
     ///
     /// Works in an integrated shell at its prompt and leaves no trace: not on the screen, in the history, in waits,
     /// or in the shell's own state. In bash, a half-typed line prevents it. Takes 10 s at most; values up to 4 MB
-    /// together. An inner shell is asked by a typed line, which busybox and ksh keep in their history.
+    /// together. An inner shell receives a typed line, which busybox and ksh keep in their history.
     ///
     /// # Errors
     /// When a name is invalid, the shell is not at its prompt, or it does not answer.
@@ -761,7 +761,7 @@ impl Terminal {
     }
 
     /// Sets variables of the live shell; `export` also hands them down to programs. Works as [`Terminal::variables`]
-    /// does. Arrays and read-only variables are left as they are.
+    /// does. Arrays and read-only variables are left unchanged.
     ///
     /// # Errors
     /// As [`Terminal::variables`]; and when a variable does not have its value afterwards, others may have theirs.
@@ -792,7 +792,7 @@ impl Terminal {
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
-    /// Notes the state of the terminal when a person is asked about it at a gate; once for each gate. An input that is
+    /// Notes the state of the terminal at a question to a person at a gate; once for each gate. An input that is
     /// [approved there](Input::approved_at) is compared with it.
     ///
     /// # Errors
@@ -897,7 +897,7 @@ impl Terminal {
         tokio::task::spawn_blocking(read).await.map_err(|error| VariablesError::System(error.to_string()))?
     }
 
-    /// Checks that the terminal is as it was when a person was asked at a gate.
+    /// Checks that the terminal has not changed since the question to a person at a gate.
     ///
     /// # Errors
     /// When the terminal was closed; inside, with what has changed.

@@ -20,14 +20,15 @@ use crate::screen::{Emulator, Size};
 use crate::terminal::{Closing, Description, Lifecycle, Open, OutputScheduler, Terminal, TerminalParts, run};
 use crate::transcript::Transcript;
 
-/// What holds for every terminal of a process.
+/// Options for every terminal of a process.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many may be open at once.
+    /// Maximum number of open terminals.
     pub most: usize,
-    /// How long one stays readable after its program has ended.
+    /// Time that a terminal stays readable after its program has ended.
     pub grace: Duration,
-    /// How long one may be unused, without a user, a watcher or output, before it is closed; without it, for ever.
+    /// Time that a terminal may be unused, without a user, a watcher or output, before it is closed; without it, for
+    /// ever.
     pub idle: Option<Duration>,
     /// Bytes of memory for the older output of each, compressed.
     pub history_budget: usize,
@@ -36,14 +37,14 @@ pub struct Options {
     pub history_folder: Option<PathBuf>,
     /// Bytes of disk for the older output of each, compressed.
     pub history_on_disk: usize,
-    /// Whether what is asked of each is logged: what is typed, waited for and run, and by whom.
+    /// True if the requests to each are logged: what is typed, waited for and run, and by whom.
     pub logs_inputs: bool,
-    /// Where the shell integration is installed; without it, shells are started as they are.
+    /// Installed shell integration; without it, shells are started without marks.
     pub integration: Option<Integration>,
-    /// How many descriptors a program in a terminal may open; without it, as many as this process.
+    /// Limit of the descriptors that a program in a terminal may open; without it, as many as this process.
     pub descriptors: Option<u64>,
-    /// Whether this process may become the parent of what terminals leave behind. Only a process that
-    /// starts all of its children through here may.
+    /// True if this process may become the parent of what terminals leave behind. Only a process that starts all of its
+    /// children through here may.
     pub adopt_orphans: bool,
 }
 
@@ -69,7 +70,7 @@ impl Default for Options {
 pub struct Spec {
     /// The program and its arguments.
     pub arguments: Vec<OsString>,
-    /// How the command line is shown to people.
+    /// Command line as it is shown to people.
     pub command: String,
     /// The folder it starts in.
     pub folder: PathBuf,
@@ -87,7 +88,7 @@ pub struct Spec {
     pub step: Option<String>,
 }
 
-/// Variables of the connection that started the host of a machine. They mean nothing once it is over.
+/// Variables of the connection that started the host of a machine. They mean nothing once it has ended.
 const OF_A_CONNECTION: &[&str] =
     &["SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_ORIGINAL_COMMAND", "SSH_TTY", "XDG_SESSION_ID"];
 
@@ -108,7 +109,7 @@ impl Spec {
     }
 }
 
-/// Why a terminal was not opened.
+/// Reason why a terminal was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// As many as may be are open.
@@ -130,7 +131,7 @@ pub enum OpenError {
     NonePlaced {
         /// The limit.
         most: usize,
-        /// How long it waited.
+        /// Duration of the wait.
         waited: Duration,
     },
     /// The name looks like an id, and could be taken for another terminal's.
@@ -149,7 +150,7 @@ pub enum OpenError {
 pub struct Opened {
     /// The terminal.
     pub terminal: Terminal,
-    /// Whether its shell reports when it is at its prompt.
+    /// True if its shell reports when it is at its prompt.
     pub integrated: bool,
 }
 

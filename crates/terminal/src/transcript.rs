@@ -34,8 +34,8 @@ pub(crate) enum Mark {
     PromptClaimed,
     /// A command line was taken and begins to run (OSC 133 ; C).
     CommandStarted,
-    /// A line before the one that begins now may not have been understood, according to the exit code of the shell. fish
-    /// says so of the line itself (OSC 133 ; R, which is ours alone).
+    /// A line before the one that begins now may not have been understood, according to the exit code of the shell.
+    /// fish reports it for the line itself (OSC 133 ; R, which is ours alone).
     LineRefused,
     /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
     CommandEnded(Option<i32>),
@@ -53,7 +53,7 @@ pub(crate) enum Mark {
     InnerShellEnded,
 }
 
-/// Why parsing stopped before the end of a portion: the emulator needs something first.
+/// Reason why parsing stopped before the end of a portion: the emulator needs something first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// DECSTR: the emulator has no such sequence, it is to be reset by others.
@@ -168,7 +168,7 @@ impl Transcript {
         &self.writer.history
     }
 
-    /// Whether the program enabled unambiguous keys.
+    /// Returns whether the program enabled unambiguous keys.
     pub(crate) fn disambiguates_keys(&self) -> bool {
         self.writer.keyboard.flags(self.writer.alternate) & 1 != 0
     }
@@ -263,8 +263,8 @@ struct Writer {
     leftovers: Leftovers,
     /// A line editor takes pastes, so that it reports which line was taken.
     takes_pastes: bool,
-    /// Where the output of the command ended and hooks of the shell begin to print, if its end comes next (OSC 133 ; E,
-    /// which is ours alone).
+    /// Offset where the output of the command ended and hooks of the shell begin to print, if its end comes next (OSC
+    /// 133 ; E, which is ours alone).
     output_end: Option<u64>,
     /// The same, until the next command begins.
     hooks_begin: Option<u64>,
@@ -283,7 +283,7 @@ struct Keyboard {
 
 impl Keyboard {
     /// Deeper stacks lose their oldest entry, as the protocol allows.
-    const DEEPEST: usize = 16;
+    const MAX_DEPTH: usize = 16;
 
     /// Takes away all entries of the stack of a screen, and sets its flags to none.
     const OFF: &str = "\x1b[<16u\x1b[=0;1u";
@@ -299,7 +299,7 @@ impl Keyboard {
 
     fn push(&mut self, alternate: bool, flags: u16) {
         let stack = self.stack(alternate);
-        if stack.len() == Self::DEEPEST {
+        if stack.len() == Self::MAX_DEPTH {
             stack.remove(0);
         }
         stack.push((flags & 31) as u8);
@@ -327,7 +327,7 @@ impl Keyboard {
 }
 
 /// More rows than a screen has.
-const MANY_ROWS: usize = 1000;
+const ROWS_BEYOND_SCREEN: usize = 1000;
 
 /// Modes and margins with which characters go where the line does not have them.
 const ORIGIN: u8 = 1;
@@ -339,7 +339,7 @@ const REGION: u8 = 1 << 5;
 const REVERSE_WRAP: u8 = 1 << 6;
 
 /// Combining characters that one cell may carry before the emulator is relieved of them.
-const MOST_COMBINING: usize = 32;
+const MAX_COMBINING_CHARS: usize = 32;
 
 impl Writer {
     fn write(&mut self, character: char) {
@@ -425,7 +425,7 @@ impl Writer {
         self.returned = false;
         if !self.alternate {
             self.line.float();
-            self.rows_above = rows_above.min(MANY_ROWS);
+            self.rows_above = rows_above.min(ROWS_BEYOND_SCREEN);
         }
     }
 
@@ -522,7 +522,7 @@ impl Writer {
                 self.line.restore(column);
                 self.returned = false;
             }
-            _ => self.leave_row(MANY_ROWS),
+            _ => self.leave_row(ROWS_BEYOND_SCREEN),
         }
     }
 
@@ -668,7 +668,7 @@ impl Writer {
             self.alternate = on;
             self.apply_zone();
             let comes_back = params.iter().flatten().any(|&mode| mode == 1049);
-            (self.moved_rows, self.rows_above) = if comes_back { main } else { (true, MANY_ROWS) };
+            (self.moved_rows, self.rows_above) = if comes_back { main } else { (true, ROWS_BEYOND_SCREEN) };
             self.line.float();
         }
         for &mode in params.iter().flatten() {
@@ -729,7 +729,7 @@ impl Perform for Writer {
     fn print(&mut self, character: char) {
         if !character.is_ascii() && character.width() == Some(0) {
             self.combining += 1;
-            if self.combining > MOST_COMBINING {
+            if self.combining > MAX_COMBINING_CHARS {
                 self.pause = Some(Pause::Overloaded);
                 return;
             }
@@ -799,7 +799,7 @@ impl Perform for Writer {
             // CUD, CNL, VPR: down.
             ([], 'B' | 'E' | 'e') => self.leave_row(self.rows_above),
             // CUP, HVP, VPA.
-            ([], 'H' | 'f' | 'd') => self.leave_row(MANY_ROWS),
+            ([], 'H' | 'f' | 'd') => self.leave_row(ROWS_BEYOND_SCREEN),
             // CUF, HPR.
             ([], 'C' | 'a') => self.move_right(count),
             // CUB.
@@ -819,13 +819,13 @@ impl Perform for Writer {
             }
             // DECSTBM.
             ([], 'r') => {
-                self.leave_row(MANY_ROWS);
+                self.leave_row(ROWS_BEYOND_SCREEN);
                 let bottom = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(0);
                 self.leftovers.margins(params.iter().flatten().any(|&row| row > 0));
                 self.set_odd(REGION, first > 1 || bottom != 0 && bottom < self.rows);
             }
             // SU, SD, IL, DL, CHT, CBT.
-            ([], 'S' | 'T' | 'L' | 'M' | 'I' | 'Z') => self.leave_row(MANY_ROWS),
+            ([], 'S' | 'T' | 'L' | 'M' | 'I' | 'Z') => self.leave_row(ROWS_BEYOND_SCREEN),
             ([], 's') if params.is_empty() || first == 0 => self.save_cursor(),
             ([], 'u') => self.restore_cursor(),
             // IRM and LNM.
@@ -884,7 +884,7 @@ impl Perform for Writer {
             ([], b'7') => self.save_cursor(),
             ([], b'8') => self.restore_cursor(),
             // DECALN.
-            ([b'#'], b'8') => self.leave_row(MANY_ROWS),
+            ([b'#'], b'8') => self.leave_row(ROWS_BEYOND_SCREEN),
             // RIS.
             ([], b'c') => self.reset(),
             // DECKPAM and DECKPNM.

@@ -16,29 +16,29 @@ use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
 use crate::lines::settled;
 use crate::process::Exit;
 
-/// What a wait waits for, and for how long.
+/// Target and time limit of a wait.
 #[derive(Debug, Clone)]
 pub struct Wait {
-    /// What to look for; the first match ends the wait. May be empty where `until` names something else.
+    /// Patterns to look for; the first match ends the wait. May be empty where `until` names something else.
     pub patterns: Vec<Pattern>,
-    /// Where to look.
+    /// Place to look at.
     pub target: Target,
     /// Offset to look from; without it, the output since the last input.
     pub since: Option<u64>,
-    /// What ends the wait besides a match and the end of the program.
+    /// Event that ends the wait besides a match and the end of the program.
     pub until: Until,
-    /// Whether the wait also ends when the program waits for typed input, see [`Reason::Input`].
+    /// Set if the wait also ends when the program waits for typed input, see [`Reason::Input`].
     pub input: Option<InputWait>,
     /// A match ends the wait only once the program waits for typed input, and only where it reads it in this way. What is printed
     /// meanwhile may take the match away.
     pub reads: Option<InputReading>,
-    /// How long it waits at the most.
+    /// Time limit of the wait.
     pub timeout: Duration,
     /// The client or run that waits. A wait without one is not in the log of inputs.
     pub by: Option<String>,
 }
 
-/// Where a wait looks for its patterns.
+/// Place where a wait looks for its patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Target {
     /// In the output as text, also what has scrolled away.
@@ -48,7 +48,7 @@ pub enum Target {
     Screen,
 }
 
-/// What ends a wait, besides a match, the end of the program, and the time limit.
+/// Event that ends a wait, besides a match, the end of the program, and the time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Until {
     /// Nothing else.
@@ -62,7 +62,7 @@ pub enum Until {
     Quiet(Quiet),
 }
 
-/// When a program counts as waiting for typed input.
+/// Condition on which a program counts as waiting for typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputWait {
     /// Only where the kernel shows it: the program sleeps in a read of the terminal, and no input is left to read.
@@ -71,7 +71,7 @@ pub enum InputWait {
     KnownOrQuiet,
 }
 
-/// How a program reads the input that it waits for.
+/// Mode in which a program reads the input that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputReading {
     /// It shows what is typed, or takes keys.
@@ -83,7 +83,7 @@ pub enum InputReading {
 }
 
 impl InputReading {
-    /// Whether a program reads so that reads lines `unseen`, or not.
+    /// Returns whether a program that reads lines `unseen`, or not, reads in this mode.
     pub(crate) fn is(self, unseen: bool) -> bool {
         match self {
             Self::Shown => !unseen,
@@ -93,7 +93,7 @@ impl InputReading {
     }
 }
 
-/// How long a terminal must be silent to be called quiet.
+/// Silence after which a terminal counts as quiet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
     /// After some output.
@@ -110,7 +110,7 @@ impl Quiet {
     }
 }
 
-/// Why a wait ended.
+/// Reason why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// A pattern was found.
@@ -131,11 +131,11 @@ pub enum Reason {
 /// A match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatternMatch {
-    /// Which of the patterns, counted from 0.
+    /// Index of the pattern, counted from 0.
     pub pattern: usize,
-    /// What it matched.
+    /// Text of the match.
     pub text: String,
-    /// What its groups matched, group 1 first.
+    /// Matches of its groups, group 1 first.
     pub groups: Vec<Option<String>>,
     /// The position of the match in the output, as offsets; none for a match on the screen.
     pub range: Option<Range<u64>>,
@@ -155,14 +155,14 @@ impl PatternMatch {
     }
 }
 
-/// How a wait ended.
+/// Outcome of a wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Waited {
-    /// Why.
+    /// Reason of the end.
     pub reason: Reason,
-    /// What was found, if anything was.
+    /// The match, if there was one.
     pub found: Option<PatternMatch>,
-    /// Where the next wait may look from: behind the match, else behind all output.
+    /// Offset from which the next wait may look: behind the match, else behind all output.
     pub offset: u64,
     /// The exit of the program, once it has ended.
     pub exit: Option<Exit>,
@@ -175,17 +175,18 @@ pub struct Waited {
     pub replaced_by: Option<String>,
 }
 
-/// How much text one pass searches; the rest is left for the next pass, so that other requests are served in between.
+/// Size of the text that one pass searches; the rest is left for the next pass, so that other requests are served in
+/// between.
 const WINDOW: u64 = 1 << 20;
 
-/// How far a match that spans lines may reach back over a border between two passes.
+/// Maximum distance that a match that spans lines may reach back over a border between two passes.
 const REACH: u64 = 16 * 1024;
 
-/// How far back the beginning of a line is looked for.
-const LONGEST_LINE: usize = 64 * 1024;
+/// Maximum distance to look back for the beginning of a line.
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// How much of a line that is written over again and again is looked at as it looks in the end.
-const LONGEST_DRAWN: usize = 16 * 1024;
+/// Size of the part of a repeatedly overwritten line that is searched in its final state.
+const MAX_DRAWN_BYTES: usize = 16 * 1024;
 
 /// The search of one wait through the output.
 #[derive(Debug)]
@@ -197,7 +198,7 @@ pub(crate) struct Search {
     searched: u64,
 }
 
-/// How far one pass came.
+/// Progress of one pass.
 #[derive(Debug)]
 pub(crate) enum Pass {
     Found(PatternMatch),
@@ -227,7 +228,7 @@ impl Search {
         self.searched = self.searched.max(self.from);
         let stop = history.end().min(self.searched + WINDOW);
         // A line may have been matched in part only, and may match in whole now.
-        let back = if self.spans_lines { REACH } else { LONGEST_LINE as u64 };
+        let back = if self.spans_lines { REACH } else { MAX_LINE_BYTES as u64 };
         let earliest = self.searched.saturating_sub(back).max(self.from);
         let (base, text) = text_between(history, earliest, stop);
         let text = text.as_ref();
@@ -267,7 +268,7 @@ impl Search {
                 continue;
             }
             // Of a line that is drawn a thousand times, the last drawings are what is seen.
-            let drawn = &line[ceil_char_boundary(line, line.len().saturating_sub(LONGEST_DRAWN))..];
+            let drawn = &line[ceil_char_boundary(line, line.len().saturating_sub(MAX_DRAWN_BYTES))..];
             let shown = settled(drawn.trim_end_matches('\n'));
             if let Some(found) = self.first_in(&shown, 0, 0..shown.len() as u64)? {
                 return Ok(Some(PatternMatch { range: Some(range), ..found }));
@@ -331,18 +332,19 @@ fn text_between(history: &History, from: u64, to: u64) -> (u64, std::borrow::Cow
     }
 }
 
-/// Whether a match of this pattern may contain the end of a line. Says yes too often rather than too seldom.
+/// Returns whether a match of this pattern may contain the end of a line. Returns true too often rather than too
+/// seldom.
 fn may_span_lines(pattern: &str) -> bool {
     const SIGNS: [&str; 10] = ["\n", r"\n", r"\s", r"\S", r"\W", r"\D", r"\x", r"\u", "[^", "(?"];
     SIGNS.iter().any(|sign| pattern.contains(sign))
 }
 
-/// What is known of the echo when output is searched.
+/// Knowledge about the echo when output is searched.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoZones<'a> {
-    /// What was recognised.
+    /// The recognised echo.
     pub(crate) recognised: &'a Echo,
-    /// Whether the command line that is open now was sent off, so that all of it is echo.
+    /// True if the command line that is open now was sent off, so that all of it is echo.
     pub(crate) open_line_was_sent: bool,
 }
 

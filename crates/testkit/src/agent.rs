@@ -26,7 +26,7 @@ pub struct Agent {
     asked: Mutex<Receiver<Value>>,
 }
 
-/// How an agent speaks.
+/// Version of an agent's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
     /// It begins with a handshake, as clients did until 2025.
@@ -45,7 +45,7 @@ pub struct Calling {
 }
 
 /// Longer than anything that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(180);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Agent {
     /// Starts `steplatch mcp` in `home` and performs the handshake.
@@ -117,7 +117,7 @@ impl Agent {
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": agent.capabilities, "clientInfo": {"name": "test agent", "version": "1"}
         });
-        agent.ask(agent.number(), "initialize", &hello).recv_timeout(PATIENCE).expect("an answer to initialize");
+        agent.ask(agent.number(), "initialize", &hello).recv_timeout(ANSWER_TIMEOUT).expect("an answer to initialize");
         agent.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         agent
     }
@@ -161,7 +161,7 @@ impl Agent {
     /// Waits for the next request of the server, or its cancellation.
     #[must_use]
     pub fn is_asked(&self) -> Value {
-        self.asked.lock().unwrap().recv_timeout(PATIENCE).expect("a question to the client")
+        self.asked.lock().unwrap().recv_timeout(ANSWER_TIMEOUT).expect("a question to the client")
     }
 
     /// Answers a request of the server.
@@ -173,11 +173,11 @@ impl Agent {
         self.round(id, tool, arguments, meta, &json!({}))
     }
 
-    /// Asks for something that is no tool, and returns the answer as it is.
+    /// Sends a request that is not a tool call, and returns the answer unchanged.
     #[must_use]
     pub fn requests(&self, method: &str, mut params: Value) -> Value {
         params["_meta"] = self.meta(json!({}));
-        self.ask(self.number(), method, &params).recv_timeout(PATIENCE).expect("an answer")
+        self.ask(self.number(), method, &params).recv_timeout(ANSWER_TIMEOUT).expect("an answer")
     }
 
     /// Adds the client's description, where every request has it.
@@ -215,7 +215,7 @@ impl Agent {
 
 impl Calling {
     fn next(&self) -> Value {
-        self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
+        self.said.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
     }
 
     /// Waits for the next progress notification, and returns its progress and message. Panics when the answer comes

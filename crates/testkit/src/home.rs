@@ -69,8 +69,8 @@ impl Home {
         self.inside(&self.steplatch)
     }
 
-    /// Configures the remote service `north`, which is asked for the state of its runs every second. Its token is in a file. The
-    /// settings that there are stay.
+    /// Configures the remote service `north`, which is polled for the state of its runs every second. Its token is in a
+    /// file. Other settings stay.
     pub fn uses_service(&self, url: &str, token: &str) {
         let (secret, folder) = (self.path().join("token"), self.path().join(".config/steplatch"));
         std::fs::write(&secret, format!("{token}\n")).expect("a file in a new folder");

@@ -223,7 +223,7 @@ impl TestDaemon {
     }
 }
 
-/// An introduction in which nothing is as it is on this machine, except for where programs lie.
+/// Returns an introduction that has nothing of this machine but the paths of programs.
 fn hello(folder: &Path, name: &str, person: bool) -> Hello {
     let environment: BTreeMap<String, String> = [
         ("HOME", folder.to_str().expect("a temporary folder has a plain name")),

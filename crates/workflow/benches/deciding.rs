@@ -48,7 +48,7 @@ fn ring() -> Definition {
         .expect("a machine without mistakes")
 }
 
-/// What a terminal tool returns, with a screen of ordinary size.
+/// Returns the result of a terminal tool, with a screen of ordinary size.
 fn outcome() -> Outcome {
     let screen = "$ make target\ncc -O2 -c main.c\ncc -o main main.o\n".repeat(10);
     let result = json!({

@@ -19,8 +19,8 @@ use crate::{substitute, tool};
 pub(crate) use error::InvalidChild;
 use error::InvalidLimit;
 
-/// How many levels of runs a run may have below itself.
-pub const MOST_LEVELS: u32 = 5;
+/// Maximum number of levels of runs below a run.
+pub const MAX_LEVELS: u32 = 5;
 
 /// The parameter that holds a whole definition. Its placeholders are the child's, so they are not replaced.
 pub(crate) const DEFINITION: &str = "workflow_definition";
@@ -34,21 +34,21 @@ pub(crate) const SESSION: &str = "session_id";
 /// A run that another one starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Child {
-    /// What it runs.
+    /// Workflow that it runs.
     pub workflow: ChildWorkflow,
     /// The terminal that it works in.
     pub session_id: Option<String>,
-    /// Whether that is its parent's terminal, because the action named none.
+    /// True if that is its parent's terminal, because the action named none.
     pub inherits: bool,
     /// The variables that it begins with: texts, lists and objects.
     pub variables: BTreeMap<String, Value>,
     /// The limits of the child.
     pub limits: Limits,
-    /// Whether its terminals stay open when it fails or is cancelled.
+    /// True if its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
-    /// Whether it is saved in the library when it completes, if it is [`ChildWorkflow::Inline`], and those below it.
+    /// True if it is saved in the library when it completes, if it is [`ChildWorkflow::Inline`], and those below it.
     pub save_on_success: bool,
-    /// How many runs it is below the first one, from 1.
+    /// Number of levels below the first run, from 1.
     pub depth: u32,
 }
 
@@ -61,7 +61,7 @@ impl Child {
     }
 }
 
-/// What a child runs.
+/// Workflow of a child.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildWorkflow {

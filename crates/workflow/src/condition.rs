@@ -15,15 +15,15 @@ use crate::substitute::{self, Lookup};
 use crate::tool;
 pub(crate) use test::{ConditionKeys, Test, Word};
 
-/// What must hold for a transition: every one of its tests.
+/// Condition of a transition: every one of its tests must hold.
 #[derive(Debug, Clone)]
 pub struct Condition {
     pub(crate) tests: Vec<Test>,
-    /// What a person or an agent must judge in addition.
+    /// Text that a person or an agent must judge in addition.
     pub(crate) description: Option<String>,
 }
 
-/// Why a condition cannot be evaluated.
+/// Reason that a condition cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// With its variables replaced, the pattern does not compile.

@@ -22,8 +22,8 @@ pub(crate) use schema::{KEYWORDS, typed};
 /// The placeholder that replaces a secret.
 pub(crate) const HIDDEN: &str = "••••••";
 
-/// Characters of a value that are shown in an error.
-const LONGEST_SHOWN: usize = 80;
+/// Maximum number of characters of a value that an error shows.
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// The variables of one side of a contract, in the order of the document.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -77,7 +77,7 @@ impl ContractVariable {
     }
 
     /// Returns whether an argument is exported into the environment of the run's terminal, where every program finds
-    /// it. A secret is exported only if its declaration says `"export": true`, a name with lower-case letters never. `{NAME}`
+    /// it. A secret is exported only if its declaration has `"export": true`, a name with lower-case letters never. `{NAME}`
     /// is replaced by its value either way.
     #[must_use]
     pub fn is_exported(&self) -> bool {
@@ -102,7 +102,7 @@ impl ContractVariable {
     }
 }
 
-/// Returns the value that a text means as an argument of a document: a list or an object where its schema says so.
+/// Returns the value that a text means as an argument of a document: a list or an object where its schema demands one.
 pub(crate) fn typed_argument(document: &Value, name: &str, text: &str) -> Value {
     let argument = document.get("arguments").and_then(|arguments| arguments.get(name));
     let kind = argument.and_then(|argument| argument.get("schema")?.get("type")?.as_str());
@@ -180,7 +180,7 @@ impl Contract {
         let wrong = |variable: &ContractVariable| {
             let value = given.get(&variable.name)?;
             let problem = variable.schema.as_ref()?.problem(value)?;
-            let shown: String = value.chars().take(LONGEST_SHOWN).collect();
+            let shown: String = value.chars().take(MAX_SHOWN_CHARS).collect();
             let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
             Some(format!("{}={shown} {problem}", variable.name))
         };

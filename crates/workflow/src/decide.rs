@@ -2,7 +2,7 @@
 //!
 //! [`decide`] takes the history and one input, and returns the events to append and the effects to perform after that.
 //! It never fails and never waits: an input that makes no sense (an outcome for a step that is not the current one, an
-//! input to a run that is over) produces an empty decision.
+//! input to a run that has ended) produces an empty decision.
 
 mod approval;
 mod contract;
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
-use crate::child::{self, Child, MOST_LEVELS};
+use crate::child::{self, Child, MAX_LEVELS};
 use crate::condition::{ConditionError, Ending};
 use crate::contract::typed_argument;
 use crate::definition::{Action, Definition, State};
@@ -73,7 +73,7 @@ pub enum Input {
     },
     /// The shell set or reported the requested variables, or was not available.
     ShellAnswered {
-        /// Which request it answers.
+        /// The request that it answers.
         step: StepId,
         /// The result.
         answer: ShellAnswer,
@@ -84,10 +84,10 @@ pub enum Input {
         step: StepId,
         /// One of the gate's choices, or its form as JSON; any other text is ignored.
         choice: String,
-        /// Who answered.
+        /// Person or agent that answered.
         by: By,
     },
-    /// A patch of the machine is proposed. Ignored unless the gate of this step asks where the run goes on.
+    /// A patch of the machine is proposed. Ignored unless the gate of this step asks where the run continues.
     PatchProposed {
         /// The step whose gate it is.
         step: StepId,
@@ -100,7 +100,7 @@ pub enum Input {
         step: StepId,
         /// The version that it is in the library.
         version: Option<u32>,
-        /// Why it was not saved.
+        /// The error, if it was not saved.
         error: Option<String>,
     },
     /// The child run that a step requested has begun.
@@ -114,33 +114,33 @@ pub enum Input {
     ChildWaits {
         /// The step that started it.
         step: StepId,
-        /// Whether it waits.
+        /// True if it waits.
         waits: bool,
     },
     /// A person, an agent or the parent run pauses the run.
     Pause {
-        /// Who.
+        /// Requester of the pause.
         by: String,
-        /// Whether the parent run was paused.
+        /// True if the parent run was paused.
         above: bool,
     },
     /// A person, an agent or the parent run resumes the run.
     Resume {
-        /// Who.
+        /// Requester of the resumption.
         by: String,
-        /// Whether the parent run was resumed. A run that was paused directly stays paused then.
+        /// True if the parent run was resumed. A run that was paused directly stays paused then.
         above: bool,
     },
     /// The deadline of the whole run has passed.
     DeadlinePassed,
     /// The run is cancelled.
     Cancel {
-        /// Why, in their words.
+        /// The reason, in their words.
         reason: String,
     },
 }
 
-/// What a run begins with.
+/// Parameters of a run's start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// The run's id.
@@ -151,15 +151,15 @@ pub struct Start {
     pub variables: Map<String, Value>,
     /// Its limits.
     pub limits: Limits,
-    /// Whether its terminals stay open when it fails or is cancelled.
+    /// True if its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
-    /// Whether nested workflows, at any depth, are saved when they complete, unless their action specifies otherwise.
+    /// True if nested workflows, at any depth, are saved when they complete, unless their action specifies otherwise.
     pub save_on_success: bool,
     /// The step of the parent run that starts it.
     pub parent: Option<StepId>,
     /// Its depth below the outermost run: 0 for a run without a parent.
     pub depth: u32,
-    /// What it starts by name that is known to ask no person.
+    /// Workflows, nodes and graphs that it starts by name and that are known to ask no person.
     #[serde(default)]
     pub gateless: GatelessNames,
 }
@@ -183,11 +183,11 @@ pub enum Effect {
     Perform {
         /// The step that requests it. The same action under the same step must never be performed twice.
         step: StepId,
-        /// Which tool.
+        /// The tool.
         tool: String,
         /// Its parameters, all variables replaced.
         params: Map<String, Value>,
-        /// After which time the outcome is [`Outcome::TimedOut`]; without one, the action bounds itself.
+        /// Time after which the outcome is [`Outcome::TimedOut`]; without one, the action bounds itself.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
@@ -195,7 +195,7 @@ pub enum Effect {
     Sleep {
         /// The requesting step.
         step: StepId,
-        /// When to wake up; the same after a restart.
+        /// Time to wake up; the same after a restart.
         until: Timestamp,
         /// As for [`Effect::Perform`], counted from when the state was entered.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
@@ -205,7 +205,7 @@ pub enum Effect {
     StartRun {
         /// The requesting step. A step starts at most one run.
         step: StepId,
-        /// What to start.
+        /// The run to start.
         child: Box<Child>,
         /// As for [`Effect::Perform`]; the child is cancelled then.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
@@ -224,18 +224,18 @@ pub enum Effect {
         step: StepId,
         /// The question.
         prompt: String,
-        /// What can be answered; any text, where there is nothing to choose from.
+        /// The choices. Without them, any text is an answer.
         choices: Vec<String>,
         /// The form to be filled in instead, as [`crate::Form::schema`] returns it.
         form: Option<Value>,
-        /// What the answer is based on: the result of the state's action, including its screen.
+        /// Basis of the answer: the result of the state's action, including its screen.
         context: Map<String, Value>,
     },
     /// Bring [`Outcome::TimedOut`] back at this time: the gate was not answered in time.
     ExpireGate {
         /// The requesting step.
         step: StepId,
-        /// When; the same after a restart.
+        /// Time of the expiry; the same after a restart.
         at: Timestamp,
     },
     /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Idempotent.
@@ -260,14 +260,14 @@ pub enum Effect {
     PauseChild {
         /// The step.
         step: StepId,
-        /// Who requested the pause.
+        /// Requester of the pause.
         by: String,
     },
     /// Resume the run that a step started, unless it was paused directly.
     ResumeChild {
         /// The step.
         step: StepId,
-        /// Who requested it.
+        /// Requester of the resumption.
         by: String,
     },
     /// Stop waiting for a step, and cancel the run that it started. A later outcome of the step is ignored.
@@ -295,24 +295,24 @@ pub enum Effect {
     },
 }
 
-/// Where a state leads.
+/// The way that a run takes from a state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Branch {
     /// To another state.
     Go {
-        /// Which.
+        /// The next state.
         to: String,
-        /// Why, in words.
+        /// The reason, in words.
         because: String,
     },
     /// The run completes.
     Complete,
     /// The run fails.
     Fail {
-        /// What kind of failure it is.
+        /// The kind of failure.
         reason: FailureReason,
-        /// What happened.
+        /// The error.
         error: String,
     },
 }
@@ -325,27 +325,27 @@ pub enum Continuation {
     Leave {
         /// The state.
         from: String,
-        /// Where it leads.
+        /// The way that the run takes.
         way: Branch,
     },
     /// A gate has to decide where a state leads.
     Judge {
         /// The step whose end is to be judged.
         step: StepId,
-        /// What can be chosen.
+        /// The choices.
         choices: Vec<Choice>,
-        /// What follows if the answer is that none of them holds.
+        /// Branch to take if the answer is that none of them holds.
         otherwise: Branch,
-        /// What the answer is based on.
+        /// Basis of the answer.
         context: Map<String, Value>,
     },
     /// The shell answered.
     Contract {
-        /// What was requested of it.
+        /// Purpose of the request.
         purpose: Purpose,
         /// The variables that are known to be set now.
         learned: BTreeMap<String, String>,
-        /// Why the shell was not available.
+        /// The error, if the shell was not available.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// The variables that it was to report.
@@ -563,9 +563,9 @@ struct DecisionBuilder<'a> {
     definition: &'a Definition,
     history: &'a History,
     now: Timestamp,
-    /// Whether the run is paused, so that nothing new may begin.
+    /// True if the run is paused, so that nothing new may begin.
     paused: bool,
-    /// Whether the last item of the state that has ended was executed, or failed: entered again, it begins anew.
+    /// True if the last item of the state that has ended was executed, or failed: entered again, the state begins anew.
     items_ended: bool,
     decision: Decision,
 }
@@ -899,7 +899,7 @@ impl<'a> DecisionBuilder<'a> {
             && self.history.states_executed() > 0
     }
 
-    /// Enters the finally state, from the history as it is after what was decided so far.
+    /// Enters the finally state, from the history with the decision so far.
     fn begin_finally(mut self, end: Branch) -> Decision {
         self.record(Event::FinallyBegan { at: self.now, end });
         let Some(name) = self.definition.finally_state() else { return self.decision };
@@ -926,12 +926,12 @@ impl<'a> DecisionBuilder<'a> {
     }
 }
 
-/// What the end of a state requires.
+/// Consequence of the end of a state.
 enum Next {
     Follow(Branch),
     /// A condition has a placeholder without a value.
     Unresolved(String),
-    /// The state found nothing that it expects, for this reason: a gate has to decide where the run goes on.
+    /// The state found nothing that it expects, for this reason: a gate has to decide where the run continues.
     Unknown(String),
     /// A gate has to decide which of these holds; if none does, the run continues with `otherwise`.
     Judge {
@@ -1061,7 +1061,7 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
         }
     }
     if let Some(timeout) = state.timeout().filter(|_| is_command_without_limit(action)) {
-        params.insert("timeout".to_owned(), timeout.min(tool::LONGEST_COMMAND).as_secs_f64().into());
+        params.insert("timeout".to_owned(), timeout.min(tool::MAX_COMMAND_TIMEOUT).as_secs_f64().into());
     }
     params
 }
@@ -1080,7 +1080,7 @@ fn limit(state: &State) -> Option<Duration> {
     }
     let own = tool::bounds_itself(action.tool(), action.params())
         || (tool::CALLS.contains(&action.tool()) && action.params().get("timeout").is_some_and(|own| !own.is_null()));
-    state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
+    state.timeout().or_else(|| (!own).then_some(tool::DEFAULT_TIMEOUT))
 }
 
 /// Returns the effects that bring the outcomes that the current step still waits for.
@@ -1094,9 +1094,9 @@ fn again(current: &CurrentStep, history: &History, now: Timestamp) -> Vec<Effect
 /// Returns the effect that starts the run of a `run_workflow` or of a branch.
 fn starting(step: StepId, params: &Map<String, Value>, limit: Option<Duration>, history: &History) -> Effect {
     match Child::read(params, history) {
-        Ok(child) if child.depth <= MOST_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
+        Ok(child) if child.depth <= MAX_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
         Ok(_) => {
-            let error = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+            let error = format!("Maximum recursion depth ({MAX_LEVELS}) exceeded");
             Effect::Answer { step, outcome: child::refused(error) }
         }
         Err(error) => Effect::Answer { step, outcome: child::refused(error.to_string()) },

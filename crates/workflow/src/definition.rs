@@ -39,8 +39,8 @@ pub(crate) use document::{Diagnostics, JsonPath, escaped, kind};
 pub(crate) use ends::OutcomeKind;
 pub use ends::PossibleOutcomes;
 use needs::NeededVariable;
-pub(crate) use parse::LONGEST_DESCRIPTION;
-pub use parse::LONGEST_DOCUMENT;
+pub(crate) use parse::MAX_DESCRIPTION_CHARS;
+pub use parse::MAX_DOCUMENT_BYTES;
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{action_reference, documentation, schema};
 pub(crate) use shape::{CONDITION_KEYS, CONDITION_WORDS, STUB_KEYS};
@@ -73,29 +73,29 @@ pub struct State {
     action: Action,
     transitions: Vec<Transition>,
     timeout: Option<Duration>,
-    /// Whether it names the machine of its terminal.
+    /// True if it names the machine of its terminal.
     has_own_host: bool,
     on_timeout: Option<String>,
     max_visits: Option<u32>,
     on_exhausted: Option<String>,
-    /// A gate decides where the run goes on if the state found nothing that it expects.
+    /// A gate decides where the run continues if the state found nothing that it expects.
     asks_when_unknown: bool,
     /// The items that it is executed for.
     for_each: Option<ForEach>,
 }
 
-/// What a state does.
+/// Action of a state.
 #[derive(Debug, Clone)]
 pub struct Action {
     tool: String,
     params: Map<String, Value>,
-    /// Whether the run's terminal is filled in.
+    /// True if the run's terminal is filled in.
     takes_session: bool,
     /// Parameters that stay text when their whole value is one variable.
     text_params: Vec<String>,
 }
 
-/// Where a state leads, and when.
+/// A way from a state to another one, and its condition.
 #[derive(Debug, Clone)]
 pub struct Transition {
     condition: Condition,
@@ -288,7 +288,7 @@ impl State {
         self.timeout
     }
 
-    /// Whether the state names the machine of its terminal, so that it opens one there.
+    /// Returns whether the state names the machine of its terminal, so that it opens one there.
     pub(crate) fn has_own_host(&self) -> bool {
         self.has_own_host
     }
@@ -311,7 +311,7 @@ impl State {
         self.on_exhausted.as_deref()
     }
 
-    /// Returns whether a gate decides where the run goes on if the state would fail, or none of its transitions holds.
+    /// Returns whether a gate decides where the run continues if the state would fail or none of its transitions holds.
     #[must_use]
     pub fn asks_when_unknown(&self) -> bool {
         self.asks_when_unknown

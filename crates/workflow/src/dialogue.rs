@@ -22,7 +22,9 @@ use crate::event::DialogueAnswer;
 use crate::history::CurrentStep;
 use crate::substitute::{self, Lookup, as_text};
 use crate::{groups, time, tool};
-pub(crate) use read::{InvalidDialogue, LONGEST_TIMEOUT, MOST_ANSWERS, MOST_RULES, USUAL_TIMEOUT, complaints};
+pub(crate) use read::{
+    DEFAULT_TIMEOUT_SECONDS, InvalidDialogue, MAX_ANSWERS, MAX_RULES, MAX_TIMEOUT_SECONDS, complaints,
+};
 pub use script::{Conversation, DialogueScript};
 
 /// The fields of a dialogue's result.
@@ -48,8 +50,8 @@ const TYPE: &str = "type";
 /// The key of a rule with the name of the secret that is its answer.
 const SECRET: &str = "secret";
 
-/// Most characters of the last lines that an error repeats.
-const LONGEST_QUESTION: usize = 200;
+/// Maximum number of characters of the last lines that an error repeats.
+const MAX_QUESTION_CHARS: usize = 200;
 
 /// Lines of the screen that an error repeats.
 const LAST_LINES: usize = 3;
@@ -64,26 +66,26 @@ pub(crate) struct Dialogue {
     max_answers: u32,
 }
 
-/// What is answered to a question.
+/// Answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 struct Rule {
     when: String,
     text: String,
     keys: Vec<String>,
-    /// Whether the answer is hidden.
+    /// True if the answer is hidden.
     secret: bool,
     /// The argument, or the secret, that is the answer.
     named: Option<String>,
-    /// How often it is given.
+    /// Number of times that it is given.
     times: Option<u32>,
 }
 
-/// What follows from a turn.
+/// Result of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
     /// A question is answered.
     Answer(DialogueAnswer),
-    /// The dialogue is over, with this result.
+    /// The dialogue has ended, with this result.
     Over(Map<String, Value>),
 }
 
@@ -461,7 +463,7 @@ fn last_lines(heard: &Map<String, Value>) -> String {
     let mut lines: Vec<&str> =
         screen.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(LAST_LINES).collect();
     lines.reverse();
-    lines.join("\n").chars().rev().take(LONGEST_QUESTION).collect::<Vec<_>>().into_iter().rev().collect()
+    lines.join("\n").chars().rev().take(MAX_QUESTION_CHARS).collect::<Vec<_>>().into_iter().rev().collect()
 }
 
 fn with_lines(error: String, lines: &str) -> String {

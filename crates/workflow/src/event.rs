@@ -45,7 +45,7 @@ pub(crate) mod shared {
 pub enum Event {
     /// The run began. Always the first entry.
     Started {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The run's id.
         run: RunId,
@@ -59,9 +59,9 @@ pub enum Event {
         session_id: Option<String>,
         /// Its limits.
         limits: Limits,
-        /// Whether its terminals stay open when it fails.
+        /// True if its terminals stay open when it fails.
         keep_terminals: bool,
-        /// Whether nested workflows are saved when they complete. Those of runs that began under version 3 are not.
+        /// True if nested workflows are saved when they complete. Those of runs that began under version 3 are not.
         #[serde(default, skip_serializing_if = "is_false")]
         save_on_success: bool,
         /// The rules it follows.
@@ -72,39 +72,39 @@ pub enum Event {
         /// Its depth below the outermost run.
         #[serde(default, skip_serializing_if = "is_zero")]
         depth: u32,
-        /// What it starts by name that is known to ask no person.
+        /// Workflows, nodes and graphs that it starts by name and that are known to ask no person.
         #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
         gateless: GatelessNames,
     },
     /// A state was entered and its action requested.
     StateEntered {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// Which state, and which visit to it.
+        /// The state, and the number of the visit to it.
         step: StepId,
         /// The requested tool.
         tool: String,
         /// Its parameters, with all variables replaced.
         params: Map<String, Value>,
-        /// How long the state may take; without one, the action bounds itself.
+        /// Time limit of the state. Without one, the action bounds itself.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
     /// The action of a state ended.
     StateCompleted {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// Which state, and which visit to it.
+        /// The state, and the number of the visit to it.
         step: StepId,
         /// The outcome.
         outcome: Outcome,
-        /// How long it took.
+        /// Time that the action took.
         #[serde(with = "time::seconds")]
         elapsed: Duration,
     },
     /// A state begins to be executed once for each of these items. The first one is entered next.
     ItemsBegan {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The state.
         state: String,
@@ -115,9 +115,9 @@ pub enum Event {
     },
     /// A question of a dialogue was answered. Recorded before the answer is typed.
     QuestionAnswered {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// The state of the dialogue, and which visit to it.
+        /// The state of the dialogue, and the number of the visit to it.
         step: StepId,
         /// The question and its answer.
         answer: DialogueAnswer,
@@ -125,7 +125,7 @@ pub enum Event {
     /// The screen of the run's terminal was read, because patterns are to be searched and the result of the action has
     /// no text. Recorded before the end of the state.
     ScreenRead {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step whose end is examined.
         step: StepId,
@@ -137,7 +137,7 @@ pub enum Event {
     },
     /// A transition was chosen.
     Transitioned {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The state it leaves.
         from: String,
@@ -148,64 +148,64 @@ pub enum Event {
     },
     /// A gate opened to judge where a state leads.
     GateOpened {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step whose end is to be judged.
         step: StepId,
-        /// What can be chosen.
+        /// The choices.
         choices: Vec<Choice>,
-        /// What follows if the answer is that none of them holds.
+        /// Branch to take if the answer is that none of them holds.
         otherwise: Branch,
-        /// What the answer is based on: the result of the state's action.
+        /// Basis of the answer: the result of the state's action.
         context: Map<String, Value>,
     },
     /// The gate was answered.
     GateAnswered {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step whose gate it was.
         step: StepId,
-        /// What was chosen.
+        /// The choice.
         choice: String,
-        /// Who chose.
+        /// Person or agent that chose.
         by: By,
     },
     /// The action of a state opened a gate.
     GateAsked {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The requesting step.
         step: StepId,
         /// The question.
         question: Question,
-        /// Until when an answer counts.
+        /// Time until which an answer counts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<Timestamp>,
-        /// What the answer is based on.
+        /// Basis of the answer.
         context: Map<String, Value>,
-        /// The ids of the terminals that a person is shown. Without a list, an older version or another engine asked.
+        /// Ids of the terminals that a person is shown. Absent if an older version or another engine opened the gate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terminals: Option<Vec<String>>,
     },
     /// The gate of a state's action was not answered in time.
     GateExpired {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step whose gate it was.
         step: StepId,
     },
-    /// A gate needs no answer any more: the run ends, or goes on with a patched machine.
+    /// A gate needs no answer any more: the run ends, or continues with a patched machine.
     GateCancelled {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step whose gate it was.
         step: StepId,
     },
-    /// A patch of the machine was proposed while a gate waits that asks where the run goes on. A person is asked about the
+    /// A patch of the machine was proposed while a gate waits that asks where the run continues. A person decides on the
     /// patch first. The answer is a [`Event::GateAnswered`] of this step; one that accepts it makes the patched document
     /// that of the run.
     PatchProposed {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The name of the question; its place is not a state.
         step: StepId,
@@ -218,20 +218,20 @@ pub enum Event {
     /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is an
     /// earlier entry.
     PatchSaved {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The name of the question.
         step: StepId,
         /// The version in the library.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
-        /// Why it was not saved.
+        /// The error, if it was not saved.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// The child run that a state requested has begun.
     ChildStarted {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step that started it.
         step: StepId,
@@ -240,21 +240,21 @@ pub enum Event {
     },
     /// The run that a state started ended, or was cancelled because its parent stopped waiting for it.
     ChildEnded {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step that started it.
         step: StepId,
         /// The name of its workflow.
         workflow: String,
-        /// How it ended.
+        /// End of the child run.
         end: ChildEnd,
-        /// Why, if it did not complete.
+        /// The error, if it did not complete.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// A branch of a `parallel` begins. Recorded before its run is started.
     BranchBegan {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The part of the step that the branch is.
         step: StepId,
@@ -264,39 +264,39 @@ pub enum Event {
     },
     /// A branch of a `parallel` ended.
     BranchEnded {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The part of the step that the branch is.
         step: StepId,
         /// Its name, if its author gave it one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// What its run returned.
+        /// Fields that its run returned.
         result: Map<String, Value>,
     },
     /// The run that a state started waits for an answer, itself or through a child of its own.
     ChildWaits {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step that started it.
         step: StepId,
     },
     /// It does not wait any more.
     ChildGoesOn {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The step that started it.
         step: StepId,
     },
     /// The driver was requested to set or to read variables of the contract in the shell.
     VariablesAsked {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// Under which name; its place is the contract's, not a state's.
+        /// Name of the request. Its place is the contract's, not a state's.
         step: StepId,
         /// The terminal of the shell.
         session_id: String,
-        /// What for.
+        /// Purpose of the request.
         purpose: Purpose,
         /// The variables to be set, with their values.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -310,24 +310,24 @@ pub enum Event {
     },
     /// The shell answered, or was not available.
     VariablesTold {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// Which request it answers.
+        /// The request that it answers.
         step: StepId,
-        /// What it answered.
+        /// The answer.
         answer: ShellAnswer,
     },
     /// One side of the contract was checked.
     ContractChecked {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// Which side.
+        /// The side.
         side: Side,
         /// The variables that are set, with their values; secrets are hidden.
         values: BTreeMap<String, String>,
-        /// Whether the run may continue.
+        /// True if the run may continue.
         holds: bool,
-        /// What is wrong, also where the run may continue.
+        /// The error, also where the run may continue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// Arguments that the run was not started with: `{NAME}` is replaced by their values. They are defaults, or were
@@ -337,60 +337,60 @@ pub enum Event {
     },
     /// The run was paused. An action in progress continues to its end.
     Paused {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// Who requested the pause.
+        /// Requester of the pause.
         by: String,
-        /// Whether the parent run was paused.
+        /// True if the parent run was paused.
         #[serde(default, skip_serializing_if = "is_false")]
         above: bool,
     },
     /// An action ended while the run was paused: what follows from it is held back.
     HeldBack {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// What follows.
+        /// The decision that is held back.
         onward: Continuation,
     },
     /// The run was resumed.
     Resumed {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// Who requested it.
+        /// Requester of the resumption.
         by: String,
     },
     /// The run is about to end, and executes its finally state first.
     FinallyBegan {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// How the run ends after that.
+        /// End of the run after the finally state.
         end: Branch,
     },
     /// The screens of the run's terminals were read, because the run has failed. Recorded before its end, and before its
     /// finally state.
     ScreensKept {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The screens, first that of the terminal that the run worked in.
         screens: Vec<LastScreen>,
     },
     /// The run completed.
     Completed {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
     },
     /// The run failed.
     Failed {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
-        /// What kind of failure it is.
+        /// The kind of failure.
         reason: FailureReason,
-        /// What happened, as a sentence without a full stop.
+        /// The error, as a sentence without a full stop.
         error: String,
     },
     /// The run was cancelled.
     Cancelled {
-        /// When.
+        /// Time of the event.
         at: Timestamp,
         /// The reason that was given.
         reason: String,
@@ -459,20 +459,20 @@ pub struct LastScreen {
 }
 
 impl LastScreen {
-    /// Screens that a run keeps at most.
-    pub const MOST: usize = 8;
-    /// Lines of a screen that are kept at most.
-    const LINES: usize = 50;
-    /// Characters of a screen that are kept at most.
-    const CHARACTERS: usize = 4000;
+    /// Maximum number of screens that a run keeps.
+    pub const MAX_PER_RUN: usize = 8;
+    /// Maximum number of lines that are kept of a screen.
+    const MAX_LINES: usize = 50;
+    /// Maximum number of characters that are kept of a screen.
+    const MAX_CHARS: usize = 4000;
 
     /// Cuts a screen to its end.
     #[must_use]
     pub fn new(session_id: String, screen: &str) -> Self {
         let lines: Vec<&str> = screen.trim_end().lines().collect();
-        let end = lines[lines.len().saturating_sub(Self::LINES)..].join("\n");
+        let end = lines[lines.len().saturating_sub(Self::MAX_LINES)..].join("\n");
         let length = end.chars().count();
-        Self { session_id, screen: end.chars().skip(length.saturating_sub(Self::CHARACTERS)).collect() }
+        Self { session_id, screen: end.chars().skip(length.saturating_sub(Self::MAX_CHARS)).collect() }
     }
 }
 
@@ -481,7 +481,7 @@ impl LastScreen {
 pub struct DialogueAnswer {
     /// The rule that answers, counted from 0.
     pub rule: u32,
-    /// What its pattern matched, at most 200 characters.
+    /// Text that its pattern matched, at most 200 characters.
     pub match_text: String,
     /// The groups of the match, by number and by name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -495,12 +495,12 @@ pub struct DialogueAnswer {
     /// Keys that are typed after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// Whether the text is a secret.
+    /// True if the text is a secret.
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
 }
 
-/// Who answered a gate, and through which front-end.
+/// Person or agent that answered a gate, and the front-end of the answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBy", into = "StoredBy")]
 pub struct By {
@@ -508,7 +508,7 @@ pub struct By {
     pub who: String,
     /// The front-end through which they answered, such as `cli`; unknown for answers recorded by older versions.
     pub through: Option<String>,
-    /// What proved that a person answered; `None` where an agent may answer, and in records of older versions.
+    /// Proof that a person answered; `None` where an agent may answer, and in records of older versions.
     pub proof: Option<Proof>,
     /// The digest of the question as it was shown to them, if they gave it back with the answer.
     pub shown: Option<String>,
@@ -523,7 +523,7 @@ pub struct By {
 pub struct SignedAnswer {
     /// The public key: a point of P-256, not compressed.
     pub public_key: String,
-    /// What the person calls the passkey.
+    /// The person's name for the passkey.
     pub passkey: String,
     /// The origin of the page for which it signs.
     pub origin: String,
@@ -540,7 +540,7 @@ pub struct SignedAnswer {
     pub signature: String,
 }
 
-/// What proves that a person answered a gate, the weakest first.
+/// Proof that a person answered a gate. The weakest is the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
@@ -636,9 +636,9 @@ impl std::fmt::Display for By {
 pub struct Choice {
     /// The condition that this choice confirms.
     pub description: String,
-    /// Where it leads.
+    /// State that it leads to.
     pub next_state: String,
-    /// Whether only a person takes it: it leads past a gate that only a person opens.
+    /// True if only a person takes it: it leads past a gate that only a person opens.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_person: bool,
 }
@@ -647,9 +647,9 @@ pub struct Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// What must be set before the first state.
+    /// Variables that must be set before the first state.
     Arguments,
-    /// What must be set after the last one.
+    /// Variables that must be set after the last one.
     ReturnValues,
 }
 
@@ -700,18 +700,18 @@ pub enum ShellAnswer {
     },
     /// The shell was not available, or refused.
     Failed {
-        /// Why, as a sentence without a full stop.
+        /// The error, as a sentence without a full stop.
         error: String,
     },
 }
 
-/// Why a run failed, as a code that callers can act on.
+/// Reason of a run's failure, as a code that callers can act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
     /// An action did not succeed, and no transition applied.
     ActionFailed,
-    /// A state found nothing that it expects, and who was asked let the run fail.
+    /// A state found nothing that it expects, and the answer at the gate let the run fail.
     Unexpected,
     /// The run needed more states than it may execute.
     TooManyStates,
@@ -731,7 +731,7 @@ pub enum FailureReason {
     UnknownState,
 }
 
-/// How a child run ended.
+/// End of a child run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildEnd {

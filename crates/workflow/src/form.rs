@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 
 pub use field::{Field, InvalidField};
 
-/// The most fields that a form has.
-const MOST_FIELDS: usize = 20;
+/// Maximum number of fields of a form.
+const MAX_FIELDS: usize = 20;
 
-/// The longest name of a field.
-const LONGEST_NAME: usize = 64;
+/// Maximum length of the name of a field.
+const MAX_NAME_CHARS: usize = 64;
 
 /// Fields to be filled in, in the order in which they were written.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +46,8 @@ impl Form {
         if document.get("type").is_some_and(|kind| kind != "object") {
             wrong.push("'type' of 'form' is \"object\"".to_owned());
         }
-        if properties.is_empty() || properties.len() > MOST_FIELDS {
-            wrong.push(format!("'form' has 1 to {MOST_FIELDS} fields, not {}", properties.len()));
+        if properties.is_empty() || properties.len() > MAX_FIELDS {
+            wrong.push(format!("'form' has 1 to {MAX_FIELDS} fields, not {}", properties.len()));
         }
         let mut required = Vec::new();
         match document.get("required") {
@@ -66,7 +66,7 @@ impl Form {
         for (name, about) in properties {
             if !is_name(name) {
                 wrong.push(format!(
-                    "field '{name}' has no good name: it begins with a letter, and up to {LONGEST_NAME} letters, digits, \
+                    "field '{name}' has no good name: it begins with a letter, and up to {MAX_NAME_CHARS} letters, digits, \
                      '_' and '-' make it"
                 ));
                 continue;
@@ -115,7 +115,7 @@ impl Form {
         let names = || self.fields.iter().map(Field::name);
         for name in given.keys().filter(|name| !names().any(|known| known == *name)) {
             let known = names().collect::<Vec<_>>().join(", ");
-            let name: String = name.chars().take(LONGEST_NAME).collect();
+            let name: String = name.chars().take(MAX_NAME_CHARS).collect();
             wrong.push(format!("'{name}' is no field of the form, which has {known}"));
         }
         if wrong.is_empty() { Ok(filled) } else { Err(wrong) }
@@ -123,7 +123,7 @@ impl Form {
 }
 
 fn is_name(name: &str) -> bool {
-    name.len() <= LONGEST_NAME
+    name.len() <= MAX_NAME_CHARS
         && name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|character| character.is_ascii_alphanumeric() || "_-".contains(character))
 }

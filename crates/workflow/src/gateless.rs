@@ -1,7 +1,7 @@
 //! Names of workflows, nodes and graphs that are known to ask no person.
 //!
 //! An action that starts something by a name may ask a person in there. The definitions that names meant at the start of a run
-//! are not part of its document, so the driver looks through them, and the run begins with the names that ask nobody.
+//! are not part of its document, so the driver looks through them, and a run begins with the names that ask no person.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::question::AnsweredBy;
 use crate::{child, substitute, tool};
 
-/// What a run starts by name that is known to ask no person, at any depth.
+/// Workflows, nodes and graphs that a run starts by name and that are known to ask no person, at any depth.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatelessNames {
     /// Workflows.

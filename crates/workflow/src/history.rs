@@ -37,14 +37,14 @@ pub enum Status {
     Completed,
     /// It failed.
     Failed {
-        /// What kind of failure it is.
+        /// The kind of failure.
         reason: FailureReason,
-        /// What happened.
+        /// The error.
         error: String,
     },
     /// It was cancelled.
     Cancelled {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -52,32 +52,31 @@ pub enum Status {
 /// The pause of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pause {
-    /// Since when.
+    /// Start of the pause.
     pub since: Timestamp,
-    /// Who requested the pause.
+    /// Requester of the pause.
     pub by: String,
-    /// Whether the parent run was paused.
+    /// True if the parent run was paused.
     pub above: bool,
 }
 
 /// The state a run is in, and the action it waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CurrentStep {
-    /// Which state, and which visit to it.
+    /// The state, and the number of the visit to it.
     pub step: StepId,
     /// The action.
     pub tool: String,
     /// Its parameters.
     pub params: Map<String, Value>,
-    /// How long the state may take.
+    /// Time limit of the state.
     pub limit: Option<Duration>,
-    /// When it was entered.
+    /// Time of its entry.
     pub entered_at: Timestamp,
 }
 
-/// The least time that a state gets when its action is requested again, so that an outcome that has arrived already is
-/// found.
-const LEAST_LEFT: Duration = Duration::from_secs(1);
+/// Minimum time of a state whose action is requested again, so that an outcome that has arrived already is found.
+const MIN_TIME_LEFT: Duration = Duration::from_secs(1);
 
 impl CurrentStep {
     /// Returns the step with the rest of its time limit, for requesting its action again.
@@ -88,7 +87,7 @@ impl CurrentStep {
     /// Returns the rest of its time limit.
     pub(crate) fn limit_left(&self, now: Timestamp) -> Option<Duration> {
         let taken = now.since(self.entered_at);
-        self.limit.map(|limit| limit.saturating_sub(taken).max(LEAST_LEFT).min(limit))
+        self.limit.map(|limit| limit.saturating_sub(taken).max(MIN_TIME_LEFT).min(limit))
     }
 }
 
@@ -116,9 +115,9 @@ pub struct Gate {
     pub step: StepId,
     /// The question or choices.
     pub asks: GateRequest,
-    /// What the answer is based on.
+    /// Basis of the answer.
     pub context: Map<String, Value>,
-    /// Since when it waits.
+    /// Time since which it waits.
     pub opened_at: Timestamp,
     /// The ids of the terminals that a person is shown; `None` where that was not recorded.
     pub terminals: Option<Vec<String>>,
@@ -127,14 +126,14 @@ pub struct Gate {
 /// The subject of a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GateRequest {
-    /// Where the end of a state leads.
+    /// The way that the run takes from the end of a state.
     Judgement {
-        /// What can be chosen, besides "none of these".
+        /// The choices, besides "none of these".
         choices: Vec<Choice>,
-        /// What follows if the answer is that none of them holds.
+        /// Branch to take if the answer is that none of them holds.
         otherwise: Branch,
     },
-    /// Whether a patch of the machine is accepted.
+    /// Acceptance of a patch of the machine.
     Patch {
         /// The patch.
         proposal: Box<Proposal>,
@@ -145,7 +144,7 @@ pub enum GateRequest {
     Answer {
         /// The question.
         question: Question,
-        /// Until when an answer counts.
+        /// Time until which an answer counts.
         expires_at: Option<Timestamp>,
         /// The state whose action it is.
         entered: Box<CurrentStep>,
@@ -217,8 +216,8 @@ impl Gate {
         }
     }
 
-    /// Returns whether it asks where the run goes on after a state that found nothing that it expects. Then a patch of the
-    /// machine can be proposed.
+    /// Returns whether it asks where the run continues after a state that found nothing that it expects. Then a patch
+    /// of the machine can be proposed.
     #[must_use]
     pub fn asks_where_to_go_on(&self) -> bool {
         let GateRequest::Judgement { otherwise, .. } = &self.asks else { return false };
@@ -231,30 +230,30 @@ impl Gate {
 pub struct Repair {
     /// The name of the question about it.
     pub step: StepId,
-    /// When it was accepted.
+    /// Time of its acceptance.
     pub at: Timestamp,
     /// The state that the run waited in.
     pub state: String,
-    /// Why it was proposed.
+    /// Reason of the proposal.
     pub reason: String,
-    /// Who proposed it.
+    /// Author of the proposal.
     pub proposed_by: String,
-    /// Who accepted it.
+    /// Person that accepted it.
     pub accepted_by: By,
     /// The document that the patch was applied to.
     pub before: Arc<Value>,
     /// The document with the patch applied.
     pub definition: Arc<Value>,
-    /// Whether the library took it; `None` before it was asked, and if the workflow is not from there.
+    /// Result of saving it in the library; `None` before the request, and if the workflow is not from there.
     pub saving: Option<PatchSaving>,
 }
 
-/// Whether the library took a patched machine.
+/// Result of saving a patched machine in the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchSaving {
-    /// The version that it is there.
+    /// Its version there.
     pub version: Option<u32>,
-    /// Why it was not saved.
+    /// The error, if it was not saved.
     pub error: Option<String>,
 }
 
@@ -289,19 +288,19 @@ pub struct History {
     current: Option<CurrentStep>,
     /// The items of the state that is executed for each of them, until it was.
     items: Option<ItemLoop>,
-    /// What was answered in the current step, if it is a dialogue.
+    /// Answers in the current step, if it is a dialogue.
     answers: Vec<DialogueAnswer>,
     /// The screen that was read for the end of the current step; without a text, it could not be read.
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
-    /// What the run starts by name that is known to ask no person.
+    /// Workflows, nodes and graphs that the run starts by name and that are known to ask no person.
     gateless: GatelessNames,
     /// The last gate at which a person has answered.
     approved_at: Option<StepId>,
     /// The terminals that they saw, if that was recorded.
     approved_terminals: Option<Vec<String>>,
-    /// How many patches of the machine were proposed.
+    /// Number of proposed patches of the machine.
     proposals: u32,
     /// The patches that were accepted, in order.
     repairs: Vec<Repair>,
@@ -314,19 +313,19 @@ pub struct History {
     paused: Option<Pause>,
     /// The decision that is held back while the run is paused.
     held: Option<Continuation>,
-    /// Since when the clock of the run is stopped.
+    /// Time since which the clock of the run is stopped.
     still_since: Option<Timestamp>,
-    /// How long the clock was stopped in earlier periods.
+    /// Time for which the clock was stopped in earlier periods.
     stood_still: Duration,
-    /// How many requests went to the shell.
+    /// Number of requests to the shell.
     exchanges: u32,
     /// The arguments that are known to be set.
     arguments: BTreeMap<String, String>,
     arguments_checked: bool,
-    /// How the run ends once its finally state has been executed, since when it is executed, and the state before it.
+    /// End of the run after its finally state, the start time of that state, and the state before it.
     finally: Option<FinallyPhase>,
     return_values: BTreeMap<String, String>,
-    /// What a `return` returned.
+    /// Value that a `return` returned.
     result: Option<Value>,
     /// The screens of its terminals when it failed.
     last_screens: Vec<LastScreen>,
@@ -341,17 +340,17 @@ fn opens_shell(current: &CurrentStep) -> bool {
 /// The last part of a run: its finally state and the states after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FinallyPhase {
-    /// How the run ends after that.
+    /// End of the run after that.
     pub(crate) end: Branch,
     began: Timestamp,
     /// The state that was executed last before it.
     last_state: Option<String>,
 }
 
-/// How long the finally state and those after it may take when the time of the run is up, or nearly.
+/// Time that the finally state and those after it may take when the time of the run is up, or nearly.
 const FINALLY_TIME: Duration = Duration::from_secs(60);
 
-/// How many states may be executed from the finally state on when the run has executed as many as it may.
+/// Number of states that may be executed from the finally state on when the run has executed as many as it may.
 const FINALLY_STATES: u32 = 20;
 
 /// The terminals a run works with.
@@ -838,7 +837,7 @@ impl History {
         &self.status
     }
 
-    /// Returns whether the run is over.
+    /// Returns whether the run has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.status, Status::NotStarted | Status::Running | Status::Waiting)
@@ -856,7 +855,7 @@ impl History {
         self.definition.as_deref()
     }
 
-    /// Returns the first accepted patch that the library was not asked to take yet.
+    /// Returns the first accepted patch whose saving in the library was not requested yet.
     #[must_use]
     pub fn unsaved_repair(&self) -> Option<&Repair> {
         self.repairs.iter().find(|repair| repair.saving.is_none())
@@ -1062,7 +1061,7 @@ impl History {
         self.gate.is_some() || self.child_waits() || self.paused.is_some()
     }
 
-    /// Returns how long the run may still go on at `now`; neither the time at gates counts, nor that of a pause.
+    /// Returns how long the run may still continue at `now`; neither the time at gates counts, nor that of a pause.
     #[must_use]
     pub fn time_left(&self, now: Timestamp) -> Duration {
         let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));

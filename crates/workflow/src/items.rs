@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use crate::substitute::{self, Lookup};
 use crate::tool;
 
-/// The most items that a list may have.
-pub(crate) const MOST: u32 = 1000;
+/// Maximum number of items of a list.
+pub(crate) const MAX_ITEMS: u32 = 1000;
 
-/// The most items unless the author says otherwise.
-pub(crate) const USUAL: u32 = 100;
+/// Default for the maximum number of items of a list.
+pub(crate) const DEFAULT_MAX_ITEMS: u32 = 100;
 
 /// The variable of the current item unless the author names another.
 pub(crate) const ITEM: &str = "item";
@@ -27,29 +27,29 @@ pub(crate) const FAILED: &str = "failed";
 /// Tools that cannot be repeated for items: they ask, end the run, or have several results themselves.
 pub(crate) const SINGLE: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL, tool::PARALLEL];
 
-/// What a state is executed for, as its author wrote it.
+/// Items that a state is executed for, as its author wrote them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForEach {
     /// The list, or a text with one item a line; variables are replaced.
     pub(crate) items: Value,
     /// The variable of the current item.
     pub(crate) name: String,
-    /// The most items that the list may have.
+    /// Maximum number of items of the list.
     pub(crate) most: u32,
     /// The child runs of a `run_workflow` are started at once rather than one after the other.
     pub(crate) parallel: Option<ForEachParallel>,
 }
 
-/// How the child runs of a list are run at once.
+/// Parallel execution of the child runs of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ForEachParallel {
-    /// The most that are in progress.
+    /// Maximum number of child runs in progress.
     pub(crate) at_once: u32,
-    /// Whether the first failure cancels the others.
+    /// True if the first failure cancels the others.
     pub(crate) fail_fast: bool,
 }
 
-/// Why the items of a state are no list.
+/// Reason that the items of a state are no list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ItemsError {
     #[error("for_each has {count} items, more than the {most} that max_items allows")]
@@ -83,7 +83,7 @@ pub(crate) struct ItemLoop {
     state: String,
     name: String,
     items: Vec<Value>,
-    /// How many items were begun.
+    /// Number of items that were begun.
     begun: usize,
     results: Vec<Value>,
 }
@@ -93,7 +93,7 @@ impl ItemLoop {
         Self { state: state.to_owned(), name: name.to_owned(), items: items.to_vec(), begun: 0, results: Vec::new() }
     }
 
-    /// Whether these are the items of a state.
+    /// Returns whether these are the items of a state.
     pub(crate) fn is_of(&self, state: &str) -> bool {
         self.state == state
     }
@@ -119,7 +119,7 @@ impl ItemLoop {
         self.items.get(self.begun - 1)
     }
 
-    /// Whether the next item follows an action that ended with this result.
+    /// Returns whether the next item follows an action that ended with this result.
     pub(crate) fn goes_on(&self, result: &Map<String, Value>) -> bool {
         self.begun < self.items.len() && tool::succeeded(result)
     }
@@ -150,7 +150,7 @@ impl ItemLoop {
     }
 }
 
-/// Returns the entry of a list of failures. `label` says which one it is: its index, or its name.
+/// Returns the entry of a list of failures. `label` identifies it: its index, or its name.
 pub(crate) fn failure(label: (&str, Value), item: Option<&Value>, error: String, run_id: Option<Value>) -> Value {
     let (name, label) = label;
     let fields = [(name, Some(label)), ("item", item.cloned()), ("error", Some(error.into())), ("run_id", run_id)];

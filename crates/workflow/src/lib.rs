@@ -37,7 +37,7 @@ mod variables;
 
 pub use steplatch_clock::Timestamp;
 
-pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
+pub use child::{Child, ChildWorkflow, MAX_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{
     Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, is_of_environment,
@@ -48,7 +48,7 @@ pub use decide::{
     resume, wants_last_screens, wants_screen,
 };
 pub use definition::{
-    Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
+    Action, Definition, MAX_DOCUMENT_BYTES, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
     Transition, action_reference, documentation, schema, secret_variable, suggestion,
 };
 pub use dialogue::{Conversation, DialogueScript};

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Lines that are shown before and after a change.
-const AROUND: usize = 3;
+/// Number of lines that are shown before and after a change.
+const CONTEXT_LINES: usize = 3;
 
-/// The most lines that differ for which the shortest difference is looked for. With more, everything between the first and the last
-/// one counts as changed.
-const MOST_STEPS: usize = 1000;
+/// Maximum number of differing lines for which the shortest difference is looked for. With more, everything between the
+/// first and the last one counts as changed.
+const MAX_STEPS: usize = 1000;
 
 /// One change: these lines of the old text are replaced by those of the new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub fn between((old_name, old): (&str, &str), (new_name, new): (&str, &str)) -> 
     let mut rest = changes.as_slice();
     while let Some(first) = rest.first() {
         // Changes whose surroundings touch are one hunk.
-        let is_near = |pair: &[Change]| pair[1].removed.start - pair[0].removed.end <= 2 * AROUND;
+        let is_near = |pair: &[Change]| pair[1].removed.start - pair[0].removed.end <= 2 * CONTEXT_LINES;
         let length = 1 + rest.windows(2).take_while(|pair| is_near(pair)).count();
         let (hunk, others) = rest.split_at(length);
         rest = others;
         let last = &hunk[length - 1];
-        let from = first.removed.start.saturating_sub(AROUND);
-        let to = (last.removed.end + AROUND).min(before.len());
+        let from = first.removed.start.saturating_sub(CONTEXT_LINES);
+        let to = (last.removed.end + CONTEXT_LINES).min(before.len());
         let new_from = first.added.start - (first.removed.start - from);
         let new_to = last.added.end + (to - last.removed.end);
         let _ = writeln!(out, "@@ -{} +{} @@", range(from, to - from), range(new_from, new_to - new_from));
@@ -99,7 +99,7 @@ fn changes(before: &[&str], after: &[&str]) -> Vec<Change> {
 /// Returns the lines of a longest common subsequence, by their places in both; nothing if the two differ too much. Myers, "An O(ND)
 /// difference algorithm and its variations" (1986).
 fn common(old: &[&str], new: &[&str]) -> Option<Vec<(usize, usize)>> {
-    let most = (old.len() + new.len()).min(MOST_STEPS);
+    let most = (old.len() + new.len()).min(MAX_STEPS);
     // The furthest place on each diagonal after each number of steps. Diagonal 0 is in the middle.
     let mut furthest = vec![0_usize; 2 * most + 3];
     let middle = most + 1;

@@ -19,25 +19,25 @@ use crate::tool;
 pub enum LogEntry {
     /// The arguments were checked.
     PreExecutionValidation {
-        /// What the check found.
+        /// Result of the check.
         validation_result: ValidationResult,
         /// The arguments that are set.
         variables: BTreeMap<String, String>,
-        /// Whether the run may begin.
+        /// True if the run may begin.
         success: bool,
-        /// What is wrong.
+        /// The error.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// The return values were checked.
     PostExecutionValidation {
-        /// What the check found.
+        /// Result of the check.
         validation_result: ValidationResult,
         /// The return values that are set.
         variables: BTreeMap<String, String>,
-        /// Whether the run is complete.
+        /// True if the run is complete.
         success: bool,
-        /// What is wrong.
+        /// The error.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
@@ -49,14 +49,14 @@ pub enum LogEntry {
         tool: String,
         /// Its parameters, all variables replaced.
         params: Map<String, Value>,
-        /// What it returned.
+        /// Fields that it returned.
         result: Map<String, Value>,
         /// The variables after it: the initial and the standard ones, and those of this state. The results of earlier
         /// states are in their own entries.
         variables_after: Map<String, Value>,
-        /// Whether the action succeeded.
+        /// True if the action succeeded.
         tool_success: bool,
-        /// How long it took, in seconds.
+        /// Time that it took, in seconds.
         elapsed_time: f64,
     },
     /// The run left a state, or found no way on from it.
@@ -65,12 +65,12 @@ pub enum LogEntry {
         from_state: String,
         /// The state it went to; none where no condition held.
         to_state: Option<String>,
-        /// Whether a condition held.
+        /// True if a condition held.
         condition_met: bool,
         /// The condition that held, in words.
         #[serde(skip_serializing_if = "Option::is_none")]
         because: Option<String>,
-        /// What no condition means.
+        /// Consequence, if no condition held.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
         /// The same as `from_state`.
@@ -84,7 +84,7 @@ pub enum LogEntry {
         /// The last state that was executed, if any was.
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<String>,
-        /// What happened.
+        /// The error.
         error: String,
     },
 }
@@ -92,7 +92,7 @@ pub enum LogEntry {
 /// The result of checking one side of a contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ValidationResult {
-    /// Whether that side of the contract holds.
+    /// True if that side of the contract holds.
     pub valid: bool,
     /// The variables that must be set and are not, in the order of the document.
     pub missing_vars: Vec<String>,
@@ -107,13 +107,13 @@ pub struct ValidationResult {
 pub struct CheckedVariable {
     /// Its name.
     pub variable: String,
-    /// Whether it is set.
+    /// Its status.
     pub status: VariableStatus,
-    /// Whether it must be set, and has no default that sets it.
+    /// True if it must be set, and has no default that sets it.
     pub required: bool,
 }
 
-/// Whether a variable is set.
+/// Status of a variable: set or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VariableStatus {
@@ -154,7 +154,7 @@ pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Log
 #[derive(Debug, Default)]
 pub struct LogBuilder {
     history: History,
-    /// Whether the log has the entry that no transition led on from the last state.
+    /// True if the log has the entry that no transition led on from the last state.
     ended: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What an engine that decides elsewhere asks of a daemon, and the answers.
+//! Requests to a daemon by an engine that decides elsewhere, and the answers.
 //!
 //! Of a machine, such an engine calls [`decide`](crate::decide) itself, and has the effects performed by the daemon that has
 //! the terminals. A function continues in the daemon, which has its interpreter; the engine has its calls performed, keeps its
-//! times, starts its nested runs, and brings what became of them back. These types are stored by the engine: fields may be added
+//! times, starts its nested runs, and reports their outcomes. These types are stored by the engine: fields may be added
 //! with a default.
 
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::event::{Event, Outcome};
 pub enum EngineTask {
     /// Perform an effect.
     Perform {
-        /// Which.
+        /// The effect.
         effect: Box<Effect>,
-        /// Whether it may have been performed before: then what the terminal host knows of the step is the answer.
+        /// True if it may have been performed before. Then the terminal host's knowledge of the step is the answer.
         #[serde(default, skip_serializing_if = "is_false")]
         repeated: bool,
     },
@@ -37,48 +37,48 @@ pub enum EngineTask {
     Advance {
         /// The number of the turn: a repeated request has the same one, and the same answer.
         turn: u64,
-        /// What happened since the last turn, in order.
+        /// Inputs since the last turn, in order.
         inputs: Vec<FunctionInput>,
     },
     /// Perform a call of a function.
     Call {
-        /// Which call of the run.
+        /// Number of the call within the run.
         number: u64,
-        /// Whether another request for it may have reached a daemon.
+        /// True if another request for it may have reached a daemon.
         #[serde(default, skip_serializing_if = "is_false")]
         repeated: bool,
     },
     /// Begin the run that a call of a function starts.
     BeginRun {
-        /// Which call of the run.
+        /// Number of the call within the run.
         number: u64,
     },
 }
 
-/// What happened to a function.
+/// Input of a function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "happened", rename_all = "snake_case")]
 pub enum FunctionInput {
     /// A call was performed.
     Called {
-        /// Which.
+        /// Number of the call.
         number: u64,
         /// Its outcome, as the daemon returned it.
         outcome: Value,
     },
     /// A timer has ended.
     TimerEnded {
-        /// Which.
+        /// Id of the timer.
         id: String,
     },
     /// The run that a call started has ended, or is not waited for any longer.
     RunEnded {
-        /// Which call.
+        /// Number of the call.
         number: u64,
-        /// Whether the time limit of the call has passed.
+        /// True if the time limit of the call has passed.
         #[serde(default, skip_serializing_if = "is_false")]
         late: bool,
-        /// Why the engine has no result of it.
+        /// Reason that the engine has no result of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
@@ -86,7 +86,7 @@ pub enum FunctionInput {
     DeadlinePassed,
     /// An input that runs of every kind take.
     Passed {
-        /// Which.
+        /// The input.
         input: Box<Input>,
     },
 }
@@ -96,67 +96,67 @@ pub enum FunctionInput {
 pub struct FunctionWork {
     /// Its name within the run. It is used once.
     pub id: String,
-    /// What is to be done.
+    /// Kind of the work.
     pub kind: FunctionWorkKind,
 }
 
-/// What an engine does for a function.
+/// Work of an engine for a function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FunctionWorkKind {
     /// Have a call performed by the daemon.
     Call {
-        /// Which call of the run.
+        /// Number of the call within the run.
         number: u64,
     },
     /// Wait.
     Timer {
-        /// How long.
+        /// Duration of the wait.
         after: Duration,
     },
     /// Start a run, and wait for its end.
     Run {
-        /// Which call of the run.
+        /// Number of the call within the run.
         number: u64,
         /// The step by which the run is known.
         step: StepId,
-        /// How long to wait at the most.
+        /// Time limit of the wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<Duration>,
     },
 }
 
-/// What a function waits for after a turn.
+/// Work that a function waits for after a turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionTurn {
-    /// Whether `begun` has all that it waits for: the daemon has reported nothing before.
+    /// True if `begun` has all that it waits for: the daemon has reported nothing before.
     #[serde(default, skip_serializing_if = "is_false")]
     pub whole: bool,
-    /// What it waits for since this turn.
+    /// Work that it waits for since this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub begun: Vec<FunctionWork>,
     /// The names of what it waits for no longer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<String>,
-    /// Which of the turn's inputs had an effect, in their order.
+    /// For each of the turn's inputs, in their order: true if it had an effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<bool>,
-    /// After which time it is asked again at the latest, because a time limit may have passed.
+    /// Time after which it is continued again at the latest, because a time limit may have passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
     /// The name of its last open call, for lists.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shown: String,
-    /// Whether a gate of its own is open.
+    /// True if a gate of its own is open.
     #[serde(default, skip_serializing_if = "is_false")]
     pub gate: bool,
-    /// Whether it waits for a person, at a gate of its own or of a run below it.
+    /// True if it waits for a person, at a gate of its own or of a run below it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub waits: bool,
-    /// Who has paused it, if it is paused.
+    /// Requester of its pause, if it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
-    /// The outcome of the run for the one above it, once it is over.
+    /// The outcome of the run for the one above it, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Outcome>,
 }
@@ -165,7 +165,7 @@ pub struct FunctionTurn {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum EngineAnswer {
-    /// What follows from the effect.
+    /// An input follows from the effect.
     Input {
         /// The input of the run.
         input: Input,
@@ -176,13 +176,13 @@ pub enum EngineAnswer {
         workflow: String,
         /// The first events; a function has none of its own.
         events: Vec<Event>,
-        /// Whether it is a function.
+        /// True if it is a function.
         #[serde(default, skip_serializing_if = "is_false")]
         function: bool,
     },
     /// A function has made a turn.
     Advanced {
-        /// What it waits for.
+        /// Work that it waits for.
         turn: Box<FunctionTurn>,
     },
     /// A call of a function was performed.

@@ -2,7 +2,7 @@
 //!
 //! Each child is a *branch*: a part of the action's step ([`StepId::part`](steplatch_ids::StepId::part)), numbered from 1
 //! in the order of the document. The beginning of a branch is recorded before its run is started, and its end when the
-//! outcome arrives. The state has ended when all branches have, or after the first that failed if `fail_fast` says so.
+//! outcome arrives. The state has ended when all branches have, or after the first that failed if `fail_fast` is set.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use crate::{items, substitute, tool};
 /// The parameter with the workflows: a list, or an object with a name for each.
 pub(crate) const WORKFLOWS: &str = "workflows";
 
-/// The parameter with how many run at once.
+/// The parameter with the number of branches that run at once.
 pub(crate) const MAX_PARALLEL: &str = "max_parallel";
 
-/// The parameter with whether the first failure cancels the others.
+/// The parameter that makes the first failure cancel the others.
 pub(crate) const FAIL_FAST: &str = "fail_fast";
 
-/// How many branches run at once unless the author says otherwise.
-pub(crate) const USUAL_AT_ONCE: u32 = 4;
+/// Default number of branches that run at once.
+pub(crate) const DEFAULT_AT_ONCE: u32 = 4;
 
-/// The most branches that run at once.
-pub(crate) const MOST_AT_ONCE: u32 = 32;
+/// Maximum number of branches that run at once.
+pub(crate) const MAX_AT_ONCE: u32 = 32;
 
-/// The most branches of one action.
-pub(crate) const MOST: u32 = crate::items::MOST;
+/// Maximum number of branches of one action.
+pub(crate) const MAX_BRANCHES: u32 = crate::items::MAX_ITEMS;
 
 /// The fields of the result of the action.
 pub(crate) const FIELDS: [&str; 5] =
@@ -60,16 +60,16 @@ const KEPT: [&str; 12] = [
 /// The failures that the error of the action spells out.
 const FAILURES_SHOWN: usize = 3;
 
-/// What is wrong with the parameters of a `parallel`.
+/// Problem with the parameters of a `parallel`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidParallel {
     #[error("'workflows' must be a list of workflows, or an object with a name for each")]
     NoWorkflows,
     #[error("{0} is not an object with the parameters of a run_workflow")]
     NoObject(String),
-    #[error("'workflows' has {0} entries, more than {MOST}")]
+    #[error("'workflows' has {0} entries, more than {MAX_BRANCHES}")]
     TooMany(usize),
-    #[error("'max_parallel' must be a whole number from 1 to {MOST_AT_ONCE}")]
+    #[error("'max_parallel' must be a whole number from 1 to {MAX_AT_ONCE}")]
     MaxParallel,
     #[error("'fail_fast' must be true or false")]
     FailFast,
@@ -96,7 +96,7 @@ pub(crate) fn entries(params: &Map<String, Value>) -> Option<Vec<(String, &Value
     }
 }
 
-/// Returns the entries of the parameter `workflows` with variables replaced. A nested definition is kept as it is: its
+/// Returns the entries of the parameter `workflows` with variables replaced. A nested definition is kept unchanged: its
 /// placeholders are its own.
 pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> Value {
     let field = |(name, value): (&String, &Value)| {
@@ -120,10 +120,10 @@ pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> V
 /// When it is no whole number within the bounds.
 pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
     match value.filter(|value| !value.is_null()) {
-        None => Ok(USUAL_AT_ONCE),
+        None => Ok(DEFAULT_AT_ONCE),
         Some(value) => {
             let number = substitute::as_text(value).trim().parse::<u32>().ok();
-            number.filter(|number| (1..=MOST_AT_ONCE).contains(number)).ok_or(InvalidParallel::MaxParallel)
+            number.filter(|number| (1..=MAX_AT_ONCE).contains(number)).ok_or(InvalidParallel::MaxParallel)
         }
     }
 }
@@ -135,9 +135,9 @@ pub(crate) struct Parallel<'p> {
     branches: Vec<(String, &'p Map<String, Value>)>,
     /// The definition of all branches that have none of their own. A list that runs one definition has it once.
     shared: Option<&'p Value>,
-    /// What the branches are executed for.
+    /// Items that the branches are executed for.
     items: Option<&'p Vec<Value>>,
-    /// Whether the branches have names of their own.
+    /// True if the branches have names of their own.
     named: bool,
     at_once: usize,
     fail_fast: bool,
@@ -150,7 +150,7 @@ impl<'p> Parallel<'p> {
     /// With the first problem of the parameters. Those of a single branch fail that branch alone.
     pub(crate) fn read(params: &'p Map<String, Value>) -> Result<Self, InvalidParallel> {
         let entries = entries(params).ok_or(InvalidParallel::NoWorkflows)?;
-        if entries.len() > MOST as usize {
+        if entries.len() > MAX_BRANCHES as usize {
             return Err(InvalidParallel::TooMany(entries.len()));
         }
         let object = |(key, entry): (String, &'p Value)| match entry.as_object() {
@@ -285,7 +285,7 @@ impl<'p> Parallel<'p> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Branches {
     begun: usize,
-    /// What is kept of the outcomes, by number.
+    /// Fields that are kept of the outcomes, by number.
     ended: BTreeMap<usize, Map<String, Value>>,
 }
 

@@ -12,13 +12,13 @@ use crate::substitute;
 use crate::variables::STANDARD_FIELDS;
 pub(crate) use error::InvalidQuestion;
 
-/// The most that can be chosen from.
-const MOST_CHOICES: usize = 20;
+/// Maximum number of choices.
+const MAX_CHOICES: usize = 20;
 
-/// The longest time limit of a gate, in seconds: a year.
-const LONGEST_SECONDS: f64 = 31_536_000.0;
+/// Maximum time limit of a gate, in seconds: a year.
+const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 
-/// Who may answer a gate.
+/// Person or agent that may answer a gate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
@@ -46,13 +46,13 @@ impl AnsweredBy {
 pub struct Question {
     /// The question.
     pub prompt: String,
-    /// What can be answered; any text, where there is nothing to choose from.
+    /// The choices. Without them, any text is an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
     /// The form to be filled in instead, as [`Form::schema`] returns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Value>,
-    /// Who may answer.
+    /// Person or agent that may answer.
     pub answered_by: AnsweredBy,
 }
 
@@ -116,7 +116,7 @@ fn set<'p>(params: &'p Map<String, Value>, key: &str) -> Option<&'p Value> {
 
 fn seconds(value: &Value) -> Option<Duration> {
     let number: f64 = substitute::as_text(value).trim().parse().ok()?;
-    (0.0..=LONGEST_SECONDS).contains(&number).then(|| Duration::from_secs_f64(number))
+    (0.0..=MAX_TIMEOUT_SECONDS).contains(&number).then(|| Duration::from_secs_f64(number))
 }
 
 /// Returns what is wrong with the parameters, as far as they are not `open`: may still become anything.
@@ -131,7 +131,7 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
         None => {}
         Some(Value::Array(choices)) => {
             let texts: Vec<String> = choices.iter().map(substitute::as_text).collect();
-            if texts.is_empty() || texts.len() > MOST_CHOICES {
+            if texts.is_empty() || texts.len() > MAX_CHOICES {
                 complaints.push(InvalidQuestion::ChoiceCount);
             } else if texts.iter().any(|text| text.trim().is_empty()) || !choices.iter().all(Value::is_string) {
                 complaints.push(InvalidQuestion::ChoiceType);

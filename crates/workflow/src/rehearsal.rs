@@ -38,25 +38,25 @@ const GIVEN_TERMINAL: &str = "term_given";
 /// The report of a rehearsal. Secrets are hidden in all of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rehearsal {
-    /// What happened, in order.
+    /// Events, in order.
     pub path: Vec<RehearsalStep>,
-    /// How it ended.
+    /// End of the rehearsal.
     pub end: RehearsalEnd,
     /// The state executed last, or `validation_failed` or `return_validation_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_state: Option<String>,
-    /// How many states were executed.
+    /// Number of executed states.
     pub states_executed: u32,
     /// The time that the run would have taken, as far as the stubs specify it.
     #[serde(with = "seconds")]
     pub elapsed_time: Duration,
-    /// What the run returned.
+    /// Values that the run returned.
     pub return_values: BTreeMap<String, String>,
     /// Answers that were not used, each in a sentence without a full stop.
     pub left_over: Vec<String>,
 }
 
-/// How a rehearsal ended.
+/// End of a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum RehearsalEnd {
@@ -64,12 +64,12 @@ pub enum RehearsalEnd {
     Completed,
     /// The run failed.
     Failed {
-        /// What happened.
+        /// The error.
         error: String,
     },
-    /// The stubs do not say what comes next.
+    /// The stubs do not define the next step.
     Stuck {
-        /// What is missing, and where it is to be written.
+        /// The missing part, and the place where it is to be written.
         error: String,
     },
 }
@@ -82,62 +82,62 @@ pub enum RehearsalEnd {
 pub enum RehearsalStep {
     /// A state was executed.
     State {
-        /// When it was entered, in seconds since the run began.
+        /// Time of its entry, in seconds since the run began.
         at: f64,
         /// The state.
         state: String,
-        /// Which visit to it, from 1.
+        /// Number of the visit to it, from 1.
         visit: u32,
         /// The action.
         tool: String,
         /// Its parameters, all variables replaced.
         params: Map<String, Value>,
-        /// What it returned.
+        /// Fields that it returned.
         result: Map<String, Value>,
-        /// Where the result comes from.
+        /// Origin of the result.
         source: Source,
         /// Seconds that it took.
         elapsed_time: f64,
     },
     /// The run went from one state to another.
     Transition {
-        /// When, in seconds since the run began.
+        /// Time in seconds since the run began.
         at: f64,
         /// The state it left.
         from: String,
         /// The state it went to.
         to: String,
-        /// What was decided, in words.
+        /// The decision, in words.
         because: String,
     },
     /// A gate was answered.
     Gate {
-        /// When, in seconds since the run began.
+        /// Time in seconds since the run began.
         at: f64,
         /// The state whose end was judged.
         state: String,
-        /// What could be answered.
+        /// The choices.
         choices: Vec<String>,
-        /// What was answered.
+        /// The answer.
         answer: String,
     },
     /// One side of the contract with the shell was checked.
     Contract {
-        /// When, in seconds since the run began.
+        /// Time in seconds since the run began.
         at: f64,
-        /// Which side.
+        /// The side.
         side: Side,
         /// The variables that are set.
         variables: BTreeMap<String, String>,
-        /// Whether the run may go on.
+        /// True if the run may continue.
         holds: bool,
-        /// What is wrong.
+        /// The error.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
 }
 
-/// Where the result of an action comes from.
+/// Origin of an action's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -212,17 +212,17 @@ struct RehearsalState<'a> {
     /// Variables of the shell, as they are.
     shell: BTreeMap<String, String>,
     used: Used,
-    /// Where the result of the current state comes from, and when it was entered.
+    /// Origin of the current state's result, and the state with the time of its entry.
     current: Option<(Source, CurrentState)>,
     path: Vec<RehearsalStep>,
     secrets: Secrets,
-    /// Whether the result of the current `parallel` was given.
+    /// True if the result of the current `parallel` was given.
     answered_branches: bool,
-    /// What the program of the current dialogue prints in the turns that are left.
+    /// Texts that the program of the current dialogue prints in the turns that are left.
     printed: Option<VecDeque<String>>,
 }
 
-/// How often each stub was used, by its key.
+/// Number of uses of each stub, by its key.
 #[derive(Debug, Default)]
 struct Used {
     states: BTreeMap<String, usize>,
@@ -238,7 +238,7 @@ struct CurrentState {
     at: Timestamp,
 }
 
-/// What is missing, in a sentence without a full stop.
+/// The missing part, in a sentence without a full stop.
 type Missing = String;
 
 impl<'a> RehearsalState<'a> {
@@ -260,7 +260,7 @@ impl<'a> RehearsalState<'a> {
     }
 
     /// Decides an input and answers the decision's effects from the stubs. Returns the next inputs; none when the run
-    /// is over.
+    /// has ended.
     fn play(&mut self, input: Input) -> Result<Vec<Input>, Missing> {
         let decision = decide(self.definition, &self.history, input, self.now);
         for event in &decision.events {

@@ -11,20 +11,20 @@ mod weakening;
 
 use serde_json::Value;
 
-use crate::definition::{Definition, LONGEST_DOCUMENT, Problems, ToolCatalog};
+use crate::definition::{Definition, MAX_DOCUMENT_BYTES, Problems, ToolCatalog};
 pub use proposal::{ACCEPT_AND_ASK, DECLINE, Proposal};
 pub use weakening::{Weakening, weakenings};
 
-/// The most bytes of a patch.
-const LONGEST: usize = 64 * 1024;
+/// Maximum number of bytes of a patch.
+const MAX_PATCH_BYTES: usize = 64 * 1024;
 
-/// The most operations of a patch.
-const MOST_OPERATIONS: usize = 200;
+/// Maximum number of operations of a patch.
+const MAX_OPERATIONS: usize = 200;
 
-/// The deepest document, as the reader of JSON has it.
-const DEEPEST: usize = 127;
+/// Maximum depth of a document, as the reader of JSON has it.
+const MAX_DOCUMENT_DEPTH: usize = 127;
 
-/// Why a patch is refused.
+/// Reason that a patch is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PatchError {
     /// It is no JSON Patch.
@@ -33,13 +33,13 @@ pub enum PatchError {
     )]
     NotAPatch(String),
     /// It is too long.
-    #[error("a patch has at most {MOST_OPERATIONS} operations and {LONGEST} bytes")]
+    #[error("a patch has at most {MAX_OPERATIONS} operations and {MAX_PATCH_BYTES} bytes")]
     TooLong,
     /// One of its operations does not fit the workflow.
     #[error("the patch does not fit the workflow: {0}")]
     DoesNotFit(String),
     /// The document grows beyond what is read.
-    #[error("the patch makes a workflow of more than {LONGEST_DOCUMENT} bytes or {DEEPEST} levels")]
+    #[error("the patch makes a workflow of more than {MAX_DOCUMENT_BYTES} bytes or {MAX_DOCUMENT_DEPTH} levels")]
     TooLarge,
     /// It changes nothing.
     #[error("the patch changes nothing")]
@@ -84,11 +84,11 @@ fn applied(document: &Value, operations: &json_patch::Patch) -> Result<Value, Pa
     Ok(document)
 }
 
-/// Whether a document is no longer and no deeper than one that is read from a file, by its values and texts.
+/// Returns whether a document is no longer and no deeper than one that is read from a file, by its values and texts.
 fn is_within_bounds(document: &Value) -> bool {
     let (mut bytes, mut open) = (0, vec![(document, 1)]);
     while let Some((value, depth)) = open.pop() {
-        if depth > DEEPEST || bytes > LONGEST_DOCUMENT {
+        if depth > MAX_DOCUMENT_DEPTH || bytes > MAX_DOCUMENT_BYTES {
             return false;
         }
         bytes += 1;
@@ -102,21 +102,21 @@ fn is_within_bounds(document: &Value) -> bool {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
-    bytes <= LONGEST_DOCUMENT
+    bytes <= MAX_DOCUMENT_BYTES
 }
 
 /// Returns a machine with a patch applied, for a run that waits in `state`.
 ///
 /// # Errors
-/// When the patch is malformed, does not fit, or makes a machine that is not valid or that the run cannot go on with.
+/// When the patch is malformed, does not fit, or makes a machine that is not valid or that cannot continue the run.
 pub fn patched(
     definition: &Definition,
     state: &str,
     patch: &Value,
     tools: &dyn ToolCatalog,
 ) -> Result<Definition, PatchError> {
-    if patch.as_array().is_some_and(|operations| operations.len() > MOST_OPERATIONS)
-        || patch.to_string().len() > LONGEST
+    if patch.as_array().is_some_and(|operations| operations.len() > MAX_OPERATIONS)
+        || patch.to_string().len() > MAX_PATCH_BYTES
     {
         return Err(PatchError::TooLong);
     }

@@ -1,4 +1,4 @@
-//! What the outcome of an action means for a machine.
+//! Meaning of an action's outcome for a machine.
 //!
 //! An action that returned something may have failed all the same, by the rules of the run. Its outcome is stored as it is
 //! judged here, so that conditions, variables, logs and events agree on it.
@@ -62,8 +62,8 @@ pub(crate) fn judged<'o>(
     (outcome, found_nothing)
 }
 
-/// The most characters of a command's last line in an error.
-const LONGEST_LINE: usize = 200;
+/// Maximum number of characters of a command's last line in an error.
+const MAX_LINE_CHARS: usize = 200;
 
 /// Returns why a command that was run to its end has failed: its exit code, and the last line that it printed.
 fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
@@ -73,7 +73,7 @@ fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
     }
     let output = result.get("output").and_then(Value::as_str).unwrap_or_default();
     let last = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    let last = last.map(|line| format!(": {}", line.chars().take(LONGEST_LINE).collect::<String>()));
+    let last = last.map(|line| format!(": {}", line.chars().take(MAX_LINE_CHARS).collect::<String>()));
     Some(format!("the command ended with exit code {code}{}", last.unwrap_or_default()))
 }
 

@@ -40,7 +40,7 @@ impl Rules {
         self.version >= 4
     }
 
-    /// From 4: a secret argument is exported only if its declaration says so. Before: always.
+    /// From 4: a secret argument is exported only if declared so. Before: always.
     pub(crate) fn exports_secrets(self) -> bool {
         self.version < 4
     }
@@ -85,7 +85,7 @@ impl Rules {
     }
 
     /// From 6: `failed` of a `parallel` and of a `for_each` lists what failed, with its item, its error and its run. Before: a
-    /// `parallel` lists indices or names, and a `for_each` that goes on in turn has no such field.
+    /// `parallel` lists indices or names, and a `for_each` that runs in turn has no such field.
     pub(crate) fn describes_failures(self) -> bool {
         self.version >= 6
     }

@@ -1,7 +1,7 @@
 //! Replacement of variables in texts, in one pass.
 //!
 //! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and `{name|regex}` its quoted form, and `{{name}}`
-//! the literal `{name}`. Where variables allow it, `{name.part}` reaches into a value. Everything else stays as it is,
+//! the literal `{name}`. Where variables allow it, `{name.part}` reaches into a value. Everything else stays unchanged,
 //! unknown names included, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}` survive; [`unresolved`] finds those
 //! that should not. `{secret:NAME}` is the value of a secret that the run was started with. `${NAME}` stays too where `NAME` is a variable of the shell by the workflow's contract. The text of
 //! a variable is never searched again: text from a terminal cannot inject a placeholder.
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::path::reach;
 
-/// How the name of a secret begins, as a variable.
+/// Prefix of the name of a secret, as a variable.
 pub(crate) const SECRET: &str = "secret:";
 
-/// Where the value of a variable is found.
+/// Source of the values of variables.
 pub trait Lookup {
     /// Returns the value of a variable, when there is one of that name.
     fn get(&self, name: &str) -> Option<&Value>;
@@ -35,9 +35,9 @@ pub trait Lookup {
 pub(crate) struct Placeholder<'t> {
     /// The name of the variable, with the path into it.
     pub(crate) name: &'t str,
-    /// Whether a `$` before it leaves it to the shell, if the shell has such a variable.
+    /// True if a `$` before it leaves it to the shell, if the shell has such a variable.
     pub(crate) is_for_shell: bool,
-    /// Whether it may be the text of a program: `${name}` and `%{name}` stay as they are where the name is unknown.
+    /// True if it may be the text of a program: `${name}` and `%{name}` stay unchanged where the name is unknown.
     pub(crate) may_stay: bool,
 }
 
@@ -56,7 +56,7 @@ impl<'t> Placeholder<'t> {
 /// One part of a text.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece<'t> {
-    /// Stays as it is.
+    /// Stays unchanged.
     Text(&'t str),
     /// `{{name}}`: stays too, without the outer braces.
     Escaped(&'t str),
@@ -64,7 +64,7 @@ enum Piece<'t> {
     Variable { written: &'t str, name: &'t str, filter: Option<Filter> },
 }
 
-/// How a value is quoted.
+/// Quoting of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filter {
     /// For a POSIX shell.
@@ -104,7 +104,7 @@ fn placeholders_in(pieces: Vec<Piece<'_>>) -> impl Iterator<Item = Placeholder<'
     })
 }
 
-/// Returns the first placeholder in the texts of a value that has no value and that may not stay as it is: the name of
+/// Returns the first placeholder in the texts of a value that has no value and that may not stay unchanged: the name of
 /// its variable.
 pub(crate) fn unresolved<'t>(template: &'t Value, variables: &dyn Lookup) -> Option<&'t str> {
     texts_in(template).into_iter().find_map(|text| unresolved_in(text, variables))
@@ -217,7 +217,7 @@ pub(crate) fn texts_in(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns the text form of a value: a string as it is, nothing for null, JSON for what has parts.
+/// Returns the text form of a value: a string unchanged, nothing for null, JSON for what has parts.
 #[must_use]
 pub fn as_text(value: &Value) -> String {
     match value {

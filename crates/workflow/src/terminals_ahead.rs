@@ -1,6 +1,6 @@
-//! Terminals that the states name in which a run may go on after a question.
+//! Terminals that the states name in which a run may continue after a question.
 //!
-//! A run works with terminals that it was given or has opened, and with those that its states name. A person who is asked has to see
+//! A run works with terminals that it was given or has opened, and with those that its states name. A person who answers has to see
 //! the latter as well: what they approve may be executed there.
 
 use std::collections::BTreeSet;

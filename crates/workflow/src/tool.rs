@@ -12,7 +12,7 @@ pub const OPEN_TERMINAL: &str = "open_terminal";
 pub const RUN_COMMAND: &str = "run_command";
 /// Closes a terminal.
 pub const EXIT_TERMINAL: &str = "exit_terminal";
-/// Types, and waits for what follows if its parameters say so.
+/// Types, and waits for what follows if its parameters request it.
 pub const SEND_INPUT: &str = "send_input";
 /// Waits for output, within a time-out of its own.
 pub const AWAIT_OUTPUT: &str = "await_output";
@@ -21,7 +21,7 @@ pub const PUT_FILE: &str = "put_file";
 /// Reads a file, here or on another machine.
 pub const GET_FILE: &str = "get_file";
 
-/// The fields in which a result says how a wait ended.
+/// The fields in which a result reports how a wait ended.
 pub(crate) const WAIT_FIELDS: [&str; 3] = ["match_text", "groups", "reason"];
 /// The tool that waits for a time. Not in the catalog: the driver performs it with a timer.
 pub const SLEEP: &str = "sleep";
@@ -53,16 +53,16 @@ pub const OF_MACHINES: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN
 /// The tools that call a node, and a graph of nodes. Each bounds itself when it has a time limit.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
 
-/// The longest time that a command may have.
-pub(crate) const LONGEST_COMMAND: Duration = Duration::from_secs(3600);
+/// Maximum time limit of a command.
+pub(crate) const MAX_COMMAND_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The time limit of a state when neither it nor its action has one.
-pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest sleep, which is also the longest run.
-const LONGEST_SLEEP_SECONDS: f64 = 7200.0;
+/// Maximum duration of a sleep, which is also that of a run.
+const MAX_SLEEP_SECONDS: f64 = 7200.0;
 
-/// What is wrong with the parameters of a sleep.
+/// Problem with the parameters of a sleep.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'seconds' of a sleep must be a number from 0 to 7200, not {0}")]
 pub(crate) struct InvalidSleep(String);
@@ -76,7 +76,7 @@ pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, In
         _ => None,
     };
     number
-        .filter(|seconds| (0.0..=LONGEST_SLEEP_SECONDS).contains(seconds))
+        .filter(|seconds| (0.0..=MAX_SLEEP_SECONDS).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| InvalidSleep(seconds.map_or_else(|| "left out".to_owned(), Value::to_string)))
 }

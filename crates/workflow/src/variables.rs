@@ -53,11 +53,11 @@ fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
     rules: Rules,
-    /// What states gave a name to: by a `set`, and named groups of waits. A null counts only where nothing else has the name.
+    /// Values that states named: by a `set`, and named groups of waits. A null counts only where nothing else has the name.
     named: BTreeMap<String, Value>,
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
-    /// How often the current state was entered. In no list of variables, where it would be that of the last state.
+    /// Number of visits to the current state. In no list of variables, where it would be that of the last state.
     visits: Option<Value>,
     initial: Map<String, Value>,
     /// Arguments as they were checked, without those that the run was started with. Before version 5 only those that are

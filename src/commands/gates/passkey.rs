@@ -156,7 +156,7 @@ async fn confirm_registered(place: &DaemonPaths, ticket: PageSecret) -> Result<E
     }
 }
 
-/// Returns a fingerprint in groups, as it is compared.
+/// Returns a fingerprint in groups, as people compare it.
 fn in_groups(fingerprint: &str) -> String {
     fingerprint.as_bytes().chunks(4).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")
 }

@@ -40,8 +40,8 @@ pub(super) async fn lines(place: &DaemonPaths, id: &str) -> Result<Vec<String>, 
 /// The limit of events that are read: more than any history has.
 const EVERY_EVENT: u64 = 1 << 40;
 
-/// The most steps that are shown; of a longer run, the last ones.
-const MOST_STEPS: usize = 100;
+/// Maximum number of shown steps; of a longer run, the last ones.
+const MAX_STEPS: usize = 100;
 
 /// Returns the steps of a run as `steplatch run` draws them, and the current one.
 fn step_lines(events: &[RunEvent]) -> Vec<String> {
@@ -54,7 +54,7 @@ fn step_lines(events: &[RunEvent]) -> Vec<String> {
             lines.extend(drawn);
         }
     }
-    let left_out = lines.len().saturating_sub(MOST_STEPS);
+    let left_out = lines.len().saturating_sub(MAX_STEPS);
     if left_out > 0 {
         let run = events.first().map(|event| event.run_id.as_str()).unwrap_or_default();
         let note = format!("  {QUIET}… {left_out} earlier lines: steplatch runs events {run}{QUIET:#}");
@@ -87,7 +87,7 @@ fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     };
     let mut all = fields(serde_json::to_value(record));
     for (name, value) in fields(serde_json::to_value(report)) {
-        // The report's success says nothing about the run, and the state is in the record already.
+        // The report's success states nothing about the run, and the state is in the record already.
         if !matches!(name.as_str(), "success" | "status" | "workflow_name") {
             let known = all.entry(name).or_insert(Value::Null);
             if known.is_null() {

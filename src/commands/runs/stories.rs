@@ -19,7 +19,7 @@ pub(super) struct Stories {
     stories: Vec<Story>,
 }
 
-/// Which events are returned.
+/// Selection of the events to return.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StorySelection {
     /// Includes events from now on, until the run has ended.

@@ -36,7 +36,7 @@ struct CheckedAnswer {
     by: String,
     answer: Value,
     proof: Option<String>,
-    /// Whether the signature holds; nothing where there is none.
+    /// True if the signature holds; nothing where there is none.
     holds: Option<bool>,
     /// The passkey that signed, by its short name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ struct CheckedAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     passkey: Option<String>,
     registered: bool,
-    /// Why the signature does not hold.
+    /// Reason for the invalidity of the signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -77,7 +77,7 @@ impl Verify {
     }
 }
 
-/// What a gate takes, as the run asked it.
+/// Answers that a gate takes, as the run asked for them.
 #[derive(Debug, Clone, Default)]
 struct AskedQuestion {
     choices: Vec<String>,

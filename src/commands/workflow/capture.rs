@@ -36,7 +36,7 @@ pub(crate) struct Capture {
     to: Option<u64>,
 }
 
-/// What a capture makes, of terminals or of a recording.
+/// Output of a capture, of terminals or of a recording.
 #[derive(Debug, Args)]
 pub(super) struct CaptureOptions {
     /// Name of the workflow
@@ -127,8 +127,8 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The widest column of states and inputs.
-const WIDEST: usize = 32;
+/// Maximum width of the column of states and inputs.
+const MAX_COLUMN_WIDTH: usize = 32;
 
 /// Returns what a person reads before the workflow is used, in columns: what kind of note it is, the state or the input that it
 /// is about, and the sentence.
@@ -146,7 +146,9 @@ fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
     let rows: Vec<_> = guesses
         .chain(left_out)
         .chain(undecided)
-        .map(|(kind, subject, sentence)| (kind, fitted(&visible(&subject), WIDEST), visible(&for_people(&sentence))))
+        .map(|(kind, subject, sentence)| {
+            (kind, fitted(&visible(&subject), MAX_COLUMN_WIDTH), visible(&for_people(&sentence)))
+        })
         .collect();
     let width = rows.iter().map(|(_, subject, _)| subject.width()).max().unwrap_or(0);
     let line = |(kind, subject, sentence): (&str, String, String)| match subject.as_str() {

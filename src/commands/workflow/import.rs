@@ -16,8 +16,8 @@ use steplatch_terminal::{Replay, Size};
 use super::capture::CaptureOptions;
 use crate::failure::Failure;
 
-/// The most bytes of a file that is imported.
-const MOST_BYTES: u64 = 32 << 20;
+/// Maximum size of an imported file, in bytes.
+const MAX_FILE_BYTES: u64 = 32 << 20;
 
 /// Make a workflow of a recording by another program
 ///
@@ -93,9 +93,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let failure = |error: std::io::Error| Failure::work(format!("cannot read {}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(failure)?;
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failure)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(Failure::work(format!("{} is longer than {} MiB", path.display(), MOST_BYTES >> 20)));
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failure)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(Failure::work(format!("{} is longer than {} MiB", path.display(), MAX_FILE_BYTES >> 20)));
     }
     Ok(bytes)
 }

@@ -45,7 +45,7 @@ pub(crate) struct Prove {
     json: bool,
 }
 
-/// How often it runs with the values of the recording.
+/// Number of runs with the values of the recording.
 const TIMES: usize = 2;
 
 impl Prove {
@@ -108,7 +108,7 @@ impl Prove {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns whether what was printed is taken over into the recording: a person says so, who has seen the difference.
+    /// Returns whether the recording takes over the printed output: a person who has seen the difference decides it.
     ///
     /// # Errors
     /// When there is no person to be asked.
@@ -125,7 +125,7 @@ impl Prove {
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Runs the workflow as often as a proof takes. Secrets are asked for once.
+    /// Runs the workflow as often as a proof takes. Secrets are requested once.
     ///
     /// # Errors
     /// When a run does not complete.
@@ -189,7 +189,7 @@ impl Prove {
 struct Runs {
     ids: Vec<String>,
     differences: Vec<RunDifference>,
-    /// What each one with the values of the recording did.
+    /// Observed steps of each run with the values of the recording.
     observed: Vec<Vec<GoldenStep>>,
 }
 

@@ -7,7 +7,7 @@ use steplatch_workflow::{Definition, tool};
 use crate::failure::Failure;
 use crate::run_steps;
 
-/// What a run had from outside: a stub file, and the variables that it began with.
+/// External inputs of a run: a stub file, and the variables that it began with.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct RecordedRun {
     pub(super) stubs: Value,

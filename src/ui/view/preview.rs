@@ -1,4 +1,4 @@
-//! What the selected row is about: the question, the screen of the terminal, or the run.
+//! Subject of the selected row: the question, the screen of the terminal, or the run.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -34,15 +34,15 @@ const OF_KEY: &[u8] = b"steplatch private key of the approver";
 const SALT: usize = 16;
 const ENCAPPED: usize = 32;
 
-/// Keys that are stored: the newest, and those of removed passphrases.
-const MOST_KEYS: usize = 4;
+/// Maximum number of stored keys: the newest, and those of removed passphrases.
+const MAX_KEYS: usize = 4;
 
-/// Whether a text is a sealed one.
+/// Returns whether a text is a sealed one.
 pub fn is_sealed(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// A key pair as it is stored.
+/// A stored key pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredKey {
     /// The public key, in Base64.
@@ -67,7 +67,7 @@ impl std::fmt::Debug for OpeningKey {
     }
 }
 
-/// Why a key was not made, sealed or opened.
+/// Error of making, sealing or opening a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The system gives no random bytes.
@@ -127,8 +127,8 @@ impl StoredKey {
 }
 
 impl SealingKey {
-    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` where the public key is none that
-    /// can be sealed to.
+    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` where the public key
+    /// cannot be sealed to.
     pub fn seal(&self, run: &RunId, text: &str) -> Option<String> {
         seal(&self.0, OF_RUN, text.as_bytes(), run.as_str().as_bytes())
     }
@@ -145,14 +145,14 @@ impl OpeningKey {
         Ok(Self(vec![X25519HkdfSha256::derive_keypair(&ikm).0]))
     }
 
-    /// Returns a new key that opens what the keys of `before` do, up to [`MOST_KEYS`]. What is sealed from now on does not open
-    /// with those.
+    /// Returns a new key that opens what the keys of `before` do, up to [`MAX_KEYS`]. A text that is sealed from now on
+    /// does not open with those.
     ///
     /// # Errors
     /// As [`Self::generate`].
     pub(super) fn succeeding(before: &Self) -> Result<Self, KeyError> {
         let mut keys = Self::generate()?.0;
-        keys.extend(before.0.iter().take(MOST_KEYS - 1).cloned());
+        keys.extend(before.0.iter().take(MAX_KEYS - 1).cloned());
         Ok(Self(keys))
     }
 
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(after.open(&run, &seal(&before)).as_deref(), Some("text"));
         assert_eq!(before.open(&run, &seal(&after)), None);
         let many = (0..10).fold(before, |key, _| OpeningKey::succeeding(&key).unwrap());
-        assert_eq!(many.plain().len(), MOST_KEYS);
+        assert_eq!(many.plain().len(), MAX_KEYS);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const PREFIX: &str = "open-";
 /// The end of the name of each file, by which a desktop finds the browser.
 const SUFFIX: &str = ".html";
 
-/// Why no file is written.
+/// Reason for not writing a file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RedirectError {
     /// The address is not one of the page.

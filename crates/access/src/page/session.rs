@@ -8,23 +8,23 @@ use steplatch_protocol::is_format;
 
 use super::SecretHash;
 
-/// How long a session lasts without use.
+/// Lifetime of a session without use.
 const IDLE_TIME: Duration = Duration::from_secs(12 * 3600);
 
-/// How long a session lasts at most.
-pub(super) const LONGEST_SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Maximum lifetime of a session.
+pub(super) const MAX_SESSION_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How much the stored time of the last use may be behind.
+/// Maximum delay of the stored time of the last use.
 const USE_PRECISION: Duration = Duration::from_secs(300);
 
-/// The most sessions; the one that was unused the longest gives way.
-const MOST_SESSIONS: usize = 64;
+/// Maximum number of sessions; the one that was unused the longest gives way.
+const MAX_SESSIONS: usize = 64;
 
-/// The longest name of a browser, in characters.
-const LONGEST_BROWSER: usize = 200;
+/// Maximum length of the name of a browser, in characters.
+const MAX_BROWSER_CHARS: usize = 200;
 
-/// The shortest beginning of an id that names a session, in characters.
-const SHORTEST_PREFIX: usize = 2;
+/// Minimum length of the beginning of an id that names a session, in characters.
+const MIN_PREFIX_CHARS: usize = 2;
 
 /// All sessions, as they are stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub(super) struct PageSession {
 #[derive(Debug)]
 pub(super) struct CheckedSession {
     pub(super) id: String,
-    /// Whether the recorded use differs much from the stored one.
+    /// True if the recorded use differs much from the stored one.
     pub(super) is_worth_storing: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum NamedSession {
 impl PageSession {
     /// Returns when it expires if it is not used again.
     pub(super) fn expires(&self) -> Timestamp {
-        self.used.after(IDLE_TIME).min(self.began.after(LONGEST_SESSION))
+        self.used.after(IDLE_TIME).min(self.began.after(MAX_SESSION_TIME))
     }
 }
 
@@ -76,12 +76,12 @@ impl SessionTable {
         now: Timestamp,
     ) {
         self.forget(now);
-        if self.sessions.len() >= MOST_SESSIONS
+        if self.sessions.len() >= MAX_SESSIONS
             && let Some(oldest) = self.sessions.iter().min_by_key(|session| session.used).map(|one| one.id.clone())
         {
             self.end(&oldest);
         }
-        let browser = browser.chars().filter(|one| !one.is_control() && !is_format(*one)).take(LONGEST_BROWSER);
+        let browser = browser.chars().filter(|one| !one.is_control() && !is_format(*one)).take(MAX_BROWSER_CHARS);
         self.sessions.push(PageSession { id, cookie, half, browser: browser.collect(), began: now, used: now });
     }
 
@@ -107,7 +107,7 @@ impl SessionTable {
     /// Returns the session that `name` is the id of, or the beginning of the id.
     pub(super) fn named(&mut self, name: &str, now: Timestamp) -> NamedSession {
         self.forget(now);
-        if name.chars().count() < SHORTEST_PREFIX {
+        if name.chars().count() < MIN_PREFIX_CHARS {
             return NamedSession::None;
         }
         let mut named = self.sessions.iter().filter(|session| session.id.starts_with(name));

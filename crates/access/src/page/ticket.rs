@@ -6,19 +6,19 @@ use steplatch_clock::Timestamp;
 
 use super::SecretHash;
 
-/// How long a ticket lasts.
+/// Lifetime of a ticket.
 pub(super) const TICKET_TIME: Duration = Duration::from_secs(60);
 
-/// How long a used ticket is remembered, to notice that it comes a second time.
+/// Time that a used ticket is remembered, to notice that it comes a second time.
 const MEMORY_TIME: Duration = Duration::from_secs(600);
 
-/// The most tickets at a time; the oldest gives way.
-const MOST_TICKETS: usize = 32;
+/// Maximum number of tickets at a time; the oldest gives way.
+const MAX_TICKETS: usize = 32;
 
 /// All tickets.
 #[derive(Debug)]
 pub(crate) struct TicketTable {
-    /// How long a ticket lasts.
+    /// Lifetime of a ticket.
     lasts: Duration,
     tickets: Vec<Ticket>,
 }
@@ -51,7 +51,7 @@ impl TicketTable {
     /// Adds a ticket.
     pub(crate) fn issue(&mut self, hash: SecretHash, now: Timestamp) {
         self.forget(now);
-        if self.tickets.len() >= MOST_TICKETS {
+        if self.tickets.len() >= MAX_TICKETS {
             self.tickets.remove(0);
         }
         self.tickets.push(Ticket { hash, issued: now, used_by: None });

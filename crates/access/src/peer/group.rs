@@ -31,7 +31,7 @@ pub fn join() -> io::Result<()> {
     fs::write(folder.join("cgroup.procs"), "0")
 }
 
-/// Whether a process is in the group of a daemon, by its list of groups.
+/// Returns whether a process is in the group of a daemon, by its list of groups.
 pub(super) fn is_of_ours(groups: &str) -> bool {
     let of_line = |line: &str| group_of(line).is_some_and(|group| Path::new(group).iter().any(|part| part == NAME));
     groups.lines().any(of_line)

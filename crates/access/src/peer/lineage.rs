@@ -2,35 +2,35 @@
 //!
 //! Processes end, are adopted by others and leave their ids to new ones during the walk. A link between a child and
 //! its parent counts only if both existed, the parent is the older one, and the child still has that parent
-//! afterwards. A walk that cannot be completed says why ([`Cut`]), and a decision that relies on it has to refuse.
+//! afterwards. A walk that cannot be completed reports the reason ([`Cut`]), and a decision that relies on it must refuse.
 
 use super::table::{Evidence, ProcessTable, Status};
 
-/// The most ancestors that are followed. Linux gives no more than four million ids, and a person's process never has
-/// so many.
-const MOST_ANCESTORS: usize = 400;
+/// Maximum number of ancestors that are followed. Linux gives no more than four million ids, and a person's process
+/// never has so many.
+const MAX_ANCESTORS: usize = 400;
 
 /// The process that every other one descends from, unless its parent is in another namespace.
 const FIRST: i32 = 1;
 
-/// How often a link is read again that changed while it was read.
-const MOST_ATTEMPTS: usize = 5;
+/// Maximum number of reads of a link that changed while it was read.
+const MAX_ATTEMPTS: usize = 5;
 
 /// A process as it was when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
-    /// When it was started, in clock ticks since the system was: proc_pid_stat(5), field 22. With the id it names one process.
+    /// Start time, in clock ticks since the system start: proc_pid_stat(5), field 22. With the id it names one process.
     pub(crate) started: u64,
     pub(crate) evidence: Evidence,
 }
 
-/// What is known of the ancestors of a process.
+/// The known ancestors of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lineage {
     /// The process and its ancestors, as far as they are known.
     pub(crate) known: Vec<Process>,
-    /// Why the list is not complete, if so.
+    /// Reason for which the list is not complete, if so.
     pub(crate) cut: Option<Cut>,
 }
 
@@ -41,7 +41,7 @@ impl Lineage {
     }
 }
 
-/// Why the ancestors of a process are not known.
+/// Reason for which the ancestors of a process are not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// It had ended before it was read.
@@ -79,12 +79,12 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
         if status.parent == 0 {
             return Ok(());
         }
-        if links.len() == MOST_ANCESTORS {
+        if links.len() == MAX_ANCESTORS {
             return Err(Cut::TooDeep);
         }
         let (mut attempts, mut is_hidden) = (0, true);
         let parent = loop {
-            if attempts == MOST_ATTEMPTS {
+            if attempts == MAX_ATTEMPTS {
                 return match is_hidden {
                     // The status of the first process contains nothing that could be hidden.
                     true if status.parent == FIRST => Ok(()),
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn more_ancestors_than_are_followed_are_no_lineage() {
         let chain = |length: i32| -> Vec<_> { (1..=length).map(|pid| (pid, pid - 1, 1)).collect() };
-        let most = i32::try_from(MOST_ANCESTORS).unwrap();
-        assert_eq!(ids(&read(&Table::of(&chain(most)), most)).unwrap().len(), MOST_ANCESTORS);
+        let most = i32::try_from(MAX_ANCESTORS).unwrap();
+        assert_eq!(ids(&read(&Table::of(&chain(most)), most)).unwrap().len(), MAX_ANCESTORS);
         assert_eq!(ids(&read(&Table::of(&chain(most + 1)), most + 1)), Err(Cut::TooDeep));
     }
 

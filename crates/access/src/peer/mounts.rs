@@ -5,7 +5,7 @@
 pub(super) struct Mount<'t> {
     /// The directory of the file system that is mounted.
     pub(super) root: &'t str,
-    /// Where it is mounted.
+    /// Its mount point.
     pub(super) at: &'t str,
     /// The type of the file system.
     pub(super) kind: &'t str,

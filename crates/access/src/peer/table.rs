@@ -8,21 +8,21 @@ use steplatch_terminal::TERMINAL_VARIABLE;
 use super::group;
 use super::mounts::mounts;
 
-/// The most bytes of an environment that are read: Linux gives no program more (`_STK_LIM / 4 * 3`).
-const LONGEST_ENVIRONMENT: u64 = 6 * 1024 * 1024;
+/// Maximum bytes of an environment that are read: Linux gives no program more (`_STK_LIM / 4 * 3`).
+const MAX_ENVIRONMENT_BYTES: u64 = 6 * 1024 * 1024;
 
 /// A process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
     /// Its parent, or 0 if that is not to be seen from here.
     pub(super) parent: i32,
-    /// When it was started, in clock ticks since the system was.
+    /// Start time, in clock ticks since the system start.
     pub(super) started: u64,
     /// Its first thread has ended. It still is the parent of its children if other threads are running.
     pub(super) has_ended: bool,
 }
 
-/// What shows that steplatch started a process, or one of its ancestors.
+/// Evidence that steplatch started a process, or one of its ancestors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Evidence {
     /// The mark that steplatch sets in the environment of the processes that it starts, as far as the first
@@ -37,7 +37,7 @@ pub(super) trait ProcessTable {
     /// Returns the status of a process, if it exists. It may have ended and not been reaped yet.
     fn status(&self, pid: i32) -> Option<Status>;
 
-    /// Whether the table leaves out processes of other users.
+    /// Returns whether the table leaves out processes of other users.
     fn hides_others(&self) -> bool;
 
     /// Returns the evidence that steplatch started a process.
@@ -60,7 +60,7 @@ impl ProcessTable for Proc {
     fn evidence(&self, pid: i32) -> Evidence {
         let mut environment = Vec::new();
         let read = File::open(format!("/proc/{pid}/environ"))
-            .and_then(|file| file.take(LONGEST_ENVIRONMENT).read_to_end(&mut environment));
+            .and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment));
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
         // An environment that could not be read for lack of resources may have been the evidence.
         let is_starved = read.as_ref().err().is_some_and(is_want_of_room);
@@ -72,7 +72,7 @@ impl ProcessTable for Proc {
     }
 }
 
-/// Whether an error is no evidence about the process: there were not enough descriptors or memory to inspect it.
+/// Returns whether an error is no evidence about the process: too few descriptors or too little memory to inspect it.
 fn is_want_of_room(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -88,7 +88,7 @@ fn status_of(stat: &str) -> Option<Status> {
     Some(Status { parent: parent.parse().ok()?, started: started.parse().ok()?, has_ended })
 }
 
-/// Whether `/proc` is mounted with `hidepid`, by the list of what is mounted: proc(5).
+/// Returns whether `/proc` is mounted with `hidepid`, by the list of mounts: proc(5).
 fn hides_others(list: &str) -> bool {
     let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|how| !["0", "off"].contains(&how));
     // The last mount covers the earlier ones.
@@ -96,7 +96,7 @@ fn hides_others(list: &str) -> bool {
     of_proc.is_some_and(|mount| mount.options.split(',').any(hides))
 }
 
-/// Whether a process is in the foreground of its controlling terminal.
+/// Returns whether a process is in the foreground of its controlling terminal.
 pub(super) fn has_terminal(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_in_foreground(&stat))
 }

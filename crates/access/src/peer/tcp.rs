@@ -12,7 +12,7 @@ use std::{fs, io};
 /// LISTEN.
 const UNUSED: [&str; 2] = ["06", "0A"];
 
-/// Where the other end of a connection is.
+/// Location of the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location<T> {
     /// On this machine. Empty where the processes are not known.
@@ -61,7 +61,7 @@ fn read_table(table: &&str) -> io::Result<String> {
     }
 }
 
-/// Whether an address may be one of this machine's: only those can be bound to. Any other error does not exclude it.
+/// Returns whether an address may be this machine's: only those can be bound to. Any other error does not exclude it.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let mut any_port = address;
     // An address of one link counts with the link.

@@ -1,19 +1,18 @@
 //! Encodings in which programs print what they were given: Base64, hexadecimal digits, and the escapes of URLs.
 //!
-//! The encoding of a whole secret is hidden as it is. In Base64 (RFC 4648) a secret within a longer text begins at one
+//! The encoding of a whole secret is hidden unchanged. In Base64 (RFC 4648) a secret within a longer text begins at one
 //! of three places of a group of three bytes, and its first and last characters depend on the neighbouring bytes.
 //! Those characters are left out, so the remainder occurs in every text that has the secret at such a place.
 
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// The fewest bytes of a secret whose encodings are hidden: the encodings of shorter ones occur in other texts by
-/// chance.
-const SHORTEST: usize = 8;
+/// Minimum bytes of a secret whose encodings are hidden: the encodings of shorter ones occur in other texts by chance.
+const MIN_SECRET_BYTES: usize = 8;
 
 /// Returns the encodings of a secret that differ from it and from each other; none for a short secret.
 pub(super) fn encodings(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
-    if bytes.len() < SHORTEST {
+    if bytes.len() < MIN_SECRET_BYTES {
         return Vec::new();
     }
     let hexadecimal: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -98,7 +98,7 @@ impl KnownSecrets {
         self.set(scope).map_or(0, |set| set.arrived.len())
     }
 
-    /// Whether a secret of a scope is known.
+    /// Returns whether a secret of a scope is known.
     pub(super) fn has(&self, scope: &Scope, text: &str) -> bool {
         self.set(scope).is_some_and(|set| set.known.contains(text))
     }
@@ -122,7 +122,7 @@ impl KnownSecrets {
         is_new
     }
 
-    /// Whether all of a secret of another machine is known, or hidden with all other text.
+    /// Returns whether all of a secret of another machine is known, or hidden with all other text.
     pub(super) fn has_for_machine(&self, machine: &str, secret: &SecretText) -> bool {
         let Some(kept) = self.machines.get(machine) else { return false };
         let set = match &secret.terminal {
@@ -180,7 +180,7 @@ impl KnownSecrets {
         self.machines.get(self.places.get(terminal?)?)
     }
 
-    /// Whether all text of a terminal is hidden.
+    /// Returns whether all text of a terminal is hidden.
     pub(super) fn hides_all(&self, terminal: Option<&TerminalId>) -> bool {
         self.machine_of(terminal).is_some_and(|kept| kept.hides_all)
     }

@@ -12,10 +12,10 @@ use steplatch_protocol::RunEvent;
 const STATES: [&str; 9] =
     ["pending", "running", "waiting", "completed", "failed", "cancelled", "success", "error", "timeout"];
 
-/// Who answers a gate.
+/// Parties that answer a gate.
 const ANSWERERS: [&str; 3] = ["human", "agent", "anyone"];
 
-/// Whether the text of a field with this name is one of them.
+/// Returns whether the text of a field with this name is one of them.
 pub(super) fn is_one(name: &str, text: &str) -> bool {
     match name {
         "status" | "state" => STATES.contains(&text),

@@ -15,9 +15,9 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::Redactor;
 
-/// The most that is held back, in characters, besides the longest secret: a program may print endless sequences in the
-/// middle of what looks like a secret.
-const MOST_HELD: usize = 64 * 1024;
+/// Maximum text that is held back, in characters, besides the longest secret: a program may print endless sequences in
+/// the middle of what looks like a secret.
+const MAX_HELD_CHARS: usize = 64 * 1024;
 
 /// A stream of output without secrets in it.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl RedactedStream {
         out
     }
 
-    /// Whether something is held back.
+    /// Returns whether something is held back.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty() || !self.unfinished.is_empty()
     }
@@ -219,7 +219,11 @@ impl RedactedStream {
                 }
             }
             decided = decided.min(self.look_in(&told, secrets));
-            if end { self.held.len() } else { decided.max(self.held.len().saturating_sub(MOST_HELD + secrets.longest)) }
+            if end {
+                self.held.len()
+            } else {
+                decided.max(self.held.len().saturating_sub(MAX_HELD_CHARS + secrets.longest))
+            }
         })
     }
 
@@ -328,7 +332,7 @@ mod tests {
         for _ in 0..100 {
             passed += stream.pass(&b"\x1b[m".repeat(1000)).len();
         }
-        assert!(stream.held.len() <= MOST_HELD + 8 && passed > 200_000);
+        assert!(stream.held.len() <= MAX_HELD_CHARS + 8 && passed > 200_000);
     }
 
     proptest! {
@@ -356,7 +360,7 @@ mod tests {
             };
             let whole = run(&[bytes.len()]);
             prop_assert_eq!(&run(&cuts), &whole);
-            // What is shown has no secret in it, and without secrets nothing changes.
+            // The shown text has no secret in it, and without secrets nothing changes.
             let mut reader = stream(&[]);
             whole.iter().for_each(|byte| reader.push_byte(*byte));
             let shown: String =

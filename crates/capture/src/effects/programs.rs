@@ -1,4 +1,4 @@
-//! What is known of programs: which of their commands can be taken back, and which cannot. What is not listed is not known.
+//! Known programs: their commands that can be undone, and those that cannot. A command that is not listed is unknown.
 
 use super::Effect::{Irreversible, Reversible, Unknown};
 use super::shell::{Argument, Judge, Stdin, has_substitution};
@@ -8,7 +8,7 @@ use super::{Effect, sql};
 const SHOWING: &str = "ls ll la dir cat bat head less more pwd which whereis type man info apropos history clear tree file wc stat \
     whoami id uname uptime df du ps printenv grep egrep fgrep rg zgrep zcat bzcat xzcat tail help cut column nl echo cmp comm diff";
 
-/// Programs and words of shells that write no file which an argument names, and change nothing that cannot be taken back.
+/// Programs and words of shells that write no file which an argument names, and change nothing that cannot be undone.
 const WRITING_NO_FILE: &str = "[ test true false : cd pushd popd dirs printf read exit logout set shift unset hash jobs fg bg wait sleep \
     let getopts ulimit umask shopt bind complete compgen alias unalias disown suspend times break continue return seq yes date cal \
     arch nproc free lscpu lsblk lsusb lspci lsmod lsof pgrep pidof pstree top htop vmstat iostat ss netstat ping traceroute dig \
@@ -18,7 +18,7 @@ const WRITING_NO_FILE: &str = "[ test true false : cd pushd popd dirs printf rea
     createuser pg_isready gdb lldb useradd adduser groupadd mount startx apropos gpg-agent pytest tox nox jest vitest mocha rspec \
     ctest ninja notify-send xdg-open say tsort numfmt envsubst whatis bzgrep xzgrep zless";
 
-/// Programs whose work can be taken back, unless a file of the system is named: they may write it.
+/// Programs whose work can be undone, unless a file of the system is named: they may write it.
 const REVERSIBLE: &str = "xxd uniq shuf yq gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zip csplit split \
     gcc g++ cc c++ clang clang++ rustc javac gofmt rustfmt ld ar as cmake meson autoconf automake autoreconf protoc tsc \
     eslint prettier ruff black isort pdflatex pandoc dot ffmpeg ffprobe convert identify ssh-keygen ssh-add ssh-copy-id openssl \
@@ -298,7 +298,7 @@ const COMMANDS: [Commands; 40] = [
     Commands { names: "umount swapoff swapon losetup", valued: "", reversible: "*", irreversible: "" },
 ];
 
-/// Beginnings of words that say that a program of the project takes something away, or gives something out of hand.
+/// Beginnings of words which mean that a program of the project takes something away, or gives something out of hand.
 const TELLING: [&str; 36] = [
     "delet",
     "destr",
@@ -338,10 +338,10 @@ const TELLING: [&str; 36] = [
     "unpublish",
 ];
 
-/// Words that say so of a target or a script alone: as an argument they often name a kind of build.
+/// Words that mean so for a target or a script alone: as an argument they often name a kind of build.
 const TELLING_NAMES: [&str; 1] = ["releas"];
 
-/// Variables that say which programs are run.
+/// Variables that decide which programs are run.
 const OF_PROGRAMS: &str = "PATH LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PROMPT_COMMAND PS4 GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER \
     GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER LESSOPEN PYTHONSTARTUP PYTHONPATH PERL5OPT PERL5LIB \
     NODE_OPTIONS RUSTC_WRAPPER RUSTC CC CXX MAKEFLAGS SHELL IFS BROWSER SSH_ASKPASS";
@@ -679,7 +679,7 @@ impl Judge {
         self.note(if runs { Unknown } else { Reversible }, all);
     }
 
-    /// Judges a program whose work can be taken back, unless an option has it run or write something else.
+    /// Judges a program whose work can be undone, unless an option has it run or write something else.
     fn reversible(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
         match name {
             "alias" => {
@@ -858,7 +858,7 @@ impl Judge {
             keys.push("*".to_owned());
             keys.iter().filter(|key| has_word(list, key)).map(|key| key.replace('*', "").len()).max()
         };
-        // The longest words say most: `compose up` is not `up`.
+        // The longest words are the most exact: `compose up` is not `up`.
         let lists = [(known.irreversible, Irreversible), (known.reversible, Reversible)];
         let found = lists.into_iter().filter_map(|(list, effect)| is_in(list).map(|length| (length, effect)));
         let best = found.reduce(|best, one| if one.0 > best.0 { one } else { best });
@@ -959,7 +959,7 @@ impl Judge {
         let read = options(arguments, valued, plain);
         let Some((found, rest)) = read else {
             self.note(Unknown, all);
-            // The command is behind an option that is not known: wherever one begins that cannot be taken back.
+            // The command is behind an option that is not known: wherever one begins that cannot be undone.
             for at in 0..arguments.len() {
                 if arguments[at].fixed().is_some_and(|word| has_word(IRREVERSIBLE, word)) {
                     self.command(&arguments[at..], stdin);
@@ -1035,7 +1035,7 @@ impl Judge {
             Some(code) => self.give(code.to_owned()),
             None => {
                 self.note(Unknown, all);
-                // What stands in it is read as it is written: `$f` may stand for anything, and `rm` is `rm`.
+                // The text in it is read unchanged: `$f` may stand for anything, and `rm` is `rm`.
                 let inside = code.text.trim_matches(['"', '\'']).to_owned();
                 self.give(inside);
             }
@@ -1703,7 +1703,7 @@ impl Judge {
             Reversible
         };
         self.note(effect, all);
-        // What is not only read is written.
+        // Everything that is not only read is written.
         let is_long = arguments.first().is_some_and(|one| one.text.starts_with("--"));
         let reads = (!is_long && first.contains(['x', 't']))
             || has_word_of("--extract")
@@ -1876,7 +1876,7 @@ impl Judge {
     }
 }
 
-/// What the shell does itself: no programs.
+/// Commands of the shell itself: no programs.
 const OF_SHELLS: &str = "alias bg break case cd command continue declare do done echo elif else eval exec if then time while until esac exit export \
     false fg fi for function hash jobs kill let local popd printf pushd pwd read return set shift source test trap true type ulimit \
     builtin complete compgen bind dirs disown getopts history logout shopt suspend times umask unalias unset wait";

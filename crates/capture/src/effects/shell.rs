@@ -12,7 +12,7 @@ use shuck_parser::parser::Parser;
 
 use super::{Effect, Judgement, excerpt};
 
-/// The most bytes of a line that is read, and the most levels of lines within lines.
+/// Maximum bytes of a line that is read, and maximum levels of lines within lines.
 const MAX_LINE_BYTES: usize = 64 << 10;
 const MAX_LEVELS: u32 = 6;
 
@@ -35,7 +35,7 @@ pub(super) struct Judge {
 /// One word of a command.
 #[derive(Debug, Clone)]
 pub(super) struct Argument {
-    /// The text of the word, without quotes. What is not known in it stands as it is written.
+    /// The text of the word, without quotes. Its unknown parts are left as they are written.
     pub(super) text: String,
     /// Returns whether the shell gives exactly this text to the program.
     pub(super) is_fixed: bool,
@@ -52,7 +52,7 @@ impl Argument {
     }
 }
 
-/// What a command reads.
+/// The standard input of a command.
 #[derive(Debug, Clone)]
 pub(super) enum Stdin {
     /// The terminal, or nothing that the line gives it.
@@ -448,7 +448,7 @@ impl Walker<'_, '_> {
                 WordPart::CommandSubstitution { body, .. } | WordPart::ProcessSubstitution { body, .. } => {
                     self.statements(body);
                 }
-                // What is no arithmetic may be a command in a command.
+                // A text that is no arithmetic may be a command in a command.
                 WordPart::ArithmeticExpansion { expression_ast: None, .. } => {
                     self.judge.note(Effect::Unknown, part.span.slice(self.source));
                 }

@@ -1,9 +1,9 @@
-//! What statements for databases do, by their first words.
+//! Effects of statements for databases, by their first words.
 
 use super::Effect;
 use super::programs::has_word;
 
-/// What a text for the client of a database does.
+/// Effect of a text for the client of a database.
 pub(super) enum SqlEffect {
     Known(Effect),
     /// The client gives this line to a shell.

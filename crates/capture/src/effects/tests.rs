@@ -678,7 +678,7 @@ fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_kn
 
 #[test]
 fn what_a_patch_types_where_a_shell_may_read_it_is_a_line_of_a_shell() {
-    // What the state before ends with, and what is typed then.
+    // The end of the state before, and the text that is typed then.
     let named = |before: Value, types: Value| {
         let document = |types: Option<Value>| {
             let states = json!({

@@ -1,17 +1,17 @@
-//! Whether what was typed stands in the output: at the place where a terminal echoes it, and nowhere else.
+//! Search for typed text in the output: at the place where a terminal echoes it, and nowhere else.
 //!
 //! A text that is not found, or only in part, is a secret. The same text further on in the output may be another one.
 
 use super::asks_for_secret;
 
-/// The most characters at the beginning of a text for a full-screen program that may be commands, which are not shown.
-const MOST_COMMANDS: usize = 2;
+/// Maximum characters at the beginning of a text for a full-screen program that may be commands, which are not shown.
+const MAX_COMMANDS: usize = 2;
 
 /// Commands of full-screen programs that are often repeated.
 const REPEATED: &str = "hjklnNuxpGdyg.<> ";
 
-/// The most bytes of commands before a text.
-const LONGEST_COMMANDS: usize = 200;
+/// Maximum characters of commands before a text.
+const MAX_COMMAND_CHARS: usize = 200;
 
 /// Signs that a program shows in place of a secret.
 pub(super) const MASKS: [char; 4] = ['*', '•', '●', '∗'];
@@ -23,13 +23,13 @@ pub(super) fn rest_of_line(text: &str, begin: usize, column: usize) -> (&str, us
     (rest, begin + line.len())
 }
 
-/// Whether a line is what was typed, or begins with it as a whole.
+/// Returns whether a line is the typed text, or begins with it as a whole.
 pub(super) fn stands_in(line: &str, typed: &str) -> bool {
     let behind = line.strip_prefix(typed).or_else(|| line.strip_prefix(typed.trim_end()));
     behind.is_some_and(|rest| !rest.starts_with(|sign: char| sign.is_alphanumeric() || MASKS.contains(&sign)))
 }
 
-/// Whether a line has all pieces of what was typed, in their order.
+/// Returns whether a line has all pieces of the typed text, in their order.
 pub(super) fn has_pieces(line: &str, pieces: &[String]) -> bool {
     let mut rest = line;
     pieces.iter().all(|piece| {
@@ -56,8 +56,8 @@ pub(super) fn end_of_pasted(text: &str, from: usize, end: usize, row: &str, type
     None
 }
 
-/// Whether a text for a full-screen program is shown by it, but for a few commands before it. `drawn` is what the program drew before
-/// the next input.
+/// Returns whether a full-screen program shows a text that was typed into it, but for a few commands before it. `drawn` is the text
+/// that the program drew before the next input.
 pub(super) fn is_on_screen(typed: &str, before: &str, after: &str, drawn: &str) -> bool {
     let masks = |text: &str| text.matches(MASKS).count();
     let is_masked = masks(after) > masks(before) + masks(typed) || masks(drawn) > masks(typed);
@@ -68,15 +68,15 @@ pub(super) fn is_on_screen(typed: &str, before: &str, after: &str, drawn: &str) 
     let is_shown = |part: &str| is_new(part) || part.len() > 1 && drawn.contains(part);
     let is_changed = after.trim() != before.trim();
     let ends = typed.char_indices().map(|(at, _)| at).chain([typed.len()]);
-    ends.take(LONGEST_COMMANDS).any(|end| {
+    ends.take(MAX_COMMAND_CHARS).any(|end| {
         let (commands, text) = typed.split_at(end);
         let is_text = text.is_empty() || is_shown(text) && (end == 0 || text.chars().count() > 1);
         let single = single_commands(commands);
-        is_text && (single <= 1 || single <= MOST_COMMANDS && is_changed)
+        is_text && (single <= 1 || single <= MAX_COMMANDS && is_changed)
     })
 }
 
-/// Returns how many characters of commands are none that are repeated.
+/// Returns the number of characters of commands that are not repeated.
 fn single_commands(commands: &str) -> usize {
     let (mut count, mut rest) = (0, commands);
     while let Some(sign) = rest.chars().next() {

@@ -1,4 +1,4 @@
-//! What keys make of a line, as an editor of lines reads them.
+//! The effect of keys on a line, as an editor of lines reads them.
 
 use crate::template::key_at;
 
@@ -11,7 +11,7 @@ pub(super) enum Token<'t> {
     Key(&'static str),
     /// A control character, or a sequence, of a key without a name.
     Other(&'t str),
-    /// What the terminal sent by itself: an answer to a query, a mark around pasted text, an event of its mouse.
+    /// A report of the terminal itself: an answer to a query, a mark around pasted text, an event of its mouse.
     Report,
 }
 
@@ -43,7 +43,7 @@ fn sequence(text: &str) -> Option<usize> {
     is_whole.then_some(2 + end + 1)
 }
 
-/// Returns the bytes of what a terminal sends by itself, where a text begins with it.
+/// Returns the bytes of a report that a terminal sends by itself, where a text begins with it.
 fn report(text: &str) -> Option<usize> {
     if let Some(rest) = text.strip_prefix("\x1b]").or_else(|| text.strip_prefix("\x1bP")) {
         let ends = [("\x07", 1), ("\x1b\\", 2)].map(|(end, length)| rest.find(end).map(|at| at + length));
@@ -79,9 +79,9 @@ pub(super) fn named_keys(input: &str) -> Option<Vec<String>> {
 pub(super) struct EditedLine {
     /// The text, with its corrections.
     pub(super) text: String,
-    /// What was typed without a key in between.
+    /// Parts that were typed without a key in between.
     pub(super) pieces: Vec<String>,
-    /// Keys that do something with the line which its characters do not say: completion, history.
+    /// Keys with an effect on the line that its characters do not show: completion, history.
     pub(super) keys: Vec<String>,
     /// Enter ends it.
     pub(super) is_entered: bool,
@@ -155,7 +155,7 @@ impl EditedLine {
         line
     }
 
-    /// Whether the line is what its characters say.
+    /// Returns whether the line is exactly its characters.
     pub(super) fn is_plain(&self) -> bool {
         self.keys.is_empty() && !self.has_unknown_key
     }

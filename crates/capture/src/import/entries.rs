@@ -6,14 +6,14 @@ use super::echo::{MASKS, end_of_pasted, has_pieces, is_on_screen, rest_of_line, 
 use super::edit::{EditedLine, named_keys};
 use super::reader::{RawInput, Recorded};
 use super::secrets::{Secrets, without_echo};
-use super::{MOST_PRINTED, asks_for_secret, floor, is_same_prompt, shortened};
+use super::{MAX_PRINTED_BYTES, asks_for_secret, floor, is_same_prompt, shortened};
 use crate::session_log::Moment;
 
-/// How far behind a pasted line the next one is looked for, in bytes.
-const LONGEST_PASTE: usize = 64 << 10;
+/// Maximum distance behind a pasted line at which the next one is searched for, in bytes.
+const MAX_PASTE_BYTES: usize = 64 << 10;
 
-/// The most inputs before an input, and behind it, in which a value may be that was typed in parts.
-const MOST_PARTS: usize = 64;
+/// Maximum number of inputs before an input, and behind it, that may hold parts of one typed value.
+const MAX_PARTS: usize = 64;
 
 /// Returns the entries of the log, and how many inputs were not found in the output.
 pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
@@ -75,7 +75,7 @@ fn waited_for_prompt(inputs: &[RawInput], end: usize) -> Moment {
     Moment { input, printed: String::new(), output: None }
 }
 
-/// What is known of an input.
+/// Knowledge about an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Known {
     /// Text that stands in the output, and keys behind it.
@@ -90,7 +90,7 @@ struct Writer<'r> {
     at_prompt: &'r [bool],
     is_shell: bool,
     exit: Option<i32>,
-    /// Where the echo of the input before ends.
+    /// End of the echo of the input before.
     echo_end: usize,
     secrets: Secrets,
     hidden: usize,
@@ -155,7 +155,7 @@ impl Writer<'_> {
         self.moments.extend(entered);
     }
 
-    /// Notes the values of an input that is not found in the output, and returns what was printed without them.
+    /// Notes the values of an input that is not found in the output, and returns the output without them.
     fn hides(&mut self, index: usize, line: &EditedLine, printed: &str) -> String {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
@@ -173,18 +173,18 @@ impl Writer<'_> {
         without_echo(&line.text, printed)
     }
 
-    /// Returns what was typed before and behind an input up to Enter: a value may be typed in parts.
+    /// Returns the text typed before and behind an input up to Enter: a value may be typed in parts.
     fn line_of(&self, index: usize) -> String {
         let is_end = |input: &&RawInput| input.text.ends_with(['\r', '\n', '\x03', '\x04']);
-        let before = self.inputs[..index].iter().rev().take(MOST_PARTS).take_while(|input| !is_end(input)).count();
-        let behind = self.inputs[index..].iter().take(MOST_PARTS).take_while(|input| !is_end(input)).count();
+        let before = self.inputs[..index].iter().rev().take(MAX_PARTS).take_while(|input| !is_end(input)).count();
+        let behind = self.inputs[index..].iter().take(MAX_PARTS).take_while(|input| !is_end(input)).count();
         let end = (index + behind + 1).min(self.inputs.len());
         let texts = |inputs: &[RawInput]| inputs.iter().map(|input| input.text.as_str()).collect::<String>();
         let before = texts(&self.inputs[index - before..index]);
         let behind = texts(&self.inputs[index..end]);
         // No secret is longer; one input has as many bytes at the most.
-        let begin = floor(&before, before.len().saturating_sub(MOST_PRINTED));
-        format!("{}{}", &before[begin..], &behind[..floor(&behind, 2 * MOST_PRINTED)])
+        let begin = floor(&before, before.len().saturating_sub(MAX_PRINTED_BYTES));
+        format!("{}{}", &before[begin..], &behind[..floor(&behind, 2 * MAX_PRINTED_BYTES)])
     }
 
     /// Returns what an input types into a line.
@@ -205,7 +205,7 @@ impl Writer<'_> {
             let limit = next.map_or(self.text.len(), |next| next.begin);
             let echo = if is_pasted {
                 let from = self.echo_end.max(input.begin);
-                let limit = limit.min(floor(self.text, from + LONGEST_PASTE));
+                let limit = limit.min(floor(self.text, from + MAX_PASTE_BYTES));
                 end_of_pasted(self.text, from, limit, &input.row, &line.text)
             } else {
                 stands_in(rest, &line.text).then_some(behind)
@@ -259,13 +259,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether a text for a full-screen program is followed by Enter alone.
+    /// Returns whether a text for a full-screen program is followed by Enter alone.
     fn is_entered_on_screen(&self, index: usize) -> bool {
         let next = self.inputs.get(index + 1);
         next.is_some_and(|next| next.is_full_screen && matches!(next.text.as_str(), "\r" | "\n"))
     }
 
-    /// Whether an input is the Enter behind a text for a full-screen program.
+    /// Returns whether an input is the Enter behind a text for a full-screen program.
     fn is_enter_of_text(&self, index: usize) -> bool {
         let before = index.checked_sub(1).map(|before| &self.inputs[before]);
         let is_text =
@@ -309,7 +309,7 @@ fn question_row(screen: &str) -> String {
     row.map(|row| row.trim().to_owned()).unwrap_or_default()
 }
 
-/// Whether control sequences are keys that move, or function keys, without characters in them.
+/// Returns whether control sequences are keys that move, or function keys, without characters in them.
 fn is_motion(sequences: &str) -> bool {
     let mut parts = sequences.split('\x1b').skip(1);
     parts.all(|part| {

@@ -4,8 +4,8 @@ use super::{Timeline, TimelineEvent, asks_for_secret};
 use crate::LeftOut;
 use crate::turn::quoted;
 
-/// The most commands that are read, and the deepest nesting of braces.
-const MOST_COMMANDS: usize = 20_000;
+/// Maximum number of commands that are read, and the deepest nesting of braces.
+const MAX_COMMANDS: usize = 20_000;
 
 /// A word of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +65,12 @@ fn leave_out(timeline: &mut Timeline, line: usize, words: &[&str]) {
     }
 }
 
-/// Whether a row is the prompt of a program that reads commands, which it shows.
+/// Returns whether a row is the prompt of a program that reads commands, which it shows.
 fn is_prompt(row: &str) -> bool {
     row.trim_end().ends_with(['$', '#', '%', '>']) && !asks_for_secret(row)
 }
 
-/// Adds the echo of what was typed at prompts where the script was made without it (`autoexpect -p`): it waits for last lines only. Whether an
+/// Adds the echo of text typed at prompts where the script was made without it (`autoexpect -p`): it waits for last lines only. Whether an
 /// answer to a question was shown is not known.
 fn add_echo(timeline: &mut Timeline) {
     let has_lines = |event: &TimelineEvent| matches!(event, TimelineEvent::Output(text) if text.contains('\n'));
@@ -134,7 +134,7 @@ impl Parser<'_> {
                     if !words.is_empty() {
                         commands.push((begin, std::mem::take(&mut words)));
                     }
-                    if commands.len() >= MOST_COMMANDS {
+                    if commands.len() >= MAX_COMMANDS {
                         return commands;
                     }
                 }
@@ -189,7 +189,7 @@ impl Parser<'_> {
         word
     }
 
-    /// Whether a sign that was read begins a command or the name of a variable.
+    /// Returns whether a sign that was read begins a command or the name of a variable.
     fn is_computed(&self, sign: char) -> bool {
         let names = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '{' | '(' | ':');
         sign == '[' || sign == '$' && self.peek().is_some_and(names)

@@ -9,7 +9,7 @@ use crate::{CaptureRequest, Golden, Surroundings, capture};
 /// Signs that are in no other text of a dialogue, so that a value is found wherever it is.
 const SIGNS: &str = "[QWXZ789]{4,12}";
 
-/// How a program shows what is typed.
+/// Echo of typed text by a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Whole,
@@ -19,12 +19,12 @@ enum Shown {
     Part,
 }
 
-/// How a person types a line.
+/// Manner in which a person types a line.
 #[derive(Debug, Clone, Copy)]
 enum Typing {
     AtOnce,
     ByKey,
-    /// With a wrong character that is taken back.
+    /// With a wrong character that is deleted again.
     Corrected,
     /// With a completion in the middle.
     Completed,
@@ -72,7 +72,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     )
 }
 
-/// Returns what is typed for a value, in parts that the program may answer.
+/// Returns the text typed for a value, in parts that the program may answer.
 fn typed(entry: &Entry) -> Vec<String> {
     let (head, tail) = entry.value.split_at(2);
     match entry.typing {
@@ -85,7 +85,7 @@ fn typed(entry: &Entry) -> Vec<String> {
     }
 }
 
-/// Returns what the program shows for a part of what was typed.
+/// Returns the echo of a part of the typed text.
 fn echo(entry: &Entry, part: &str, is_first: bool) -> String {
     let end = if part.ends_with('\r') && !entry.in_full_screen { "\r\n" } else { "" };
     let text: String = part.chars().filter(|sign| sign.is_ascii_uppercase() || sign.is_ascii_digit()).collect();
@@ -124,7 +124,7 @@ fn recording(entries: &[Entry]) -> Timeline {
     Timeline { events, ..Timeline::default() }
 }
 
-/// Whether a value is in the output of a recording, so that it is known to all who saw it.
+/// Returns whether a value is in the output of a recording, so that it is known to all who saw it.
 fn stands_in_output(timeline: &Timeline, value: &str) -> bool {
     let output =
         |event: &TimelineEvent| if let TimelineEvent::Output(text) = event { Some(text.clone()) } else { None };
@@ -171,7 +171,7 @@ proptest! {
         timelines.push(Timeline { events, ..Timeline::default() });
         for timeline in timelines {
             let imported = read("x", timeline);
-            prop_assert!(imported.log.moments.len() <= 2 * super::MOST_ENTRIES + 1);
+            prop_assert!(imported.log.moments.len() <= 2 * super::MAX_ENTRIES + 1);
             let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
             let golden = Golden::of(&captured, "x", "2026-01-31T12:00:00Z");
             prop_assert_eq!(&Golden::read(&golden.text()).unwrap(), &golden);

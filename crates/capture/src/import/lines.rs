@@ -1,15 +1,15 @@
-//! Printed bytes as lines: what a terminal shows of them in the end. A line that is longer than a row stays one line.
+//! Printed bytes as lines, as a terminal shows them in the end. A line that is longer than a row stays one line.
 
-/// The most bytes of text that are kept.
-const MOST_TEXT: usize = 8 << 20;
+/// Maximum bytes of text that are kept.
+const MAX_TEXT_BYTES: usize = 8 << 20;
 
-/// The most bytes of what a full-screen program drew at once.
-const MOST_DRAWN: usize = 4 << 10;
+/// Maximum bytes of the text that a full-screen program drew at once.
+const MAX_DRAWN_BYTES: usize = 4 << 10;
 
-/// The longest line, in characters.
-const LONGEST_LINE: usize = 16 << 10;
+/// Maximum length of a line, in characters.
+const MAX_LINE_CHARS: usize = 16 << 10;
 
-/// Where the reader is within an escape sequence.
+/// Position of the reader within an escape sequence.
 #[derive(Debug, Clone, Default, PartialEq)]
 enum Escape {
     #[default]
@@ -117,7 +117,7 @@ impl Lines {
         match sign {
             '\x1b' => self.escape = Escape::Begun,
             _ if self.is_full_screen => {
-                if !sign.is_control() && self.drawn.len() < MOST_DRAWN {
+                if !sign.is_control() && self.drawn.len() < MAX_DRAWN_BYTES {
                     self.drawn.push(sign);
                 }
             }
@@ -125,7 +125,7 @@ impl Lines {
                 let line: String = self.line.drain(..).collect();
                 self.column = 0;
                 self.count += 1;
-                if self.done.len() + line.len() < MOST_TEXT {
+                if self.done.len() + line.len() < MAX_TEXT_BYTES {
                     self.done.push_str(&line);
                     self.done.push('\n');
                 }
@@ -145,7 +145,7 @@ impl Lines {
     }
 
     fn write(&mut self, sign: char) {
-        if self.column >= LONGEST_LINE {
+        if self.column >= MAX_LINE_CHARS {
             return;
         }
         if self.line.len() < self.column {
@@ -159,20 +159,20 @@ impl Lines {
     }
 
     fn control(&mut self, parameters: &str, sign: char) {
-        let number = || parameters.parse::<usize>().unwrap_or(1).clamp(1, LONGEST_LINE);
+        let number = || parameters.parse::<usize>().unwrap_or(1).clamp(1, MAX_LINE_CHARS);
         match (sign, parameters) {
             ('h' | 'l', "?1049" | "?1047" | "?47") => self.is_full_screen = sign == 'h',
             _ if self.is_full_screen => {}
             ('K' | 'J', "" | "0") => self.line.truncate(self.column),
             ('K', "2") => self.line.clear(),
-            ('C', _) => self.column = (self.column + number()).min(LONGEST_LINE),
+            ('C', _) => self.column = (self.column + number()).min(MAX_LINE_CHARS),
             ('D', _) => self.column = self.column.saturating_sub(number()),
             ('G', _) => self.column = number() - 1,
             ('P', _) => {
                 let end = (self.column + number()).min(self.line.len());
                 self.line.drain(self.column.min(end)..end);
             }
-            ('@', _) if self.column < self.line.len() && self.line.len() < LONGEST_LINE => {
+            ('@', _) if self.column < self.line.len() && self.line.len() < MAX_LINE_CHARS => {
                 let column = self.column;
                 self.line.splice(column..column, std::iter::repeat_n(' ', number()));
             }

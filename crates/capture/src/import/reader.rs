@@ -2,16 +2,16 @@
 
 use super::edit::{Token, token};
 use super::lines::Lines;
-use super::{MOST_ENTRIES, MOST_PRINTED, RecordedScreen, TimelineEvent, floor, shortened};
+use super::{MAX_ENTRIES, MAX_PRINTED_BYTES, RecordedScreen, TimelineEvent, floor, shortened};
 
-/// The most bytes of a row that an input keeps.
-const LONGEST_ROW: usize = 1024;
+/// Maximum bytes of a row that an input keeps.
+const MAX_ROW_BYTES: usize = 1024;
 
-/// The most bytes that all inputs keep of screens.
-const MOST_SCREENS: usize = 16 << 20;
+/// Maximum bytes that all inputs keep of screens.
+const MAX_SCREEN_BYTES: usize = 16 << 20;
 
-/// The most bytes that an input keeps of what a full-screen program drew.
-const MOST_DRAWN: usize = 4 << 10;
+/// Maximum bytes that an input keeps of the text that a full-screen program drew.
+const MAX_DRAWN_BYTES: usize = 4 << 10;
 
 /// An input whose outcome is not known yet.
 #[derive(Debug, Default)]
@@ -24,12 +24,12 @@ pub(super) struct RawInput {
     pub(super) line_begin: usize,
     pub(super) begin: usize,
     pub(super) seconds: f64,
-    /// When the program last printed before the next input.
+    /// Time of the program's last output before the next input.
     pub(super) answered: f64,
     pub(super) is_full_screen: bool,
     /// The rows of a full-screen program that it was typed into.
     pub(super) screen: Option<String>,
-    /// What a full-screen program drew before the next input, without its places.
+    /// Text that a full-screen program drew before the next input, without its places.
     pub(super) drawn: String,
     /// It is the new size of the screen, in columns and rows.
     pub(super) size: Option<(u16, u16)>,
@@ -37,10 +37,10 @@ pub(super) struct RawInput {
     is_text: bool,
 }
 
-/// What was read of a recording.
+/// Content that was read of a recording.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// What was printed, as lines look in the end.
+    /// The output, as lines look in the end.
     pub(super) text: String,
     pub(super) inputs: Vec<RawInput>,
     /// The exit code of the program.
@@ -80,7 +80,7 @@ impl<'s> Reader<'s> {
             inputs: Vec::new(),
             exit: None,
             is_full: false,
-            room_for_screens: MOST_SCREENS,
+            room_for_screens: MAX_SCREEN_BYTES,
         }
     }
 
@@ -111,7 +111,7 @@ impl<'s> Reader<'s> {
         self.screen.draw(text);
         let drawn = self.lines.take_drawn();
         if let Some(input) = self.pending.as_mut().or(self.inputs.last_mut()) {
-            let room = MOST_DRAWN.saturating_sub(input.drawn.len());
+            let room = MAX_DRAWN_BYTES.saturating_sub(input.drawn.len());
             input.drawn.push_str(&drawn[..floor(&drawn, room)]);
         }
         if let Some(last) = self.inputs.last_mut() {
@@ -120,7 +120,7 @@ impl<'s> Reader<'s> {
     }
 
     fn reads(&mut self, text: &str) {
-        // The program went on without Enter.
+        // The program continued without Enter.
         if self.pending.is_some() && self.lines.count() > self.lines_then {
             self.flush();
         }
@@ -145,7 +145,7 @@ impl<'s> Reader<'s> {
             let Some(pending) = &mut self.pending else { continue };
             pending.text.push_str(part);
             if matches!(token, Token::Key("enter" | "ctrl-c" | "ctrl-d" | "ctrl-z"))
-                || pending.text.len() >= MOST_PRINTED
+                || pending.text.len() >= MAX_PRINTED_BYTES
             {
                 self.flush();
             }
@@ -155,7 +155,7 @@ impl<'s> Reader<'s> {
 
     fn resizes(&mut self, cols: u16, rows: u16) {
         let input = RawInput { size: Some((cols, rows)), ..self.input() };
-        // It is no input: a line that is being typed goes on.
+        // It is no input: a line that is being typed continues.
         self.resized.push(input);
         if self.pending.is_none() {
             self.flush();
@@ -174,7 +174,7 @@ impl<'s> Reader<'s> {
             line_begin: self.lines.len(),
             begin: self.lines.len() + row.len(),
             column: self.lines.column(),
-            row: row[floor(&row, row.len().saturating_sub(LONGEST_ROW))..].to_owned(),
+            row: row[floor(&row, row.len().saturating_sub(MAX_ROW_BYTES))..].to_owned(),
             seconds: self.now,
             answered: self.now,
             is_full_screen,
@@ -191,7 +191,7 @@ impl<'s> Reader<'s> {
     }
 
     fn add(&mut self, input: RawInput) {
-        self.is_full |= self.inputs.len() >= MOST_ENTRIES;
+        self.is_full |= self.inputs.len() >= MAX_ENTRIES;
         if !self.is_full {
             self.inputs.push(input);
         }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use crate::session_log::Moment;
 
-/// What stands in texts in place of a secret.
+/// Placeholder for a secret in texts.
 const MASK: &str = "••••••";
 
-/// The shortest value that is looked for in texts, in bytes: a shorter one stands in many words.
-const SHORTEST: usize = 4;
+/// Minimum length of a value that is searched for in texts, in bytes: a shorter one stands in many words.
+const MIN_SECRET_BYTES: usize = 4;
 
 /// Typed values that are not shown.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl Secrets {
     /// Adds a value. Each of its lines is one.
     pub(super) fn add(&mut self, value: &str) {
         let lines = value.split(['\r', '\n']).flat_map(|line| [line, line.trim()]);
-        self.values.extend(lines.filter(|line| line.len() >= SHORTEST).map(str::to_owned));
+        self.values.extend(lines.filter(|line| line.len() >= MIN_SECRET_BYTES).map(str::to_owned));
     }
 
     /// Takes the values out of the texts of a log.
@@ -30,7 +30,7 @@ impl Secrets {
         self.values.dedup();
         let mut index: Index<'_> = HashMap::new();
         for value in &self.values {
-            index.entry(&value.as_bytes()[..SHORTEST]).or_default().push(value);
+            index.entry(&value.as_bytes()[..MIN_SECRET_BYTES]).or_default().push(value);
         }
         if index.is_empty() {
             return;
@@ -51,7 +51,7 @@ type Index<'v> = HashMap<&'v [u8], Vec<&'v str>>;
 
 fn masked(text: &str, index: &Index<'_>) -> String {
     let (mut made, mut plain, mut at) = (String::with_capacity(text.len()), 0, 0);
-    while let Some(begin) = text.as_bytes().get(at..at + SHORTEST) {
+    while let Some(begin) = text.as_bytes().get(at..at + MIN_SECRET_BYTES) {
         let values = index.get(begin).filter(|_| text.is_char_boundary(at));
         let found = values.and_then(|values| values.iter().find(|value| text[at..].starts_with(**value)));
         let Some(value) = found else {
@@ -66,11 +66,11 @@ fn masked(text: &str, index: &Index<'_>) -> String {
     made + &text[plain..]
 }
 
-/// Returns what was printed behind a value that is not shown, without a beginning of the value that was echoed after all.
+/// Returns the output behind a value that is not shown, without a beginning of the value that was echoed after all.
 pub(super) fn without_echo(value: &str, printed: &str) -> String {
     let line = printed.lines().next().unwrap_or_default();
     let same = value.chars().zip(line.chars()).take_while(|(one, other)| one == other);
     let same: usize = same.map(|(sign, _)| sign.len_utf8()).sum();
-    let is_echo = same >= SHORTEST || same >= 1 && line.trim_end().len() == same;
+    let is_echo = same >= MIN_SECRET_BYTES || same >= 1 && line.trim_end().len() == same;
     if is_echo { format!("{MASK}{}", &printed[same..]) } else { printed.to_owned() }
 }

@@ -166,7 +166,7 @@ fn a_secret_is_in_no_text() {
     assert_eq!(entries(&read)[3], (InputKind::Typed, "prompt", Some("ls\n")));
 }
 
-/// Returns the entries of what was printed and typed in turns, beginning with a prompt.
+/// Returns the entries of output and input in turns, beginning with a prompt.
 fn dialogue(parts: &[&str]) -> Imported {
     let event = |(index, text): (usize, &&str)| {
         let text = (*text).to_owned();
@@ -216,7 +216,7 @@ fn what_is_not_found_in_the_output_is_hidden() {
     assert_eq!(texts(&["ana$ ", pasted, "one\r\n\r\nana$ two\r\nana$ "]), ["one\n", "?", "two\n"]);
 }
 
-/// A program on the whole screen shows what is typed into a field, stars for a password, and nothing for a command.
+/// A program on the whole screen shows the text typed into a field, stars for a password, and nothing for a command.
 #[test]
 fn what_a_full_screen_program_shows() {
     let parts = [

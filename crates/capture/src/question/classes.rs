@@ -17,14 +17,14 @@ use crate::template::stands_alone;
 
 use super::escaped;
 
-/// How much of a text may be other the next time.
+/// Permitted variation of a text the next time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leeway {
     /// Every class: the answer is data, such as a port or a name.
     Data,
-    /// Identifiers only: the answer may say yes or no, or is a secret, so each word of the question counts.
+    /// Identifiers only: the answer may be yes or no, or is a secret, so each word of the question counts.
     Identifiers,
-    /// Nothing: what is answered chooses from it.
+    /// Nothing: the answer chooses from it.
     Nothing,
 }
 
@@ -171,7 +171,7 @@ fn date_name_index(word: &str) -> Option<usize> {
     DATE_NAMES.iter().position(|name| word == *name || (word.len() == 3 && name.starts_with(&word)))
 }
 
-/// Whether a word is such a name with a number or another such name beside it: `May` alone is a word.
+/// Returns whether a word is such a name with a number or another such name beside it: `May` alone is a word.
 fn is_part_of_date(words: &[&str], index: usize) -> bool {
     let is_number = |word: &str| {
         let word = word.trim_matches(AROUND);
@@ -207,7 +207,7 @@ fn word_pattern(word: &str, around: &Surroundings, leeway: Leeway) -> String {
     }
     let begin = word.find(core).unwrap_or(0);
     let (before, after) = (&word[..begin], &word[begin + core.len()..]);
-    // What a prompt or a sentence ends with is not part of a name that changes.
+    // The sign at the end of a prompt or a sentence is not part of a name that changes.
     let end = core.trim_end_matches(['#', '$', '%', '>', ':', '~', '.']).len();
     let (name, end) = core.split_at(end);
     let class = class_of(name, around, leeway).unwrap_or_else(|| numbers(name, leeway));
@@ -237,7 +237,7 @@ fn name_of_machine(word: &str, around: &Surroundings) -> Option<String> {
     let at = word.find('@').filter(|at| !user.is_empty() && word[..*at] == *user);
     let (user, rest) = at.map_or(("", word), |at| word.split_at(at));
     let found = rest.match_indices(host.as_str()).map(|(at, _)| at).find(|at| stands_alone(rest, *at, at + host.len()));
-    let rest = match found.filter(|_| host.len() >= SHORTEST_NAME) {
+    let rest = match found.filter(|_| host.len() >= MIN_HOST_BYTES) {
         Some(at) => {
             let behind = &rest[at + host.len()..];
             format!("{}{NAME}{}", numbers(&rest[..at], Leeway::Data), numbers(behind, Leeway::Data))
@@ -248,8 +248,8 @@ fn name_of_machine(word: &str, around: &Surroundings) -> Option<String> {
     Some(format!("{}{rest}", if user.is_empty() { "" } else { NAME }))
 }
 
-/// The shortest name of a machine that is looked for.
-const SHORTEST_NAME: usize = 3;
+/// Minimum length of a machine's name that is searched for, in bytes.
+const MIN_HOST_BYTES: usize = 3;
 
 /// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID: another one of the same length and the same case, with a
 /// digit and a letter. A number alone is none, nor is a word.
@@ -300,12 +300,12 @@ fn path(path: &str, leeway: Leeway) -> String {
     pattern
 }
 
-/// Whether a part of a name was made at random, as `mktemp` makes it: letters and digits in no order that a person writes,
-/// as `build2` and `oldBuild` are.
+/// Returns whether a part of a name was made at random, as `mktemp` makes it: letters and digits in no order that a person
+/// writes, as `build2` and `oldBuild` are.
 fn is_random(part: &str) -> bool {
-    const SHORTEST_RANDOM: usize = 6;
+    const MIN_RANDOM_BYTES: usize = 6;
     let letters = part.trim_end_matches(|sign: char| sign.is_ascii_digit());
-    part.len() >= SHORTEST_RANDOM && letters.contains(|sign: char| sign.is_ascii_digit())
+    part.len() >= MIN_RANDOM_BYTES && letters.contains(|sign: char| sign.is_ascii_digit())
 }
 
 /// Returns the pattern of a word that two recordings have otherwise: what both have in common.

@@ -23,7 +23,7 @@ type Libraries = Arc<Mutex<HashMap<PathBuf, usize>>>;
 #[derive(Debug, Default)]
 struct Inner {
     watcher: Option<RecommendedWatcher>,
-    /// How many watches each directory has.
+    /// Number of watches of each directory.
     watched: HashMap<PathBuf, usize>,
 }
 
@@ -89,7 +89,7 @@ impl Files {
     }
 }
 
-/// Whether an event may have changed something in a library.
+/// Returns whether an event may have changed something in a library.
 fn concerns(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
     // Readers of a library open its files; that changes nothing.
     if matches!(event.kind, EventKind::Access(_)) {

@@ -1,4 +1,4 @@
-//! What was approved is what is executed: attacks on the time between a question and its answer.
+//! Execution of the approved action and no other: attacks on the time between a question and its answer.
 
 use serde_json::{Value, json};
 use steplatch_daemon::Configuration;

@@ -50,7 +50,7 @@ fn calling(tool: &str, params: &Value, ways: &Value) -> Value {
     json!({"name": "calling", "initial_state": "call", "states": states})
 }
 
-/// What the first action of a run returned.
+/// Returns the result of the first action of a run.
 fn result(run: &RunReply) -> &Value {
     &run.execution_log[0]["result"]
 }

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::{CancelWorkflow, CaptureWorkflow, RunWorkflow};
 use steplatch_testkit::TestDaemon;
 
-/// A program that asks, and what it is answered.
+/// A program with questions, and the answers to them.
 struct Program {
     text: &'static str,
     answers: Vec<Value>,
-    /// What it has done then.
+    /// Its notes by then.
     done: &'static str,
-    /// Parts of the program, other parts, and whether the workflow goes on all the same.
+    /// Parts of the program, other parts, and whether the workflow continues nevertheless.
     changes: Vec<(&'static str, &'static str, bool)>,
 }
 
@@ -25,7 +25,7 @@ fn pressed(keys: &[&str]) -> Value {
     json!({ "keys": keys })
 }
 
-/// Draws a menu in place, as prompts of Node and Python do, and then asks in a row with another one below it.
+/// Draws a menu in place, as prompts of Node and Python do, and then a question in a row with another one below it.
 const MENU: &str = r#"entries=(dev staging prod)
 at=0
 draw() {

@@ -30,10 +30,10 @@ const PROGRAMS: [(&str, &str); 4] = [
     ),
 ];
 
-/// What a secret question is answered with.
+/// The answer to a secret question.
 const SECRET: &str = "correct-horse-9";
 
-/// What a machine does in one go.
+/// One act of a machine.
 #[derive(Debug, Clone)]
 enum Act {
     /// Runs a command with a word.

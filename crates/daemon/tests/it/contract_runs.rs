@@ -1,4 +1,4 @@
-//! What the contract says of runs and no other test covers, in a daemon in this process.
+//! Rules of the contract about runs that no other test covers, in a daemon in this process.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

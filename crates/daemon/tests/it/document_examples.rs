@@ -197,7 +197,7 @@ async fn the_branching_workflow_of_document_000_line_1710_follows_what_npm_print
     daemon.stop().await;
 }
 
-/// Document 000, lines 1793-1957: a person at the terminal says how a debugger continues.
+/// Document 000, lines 1793-1957: a person at the terminal decides how a debugger continues.
 #[tokio::test]
 async fn the_interactive_workflow_of_document_000_line_1794_goes_where_a_person_says() {
     let daemon = TestDaemon::new().await;
@@ -566,7 +566,7 @@ async fn what_can_not_be_run_is_answered_as_in_document_001_line_1217() {
     daemon.stop().await;
 }
 
-/// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and says why it is not saved.
+/// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and states why it is not saved.
 #[tokio::test]
 async fn a_library_that_can_not_be_written_is_told_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;

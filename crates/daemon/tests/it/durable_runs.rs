@@ -271,7 +271,7 @@ async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
     daemon.stop().await;
 }
 
-/// Returns whether an entry of a run, as it is stored, has a text.
+/// Returns whether a stored entry of a run has a text.
 fn is_stored(daemon: &TestDaemon, run: &str, text: &str) -> bool {
     let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
     let select = "SELECT count(*) FROM records JOIN runs USING (number) WHERE run = ?1 AND instr(text, ?2) > 0";

@@ -427,7 +427,7 @@ async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
     daemon.stop().await;
 }
 
-/// Returns a machine that opens a gate first, and then does what `action` says; it fails if that does not succeed.
+/// Returns a machine that opens a gate first, and then performs `action`; it fails if that does not succeed.
 fn approved(action: &Value) -> Value {
     let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
     json!({"name": "approved", "initial_state": "ask", "states": {
@@ -454,7 +454,7 @@ fn declares(daemon: &TestDaemon, command: &str) {
     std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
 }
 
-/// Which definition is changed after the approval of the gate before it.
+/// The definition that is changed after the approval of the gate before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Edit {
     Nothing,

@@ -1,4 +1,4 @@
-//! The log of what was asked of a terminal.
+//! The log of requests to a terminal.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -25,7 +25,7 @@ async fn unlocks(client: &Client, passphrase: &str) -> UnlockRunsReply {
 }
 
 /// Returns a machine that opens a terminal, requests approval, and types a secret that it was given. `answered_by`
-/// says who approves.
+/// is the approver.
 fn deploying(answered_by: &str) -> Value {
     json!({"name": "deploy", "initial_state": "open",
         "arguments": {"KEY": {"secret": true}},
@@ -74,7 +74,7 @@ async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
     .await;
 }
 
-/// Whether a file of the state has a text.
+/// Returns whether a file of the state has a text.
 fn is_in_a_file(daemon: &TestDaemon, text: &str) -> bool {
     let files = std::fs::read_dir(daemon.place().state()).unwrap().flatten().filter(|file| file.path().is_file());
     let mut bytes = files.map(|file| std::fs::read(file.path()).unwrap());

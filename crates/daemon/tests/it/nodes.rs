@@ -337,7 +337,7 @@ async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
     assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
 }
 
-/// Whether the process whose id is in a file is running.
+/// Returns whether the process whose id is in a file is running.
 fn running(pid: &std::path::Path) -> bool {
     let pid = fs::read_to_string(pid).unwrap_or_default();
     !pid.trim().is_empty()

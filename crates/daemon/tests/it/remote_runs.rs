@@ -12,7 +12,7 @@ use steplatch_protocol::{
 use steplatch_testkit::fake::{Answer, Route, TOKEN};
 use steplatch_testkit::{FakeService, TestDaemon};
 
-/// The service, as it is configured.
+/// The configured service.
 fn config(service: &FakeService) -> steplatch_remote::Config {
     steplatch_remote::Config {
         name: "team".to_owned(),

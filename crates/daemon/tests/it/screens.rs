@@ -7,15 +7,15 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use tokio::time::timeout;
 
-/// A time that only a hanging operation exceeds.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+/// Time limit that only a hanging operation exceeds.
+const EVENT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Waits for an event of a watched screen whose rows contain this text. Returns the events up to it.
 async fn screen_with(events: &mut Events, text: &str) -> Vec<ScreenChange> {
     let mut changes = Vec::new();
     loop {
         let next =
-            timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{text} does not come: {changes:?}"));
+            timeout(EVENT_TIMEOUT, events.next()).await.unwrap_or_else(|_| panic!("{text} does not come: {changes:?}"));
         let event = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
         let ScreenEvent::ScreenChanged(change) = event else { panic!("{event:?}") };
         let found = change.changed.iter().flat_map(|row| &row.runs).any(|run| run.2.contains(text));
@@ -73,14 +73,14 @@ async fn who_watches_a_screen_receives_the_rows_that_change_without_secrets() {
         {
         }
     };
-    timeout(PATIENCE, ended).await.expect("the end of the terminal is an event");
+    timeout(EVENT_TIMEOUT, ended).await.expect("the end of the terminal is an event");
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn who_watches_the_states_of_terminals_hears_of_what_may_change_them() {
     async fn hears(events: &mut Events) {
-        let next = timeout(PATIENCE, events.next()).await.expect("a change is an event");
+        let next = timeout(EVENT_TIMEOUT, events.next()).await.expect("a change is an event");
         let event: TerminalsEvent = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
         assert_eq!(event, TerminalsEvent::TerminalsChanged);
     }
@@ -96,7 +96,7 @@ async fn who_watches_the_states_of_terminals_hears_of_what_may_change_them() {
     hears(&mut events).await;
     // Without a change there is none: the events of what happened so far come first.
     let quiet = async { while timeout(std::time::Duration::from_secs(1), events.next()).await.is_ok() {} };
-    timeout(PATIENCE, quiet).await.expect("a terminal at its prompt changes nothing");
+    timeout(EVENT_TIMEOUT, quiet).await.expect("a terminal at its prompt changes nothing");
     let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;
     assert!(closed.success, "{closed:?}");
     hears(&mut events).await;

@@ -169,8 +169,8 @@ fn a_file_that_another_one_replaces_or_that_shrinks_is_not_read_on() {
 fn what_is_out_of_bounds_is_refused() {
     let path = Path::new("/nowhere");
     let identity = FileIdentity { device: 0, inode: 0 };
-    assert!(matches!(read(path, identity, 0, LONGEST_PIECE + 1), Err(FileError::Invalid(_))));
-    assert!(matches!(write(&target(path), 0, &vec![0; LONGEST_PIECE + 1]), Err(FileError::Invalid(_))));
+    assert!(matches!(read(path, identity, 0, MAX_PIECE_BYTES + 1), Err(FileError::Invalid(_))));
+    assert!(matches!(write(&target(path), 0, &vec![0; MAX_PIECE_BYTES + 1]), Err(FileError::Invalid(_))));
     for transfer in ["", "../x", "a/b", &"a".repeat(65)] {
         let target = WriteTarget { path: path.to_owned(), transfer: transfer.to_owned() };
         assert!(matches!(write(&target, 0, b""), Err(FileError::Invalid(_))), "{transfer}");

@@ -8,12 +8,12 @@ use steplatch_ids::random_name;
 
 use super::{MachineFiles, TransferError};
 
-/// How a file is written.
+/// The way to write a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyOptions {
     /// The permissions of the written file. None for those of the file that it replaces, or else those of its source.
     pub mode: Option<u32>,
-    /// Whether it may replace a file with another content.
+    /// True if it may replace a file with another content.
     pub replace: bool,
     /// The longest file that is copied, in bytes.
     pub limit: u64,

@@ -9,8 +9,9 @@ use steplatch_files::{WriteTarget, disk};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// How long an unfinished file stays without another piece. Longer than a connection may be lost before its client gives up.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Time that an unfinished file stays without another piece. Longer than a connection may be lost before its client
+/// gives up.
+const UNFINISHED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The unfinished files of a terminal host. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +21,7 @@ pub(crate) struct UnfinishedFiles {
 }
 
 impl UnfinishedFiles {
-    /// Notes a piece of a file. Without another one, the file is removed after [`LONGEST_PAUSE`].
+    /// Notes a piece of a file. Without another one, the file is removed after [`UNFINISHED_TIMEOUT`].
     pub(crate) fn touch(&self, target: &WriteTarget) {
         let mut files = self.files.lock();
         if let Some(touched) = files.get(target) {
@@ -32,7 +33,7 @@ impl UnfinishedFiles {
         drop(files);
         let (files, target) = (self.clone(), target.clone());
         tokio::spawn(async move {
-            while timeout(LONGEST_PAUSE, touched.notified()).await.is_ok() {
+            while timeout(UNFINISHED_TIMEOUT, touched.notified()).await.is_ok() {
                 if !files.files.lock().contains_key(&target) {
                     return;
                 }
@@ -79,11 +80,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = UnfinishedFiles::default();
         let (target, part) = begun(&files, folder.path());
-        tokio::time::sleep(LONGEST_PAUSE / 2).await;
+        tokio::time::sleep(UNFINISHED_TIMEOUT / 2).await;
         files.touch(&target);
-        tokio::time::sleep(LONGEST_PAUSE * 3 / 4).await;
+        tokio::time::sleep(UNFINISHED_TIMEOUT * 3 / 4).await;
         assert!(part.exists(), "a piece came meanwhile");
-        tokio::time::sleep(LONGEST_PAUSE / 2).await;
+        tokio::time::sleep(UNFINISHED_TIMEOUT / 2).await;
         // The time is paused, but the removal happens in a thread.
         for _ in 0..1000 {
             if !part.exists() {
@@ -101,7 +102,7 @@ mod tests {
         let files = UnfinishedFiles::default();
         let (target, part) = begun(&files, folder.path());
         files.forget(&target);
-        tokio::time::sleep(LONGEST_PAUSE * 2).await;
+        tokio::time::sleep(UNFINISHED_TIMEOUT * 2).await;
         assert!(part.exists());
         files.touch(&target);
         files.remove_all();

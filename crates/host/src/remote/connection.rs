@@ -1,8 +1,8 @@
 //! The connection to one terminal host on another machine. It is made again whenever it is lost, for as long as the host is there.
 //!
-//! A session (`steplatch-link`) goes on over the next connection for [`GIVE_UP`], so that a short loss goes unnoticed: what was asked
-//! is answered, and what was printed arrives. After that the session ends, and what was asked has no answer; requests that may be
-//! repeated are repeated once the host is reached again ([`crate::HostedTerminal`]).
+//! A session (`steplatch-link`) continues over the next connection for [`RECONNECT_TIMEOUT`], so that a short loss is
+//! not noticed: requests are answered, and output arrives. After that the session ends, and its requests have no
+//! answer; requests that may be repeated are repeated once the host is reached again ([`crate::HostedTerminal`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,37 +21,38 @@ use super::transport::{Channel, Transport};
 use super::{QuestionWatch, RemoteHostConfig};
 use crate::client::{AskError, Host, OnSecret, Peer, version_label};
 use crate::hosts::is_socket;
-use crate::relay::{LONGEST_LINE, MARK, RelayHello, RelayReply, RelayRequest};
+use crate::relay::{MARK, MAX_LINE_BYTES, RelayHello, RelayReply, RelayRequest};
 use crate::wire::WIRE_VERSION;
 
-/// How long a session waits for its next connection. Counted with the time that the machine is asleep: what was typed before does
+/// Time that a session waits for its next connection. Counted with the time that the machine is asleep: old input does
 /// not arrive hours later.
-pub const GIVE_UP: Duration = Duration::from_secs(120);
+pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a connection without a question for a person may take to reach its relay.
-const DIAL_TIME: Duration = Duration::from_secs(60);
+/// Time limit of a connection without a question for a person, until it reaches its relay.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a connection that waits for a person's answer may take. The server over there ends it earlier (`LoginGraceTime`).
-const QUESTION_TIME: Duration = Duration::from_secs(600);
+/// Time limit of a connection that waits for a person's answer. The server over there ends it earlier
+/// (`LoginGraceTime`).
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long a host that was reached may take to greet.
-const GREETING_TIME: Duration = Duration::from_secs(30);
+/// Time limit of the greeting of a host that was reached.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the exit code of a connection that has ended may take to arrive.
-const EXIT_TIME: Duration = Duration::from_millis(500);
+/// Time limit of the exit code of a connection that has ended.
+const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The first pause before another try, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
-/// A loss of the connection that is not over.
+/// A loss of the connection that has not ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Interruption {
-    /// When it began.
+    /// Start time.
     pub(crate) since: SystemTime,
     pub(crate) began: Instant,
-    /// How many attempts to connect have failed since, the last one included.
+    /// Number of attempts to connect that have failed since, the last one included.
     pub(crate) failures: u64,
-    /// Why the connection was lost, or why it is not there again.
+    /// Reason why the connection was lost, or why it is not there again.
     pub(crate) why: ConnectFailure,
 }
 
@@ -61,7 +62,7 @@ impl Interruption {
     }
 }
 
-/// How a host is reached.
+/// State of the connection to a host.
 #[derive(Debug, Clone)]
 pub(crate) enum Connection {
     /// The first connection is being made.
@@ -92,7 +93,7 @@ impl Connection {
     }
 }
 
-/// What an attempt to connect waits for.
+/// The result that an attempt to connect waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The connection. Failures that may pass are waited out.
@@ -101,7 +102,7 @@ pub(crate) enum Awaited {
     FirstFailure,
 }
 
-/// What all connections to one machine share.
+/// State that all connections to one machine share.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) config: RemoteHostConfig,
@@ -129,7 +130,7 @@ pub(crate) enum Dialed {
 }
 
 impl Route {
-    /// Connects, and asks the relay for a host.
+    /// Connects, and requests a host from the relay.
     pub(crate) async fn dial(&self, request: &RelayRequest) -> Result<Dialed, ConnectFailure> {
         let connection = |error: std::io::Error| ConnectFailure::Connection(error.to_string());
         let asked_before = self.questions.asked(&self.config.name);
@@ -144,9 +145,9 @@ impl Route {
             Ok::<_, std::io::Error>((hello, reply))
         };
         let late = async {
-            sleep(DIAL_TIME).await;
+            sleep(DIAL_TIMEOUT).await;
             if self.questions.is_open(&self.config.name) {
-                sleep(QUESTION_TIME).await;
+                sleep(QUESTION_TIMEOUT).await;
             }
         };
         let reply = tokio::select! {
@@ -174,7 +175,7 @@ impl Route {
                 // A program that violates the protocol ends once it is not listened to.
                 drop((reader, writer));
                 let errors = errors.whole().await;
-                let exit = timeout(EXIT_TIME, guard.exit_code()).await.ok().flatten();
+                let exit = timeout(EXIT_CODE_TIMEOUT, guard.exit_code()).await.ok().flatten();
                 drop(guard);
                 let asked = self.questions.asked(&self.config.name) != asked_before;
                 Err(explain(&self.config.name, &self.config.ssh, &errors, asked, exit))
@@ -199,7 +200,7 @@ async fn line<T: serde::de::DeserializeOwned>(
             }
         }
         // A login shell may print before the relay does, but not without end.
-        if read + rest.len() > LONGEST_LINE {
+        if read + rest.len() > MAX_LINE_BYTES {
             return Err(std::io::Error::other("no relay answers"));
         }
         if reader.read_buf(rest).await? == 0 {
@@ -219,7 +220,7 @@ struct Shared {
     route: Arc<Route>,
     socket: String,
     connection: watch::Sender<Connection>,
-    /// Whether it opens new terminals, as the relay that reached it last has said.
+    /// True if it opens new terminals, as the relay that reached it last has reported.
     opens_new: AtomicBool,
     /// Tries at once instead of at the end of a pause.
     retry: Notify,
@@ -258,7 +259,7 @@ impl RemoteHost {
         &self.shared.socket
     }
 
-    /// Whether it opens new terminals, as far as that is known.
+    /// Returns whether it opens new terminals, as far as that is known.
     pub(crate) fn opens_new(&self) -> bool {
         self.shared.opens_new.load(Ordering::Relaxed)
     }
@@ -289,7 +290,7 @@ impl RemoteHost {
         }
     }
 
-    /// Whether the host has ended.
+    /// Returns whether the host has ended.
     pub(crate) fn is_over(&self) -> bool {
         matches!(&*self.shared.connection.borrow(), Connection::Over { .. })
     }
@@ -341,8 +342,8 @@ impl RemoteHost {
         }
     }
 
-    /// Waits until the session has had no connection for so long, or a person has to do something for the next one. Returns what is
-    /// wrong; none if the session is over.
+    /// Waits until the session has had no connection for so long, or a person has to do something for the next one.
+    /// Returns what is wrong; none if the session has ended.
     pub(crate) async fn stalled(&self, limit: Duration) -> Option<AskError> {
         let mut follow = self.follow();
         loop {
@@ -422,16 +423,16 @@ struct Supervisor {
     on_secret: OnSecret,
 }
 
-/// A session that may go on.
+/// A session that may continue.
 struct OpenSession {
     session: Session,
     id: SessionId,
     local: UnixStream,
     /// The far end of `local`, until the host is spoken to through it.
     speaker: Option<UnixStream>,
-    /// Whether the host has welcomed it.
+    /// True if the host has welcomed it.
     is_known: bool,
-    /// When its last connection was lost.
+    /// Time at which its last connection was lost.
     lost: Option<Duration>,
 }
 
@@ -445,7 +446,7 @@ impl OpenSession {
     /// Returns how much longer it waits for its next connection.
     fn time_left(&self) -> Duration {
         let away = self.lost.map_or(Duration::ZERO, |lost| since_boot().saturating_sub(lost));
-        GIVE_UP.saturating_sub(away)
+        RECONNECT_TIMEOUT.saturating_sub(away)
     }
 }
 
@@ -459,7 +460,7 @@ fn since_boot() -> Duration {
 impl Supervisor {
     async fn run(self, mut reached: Option<Reached>) {
         let mut session: Option<OpenSession> = None;
-        let mut pause = PAUSES.0;
+        let mut pause = RETRY_PAUSES.0;
         loop {
             let dialed = match reached.take() {
                 Some(reached) => Ok(Dialed::Reached(Box::new(reached))),
@@ -473,7 +474,7 @@ impl Supervisor {
                     match carried {
                         Ok(failure) => {
                             // The connection was there, so the next one is tried soon.
-                            pause = PAUSES.0;
+                            pause = RETRY_PAUSES.0;
                             failure
                         }
                         // The host is reached and has forgotten the session: another one begins at once.
@@ -502,11 +503,11 @@ impl Supervisor {
                 }
                 None => waiting.await,
             }
-            pause = (pause * 2).min(PAUSES.1);
+            pause = (pause * 2).min(RETRY_PAUSES.1);
         }
     }
 
-    /// Connects to the relay and asks for the host. A session whose time is over meanwhile is ended.
+    /// Connects to the relay and requests the host. A session whose time has run out meanwhile is ended.
     async fn dial(&self, session: &mut Option<OpenSession>) -> Result<Dialed, ConnectFailure> {
         let request = RelayRequest::Open(self.socket.clone());
         let dialing = self.route.dial(&request);
@@ -554,7 +555,7 @@ impl Supervisor {
             is_new: !open.is_known,
         };
         let greeted =
-            timeout(GREETING_TIME, greet(&mut open.session, hello, &mut reader, &mut writer, &mut rest)).await;
+            timeout(GREETING_TIMEOUT, greet(&mut open.session, hello, &mut reader, &mut writer, &mut rest)).await;
         match greeted {
             Ok(Ok(())) => {}
             Ok(Err(GreetError::Io(error))) => return Err(connection(&error)),
@@ -632,7 +633,7 @@ impl Supervisor {
         let ssh = self.route.config.ssh.clone();
         async move {
             let connection = |text: String| ConnectFailure::Connection(text);
-            let host = timeout(GREETING_TIME, Host::over(speaker, Peer::Elsewhere, &on_secret)).await;
+            let host = timeout(GREETING_TIMEOUT, Host::over(speaker, Peer::Elsewhere, &on_secret)).await;
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
             let host = host.map_err(|error| connection(error.to_string()))?;
             if !host.is_understood() {

@@ -1,8 +1,8 @@
-//! Why a machine was not reached, and what to do: read from what OpenSSH and the shell over there print. Pure.
+//! Reasons why a machine was not reached, and what to do: read from what OpenSSH and the shell over there print. Pure.
 
 use super::transport::MISSING;
 
-/// Why a machine was not reached.
+/// Reason why a machine was not reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectFailure {
     /// The name of the machine is not known.
@@ -10,7 +10,7 @@ pub enum ConnectFailure {
     UnknownHost {
         /// The destination.
         ssh: String,
-        /// What `ssh` said.
+        /// Error text of `ssh`.
         said: String,
     },
     /// The machine did not take the user's keys or answers.
@@ -18,7 +18,7 @@ pub enum ConnectFailure {
     Refused {
         /// The destination.
         ssh: String,
-        /// What `ssh` said.
+        /// Error text of `ssh`.
         said: String,
     },
     /// The machine's key is not the known one, or was not accepted.
@@ -26,7 +26,7 @@ pub enum ConnectFailure {
     HostKey {
         /// The destination.
         ssh: String,
-        /// What `ssh` said.
+        /// Error text of `ssh`.
         said: String,
     },
     /// A question of `ssh` was not answered.
@@ -54,7 +54,7 @@ pub enum ConnectFailure {
         host: String,
         /// The destination.
         ssh: String,
-        /// What it said.
+        /// Its error text.
         said: String,
     },
     /// The terminal host over there was not started.
@@ -66,7 +66,8 @@ pub enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// Whether trying again may help without anyone's doing. What a person has to settle first is not tried again and again.
+    /// Returns whether another attempt may help without a person's action. A failure that a person has to settle first
+    /// is not retried again and again.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Connection(_) | Self::UnknownHost { .. })
     }

@@ -19,8 +19,8 @@ use super::failure::ConnectFailure;
 use super::notes::{MachineNotes, Opening};
 use super::reply::Reply as _;
 use super::{
-    MachineSecretSink, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup,
-    SHORT_PATIENCE,
+    CLIENT_CONNECT_TIMEOUT, MachineSecretSink, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus,
+    RemotePlace, RemoteSetup,
 };
 use crate::client::{AskError, Host, OnSecret};
 use crate::effects::is_of_run;
@@ -29,14 +29,14 @@ use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
 use crate::wire::{Ask, BoundedList, OpenedTerminal, Refusal};
 
-/// How much longer than its patience a request waits for the reason why there is no connection.
-const SURPLUS: Duration = Duration::from_millis(500);
+/// Time beyond its patience that a request waits for the reason why there is no connection.
+const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The first and the longest pause before a patient request tries to connect again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
-/// Lost terminals that are remembered.
-const MOST_LOST: usize = 1000;
+/// Maximum number of remembered lost terminals.
+const MAX_LOST_TERMINALS: usize = 1000;
 
 /// Maximum number of terminal hosts of a machine: the current one, and those of versions before it that keep terminals. Each has a
 /// connection of its own.
@@ -56,7 +56,7 @@ pub(crate) struct Machine {
     folder: PathBuf,
     secrets: Arc<dyn MachineSecretSink>,
     hosts: Mutex<Vec<RemoteHost>>,
-    /// Held while a host is asked for, so that only one connection is begun at a time.
+    /// Held while a host is requested, so that only one connection is begun at a time.
     connecting: tokio::sync::Mutex<()>,
     /// The version that is installed over there, and the last failure to reach the machine at all.
     contact: Mutex<ContactState>,
@@ -85,7 +85,7 @@ impl Drop for OpeningGuard {
     }
 }
 
-/// What is known of a machine besides its hosts.
+/// State of a machine besides its hosts.
 #[derive(Debug, Default)]
 struct ContactState {
     version: Option<String>,
@@ -179,7 +179,7 @@ impl Machine {
         {
             let mut lost = self.lost.lock();
             lost.extend(ended.into_iter().map(|terminal| (terminal, pid)));
-            let surplus = lost.len().saturating_sub(MOST_LOST);
+            let surplus = lost.len().saturating_sub(MAX_LOST_TERMINALS);
             lost.drain(..surplus);
         }
         self.write_notes().await;
@@ -192,7 +192,7 @@ impl Machine {
     /// When the machine is not reached within that time, or a person has to do something first.
     pub(crate) async fn current(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
         let began = Instant::now();
-        let mut pause = PAUSES.0;
+        let mut pause = RETRY_PAUSES.0;
         loop {
             let left = patience.saturating_sub(began.elapsed());
             match self.connect(left, Awaited::Connection).await {
@@ -200,11 +200,11 @@ impl Machine {
                     if why.is_passing()
                         && !(matches!(why, ConnectFailure::UnknownHost { .. })
                             && self.contact.lock().version.is_none())
-                        && patience > SHORT_PATIENCE
+                        && patience > CLIENT_CONNECT_TIMEOUT
                         && pause < patience.saturating_sub(began.elapsed()) =>
                 {
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSES.1);
+                    pause = (pause * 2).min(RETRY_PAUSES.1);
                 }
                 connected => return connected,
             }
@@ -223,7 +223,7 @@ impl Machine {
     async fn connect(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let Some(machine) = self.this.upgrade() else { return Err(self.late()) };
         let connecting = tokio::spawn(async move { machine.connected(patience, until).await });
-        match tokio::time::timeout(patience + SURPLUS, connecting).await {
+        match tokio::time::timeout(patience + REASON_TIMEOUT, connecting).await {
             Ok(Ok(connected)) => connected,
             Ok(Err(_)) | Err(_) => Err(self.late()),
         }
@@ -350,12 +350,12 @@ impl Machine {
         Some((self.hosts().into_iter().find(|host| host.socket() == socket)?, id))
     }
 
-    /// Whether a terminal was opened here.
+    /// Returns whether a terminal was opened here.
     pub(crate) fn has_terminal(&self, id: &TerminalId) -> bool {
         self.notes.lock().has(id)
     }
 
-    /// Whether a step has requested a terminal here.
+    /// Returns whether a step has requested a terminal here.
     pub(crate) fn has_opening(&self, step: &str) -> bool {
         self.notes.lock().openings.contains_key(step)
     }
@@ -599,7 +599,7 @@ impl Machine {
     }
 }
 
-/// Whether nothing is noted of a machine that would have to be found again.
+/// Returns whether the notes of a machine have nothing that would have to be found again.
 fn is_unused(notes: &MachineNotes) -> bool {
     notes.openings.is_empty() && notes.writes.is_empty() && notes.terminals.values().all(Vec::is_empty)
 }

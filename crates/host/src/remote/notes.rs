@@ -1,5 +1,5 @@
-//! What a daemon notes of its terminals on other machines, so that the next one finds them: a file for each machine in the state
-//! directory.
+//! Notes of a daemon about its terminals on other machines, so that the next one finds them: a file for each machine in
+//! the state directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -38,7 +38,7 @@ pub(crate) struct MachineNotes {
 pub(crate) struct Opening {
     /// The socket of the host that it was sent to.
     pub(crate) socket: String,
-    /// When it was sent first.
+    /// Time at which it was sent first.
     pub(crate) since: SystemTime,
     /// The terminal, once the machine has reported it.
     pub(crate) terminal: Option<TerminalId>,
@@ -183,7 +183,7 @@ impl MachineNotes {
         steps.filter(|(_, socket)| !is_known(socket)).map(|(step, _)| step.clone()).collect()
     }
 
-    /// Whether a terminal is one of this machine.
+    /// Returns whether a terminal is one of this machine.
     pub(crate) fn has(&self, id: &TerminalId) -> bool {
         self.terminals.values().flatten().any(|terminal| terminal.id == *id)
     }

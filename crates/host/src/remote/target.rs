@@ -1,7 +1,8 @@
 //! The machine that a connection leads to, as far as this machine knows before it connects.
 //!
-//! `ssh -G` reports what the user's configuration makes of a destination, and `ssh-keygen -F` which keys are known for it. Both read
-//! files only. What neither can say is said: a connection that another `ssh` shares, keys that are not checked.
+//! `ssh -G` reports what the user's configuration makes of a destination, and `ssh-keygen -F` which keys are known for
+//! it. Both read files only. What neither can report is stated: a connection that another `ssh` shares, keys that are
+//! not checked.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -15,15 +16,15 @@ use super::RemoteHostConfig;
 use super::failure::ConnectFailure;
 
 /// Time limit of one program.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most that is read of one of them, in bytes.
-const MAX_ANSWER: u64 = 256 << 10;
+/// Maximum length of the output that is read of one of them, in bytes.
+const MAX_ANSWER_BYTES: u64 = 256 << 10;
 
-/// Where connections to a host lead.
+/// The machine that connections to a host lead to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostTarget {
-    /// The destination, as it is configured.
+    /// The configured destination.
     pub ssh: String,
     /// The user, the machine and the port that `ssh` makes of it.
     pub address: Option<String>,
@@ -35,13 +36,14 @@ pub struct HostTarget {
     pub options: String,
     /// The unknown parts, a sentence each.
     pub unknown: Vec<String>,
-    /// What a connection is begun with, so that it leads here whatever the configuration says by then.
+    /// Settings with which a connection begins, so that it leads here even if the configuration changes.
     pub fixed: FixedConnection,
 }
 
-/// What a connection takes from what was found out about its destination, and not from the configuration again.
+/// Settings of a connection that come from the lookup of its destination, and not from the configuration again.
 ///
-/// `ssh` that connects reads the configuration anew, and parts of it (`Match exec`) may answer otherwise than when it was asked.
+/// `ssh` that connects reads the configuration anew, and parts of it (`Match exec`) may give another result than at the
+/// lookup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedConnection {
     /// Options of `ssh`, as `NAME=VALUE`.
@@ -51,7 +53,7 @@ pub struct FixedConnection {
 }
 
 impl HostTarget {
-    /// Returns what the configuration says, where nothing more is known.
+    /// Returns the target as configured, where nothing more is known.
     #[must_use]
     pub fn configured(host: &RemoteHostConfig) -> Self {
         Self { ssh: host.ssh.clone(), unknown: vec!["where it leads is not known".to_owned()], ..Self::default() }
@@ -230,12 +232,12 @@ fn fingerprints(report: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Why a program reported nothing.
+/// Reason why a program reported nothing.
 #[derive(Debug, thiserror::Error)]
 enum NoReport {
     #[error(transparent)]
     Start(SpawnError),
-    #[error("it did not answer within {} s", ANSWER_TIME.as_secs())]
+    #[error("it did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
     Late,
     #[error("its report can not be read")]
     Unreadable,
@@ -250,10 +252,10 @@ async fn output(arguments: Vec<OsString>) -> Result<String, NoReport> {
         let mut report = Vec::new();
         let out: Option<Box<dyn AsyncRead + Send + Unpin>> = program.take_stdout().map(|out| Box::new(out) as _);
         let out = out.ok_or(NoReport::Unreadable)?;
-        out.take(MAX_ANSWER).read_to_end(&mut report).await.map_err(|_| NoReport::Unreadable)?;
+        out.take(MAX_ANSWER_BYTES).read_to_end(&mut report).await.map_err(|_| NoReport::Unreadable)?;
         String::from_utf8(report).map_err(|_| NoReport::Unreadable)
     };
-    tokio::time::timeout(ANSWER_TIME, asking).await.unwrap_or(Err(NoReport::Late))
+    tokio::time::timeout(ANSWER_TIMEOUT, asking).await.unwrap_or(Err(NoReport::Late))
 }
 
 #[cfg(test)]
@@ -349,7 +351,7 @@ mod tests {
         assert!(missing.is_passing() && missing.to_string().contains("where 'box' leads"), "{missing}");
     }
 
-    /// What does not answer is not taken for an answer that nothing is known.
+    /// A missing answer does not count as an answer that nothing is known.
     #[tokio::test]
     async fn an_ssh_that_does_not_answer_in_time_is_an_error() {
         let folder = tempfile::tempdir().unwrap();

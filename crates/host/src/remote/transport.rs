@@ -1,7 +1,7 @@
-//! How a machine is reached: the user's OpenSSH, as a child process.
+//! The way to a machine: the user's OpenSSH, as a child process.
 //!
-//! OpenSSH brings what the user has configured for the machine: keys, agents, jumps, questions. What is passed on the command line
-//! only keeps a configuration for interactive use out of the way.
+//! OpenSSH brings what the user has configured for the machine: keys, agents, jumps, questions. The arguments of the
+//! command line only keep a configuration for interactive use out of the way.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -20,11 +20,11 @@ use super::RemoteHostConfig;
 use super::failure::ConnectFailure;
 use super::target::HostTarget;
 
-/// What is kept of the errors that a connection prints, in bytes.
-const LONGEST_ERRORS: usize = 4 << 10;
+/// Maximum length of the kept errors that a connection prints, in bytes.
+const MAX_ERROR_BYTES: usize = 4 << 10;
 
-/// How long the last errors of a connection that ended may take to arrive.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time limit of the last errors of a connection that has ended.
+const LAST_ERRORS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The way to a relay on another machine.
 pub trait Transport: fmt::Debug + Send + Sync {
@@ -54,20 +54,20 @@ pub trait Transport: fmt::Debug + Send + Sync {
 
 /// A connection to a relay.
 pub struct Channel {
-    /// What the relay says.
+    /// Output of the relay.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// What is said to the relay.
+    /// Input of the relay.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What the connection prints about itself.
+    /// Messages of the connection about itself.
     pub errors: ErrorText,
     /// Ends the connection when it is dropped.
     pub guard: Box<dyn ConnectionGuard>,
 }
 
-/// Where a connection leads, once that is known.
+/// The target of a connection, once it is known.
 pub type TargetFuture<'a> = Pin<Box<dyn Future<Output = Result<HostTarget, ConnectFailure>> + Send + 'a>>;
 
-/// What carries a connection, and ends it when it is dropped.
+/// Carrier of a connection. Ends the connection when it is dropped.
 pub trait ConnectionGuard: Send {
     /// Returns the exit code of the program over there, or 255 if the connection itself failed; none if a program does not carry the
     /// connection, or was ended by a signal. Waits for the end of the connection.
@@ -113,7 +113,7 @@ impl ErrorText {
             while let Ok(count @ 1..) = from.read(&mut bytes).await {
                 let mut text = collected.lock();
                 text.push_str(&String::from_utf8_lossy(&bytes[..count]));
-                let surplus = text.len().saturating_sub(LONGEST_ERRORS);
+                let surplus = text.len().saturating_sub(MAX_ERROR_BYTES);
                 let cut = (surplus..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
                 text.drain(..cut);
             }
@@ -125,7 +125,7 @@ impl ErrorText {
     pub(super) async fn whole(mut self) -> String {
         if let Some(collecting) = self.collecting.take() {
             // A process that the connection left behind may keep the pipe open.
-            let _ = tokio::time::timeout(LAST_WORDS, collecting).await;
+            let _ = tokio::time::timeout(LAST_ERRORS_TIMEOUT, collecting).await;
         }
         std::mem::take(&mut self.text.lock())
     }
@@ -138,13 +138,13 @@ pub struct OpenSsh {
     pub program: OsString,
     /// The version of steplatch, whose installation over there is preferred.
     pub version: String,
-    /// The environment of `ssh`, with what makes it ask its questions through this program.
+    /// The environment of `ssh`, which makes it pass its questions to this program.
     pub environment: Arc<dyn SshEnvironment>,
-    /// Where the last connection to each destination led to.
+    /// Targets of the last connection to each destination.
     pub dialed: DialedTargets,
 }
 
-/// Where connections led to when they were begun, by destination.
+/// Targets of connections at their start, by destination.
 #[derive(Debug, Default)]
 pub struct DialedTargets(Mutex<HashMap<RemoteHostConfig, HostTarget>>);
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_files::FileAsk;
 use steplatch_host::{
-    Ask, AskError, AttachEvent, ConnectFailure, CopyOptions, DialedTargets, HostedTerminal, Hosts, HostsError,
-    MachineSecretSink, OpenSsh, RemoteError, RemoteHostConfig, RemoteHostState, SHORT_PATIENCE, SshEnvironment,
+    Ask, AskError, AttachEvent, CLIENT_CONNECT_TIMEOUT, ConnectFailure, CopyOptions, DialedTargets, HostedTerminal,
+    Hosts, HostsError, MachineSecretSink, OpenSsh, RemoteError, RemoteHostConfig, RemoteHostState, SshEnvironment,
     Starter, TerminalAsk, TransferError, Transport,
 };
 use steplatch_ids::TerminalId;
@@ -69,7 +69,7 @@ impl Scene {
     }
 
     async fn open_as(&self, spec: Spec) -> Result<HostedTerminal, HostsError> {
-        Ok(self.hosts.open_on(spec, Some("box"), SHORT_PATIENCE, None).await?.0)
+        Ok(self.hosts.open_on(spec, Some("box"), CLIENT_CONNECT_TIMEOUT, None).await?.0)
     }
 
     async fn open(&self) -> HostedTerminal {
@@ -519,7 +519,7 @@ async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
     // Both names lead to the liar: it answers the second one with the terminal of the first.
     let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(first.id().clone());
-    let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), SHORT_PATIENCE, None).await;
+    let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, None).await;
     assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
     let again = scene.open_as(spec(&["bash"])).await;
     let Err(HostsError::Ask(error)) = again else { panic!("{again:?}") };
@@ -681,7 +681,7 @@ async fn a_name_of_a_listing_is_one_component_of_a_path() {
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
-        let files = scene.hosts.files(Some("box"), SHORT_PATIENCE, None).await.unwrap();
+        let files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
         let listed = files.list("site".into()).await.map_err(transfer_error);
         assert_eq!(refused(listed, &name), expected, "{name}");
     }
@@ -693,7 +693,7 @@ async fn a_name_of_a_listing_is_one_component_of_a_path() {
         _ => None,
     };
     let scene = Scene::new(Lies::in_replies(reply)).await;
-    let files = scene.hosts.files(Some("box"), SHORT_PATIENCE, None).await.unwrap();
+    let files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     assert_eq!(files.list("site".into()).await.unwrap().len(), 6);
 }
 
@@ -727,8 +727,8 @@ async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
             _ => None,
         };
         let scene = Scene::new(Lies::in_replies(reply)).await;
-        let there = scene.hosts.files(Some("box"), SHORT_PATIENCE, None).await.unwrap();
-        let here = scene.hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
+        let there = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
+        let here = scene.hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
         let inbox = scene.folder.path().join("inbox");
         std::fs::create_dir(&inbox).unwrap();
         let copied = async {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use steplatch_host::{
-    AskError, Channel, ConnectFailure, ErrorText, HostedTerminal, Hosts, HostsError, MachineSecretSink, NoQuestions,
-    Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
+    AskError, CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ErrorText, HostedTerminal, Hosts, HostsError,
+    MachineSecretSink, NoQuestions, Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, Starter, Transport,
 };
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_patience::eventually;
@@ -28,7 +28,7 @@ pub(super) struct FarMachine {
     connections: Mutex<Vec<std::os::unix::net::UnixStream>>,
     pub(super) dialed: AtomicUsize,
     is_away: AtomicBool,
-    /// How many of the next connections fail.
+    /// Number of the next connections that fail.
     pub(super) failures: AtomicUsize,
 }
 
@@ -163,7 +163,7 @@ fn spec(command: &[&str]) -> Spec {
 }
 
 async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
-    hosts.open_on(spec(command), Some("box"), SHORT_PATIENCE, None).await.unwrap().0
+    hosts.open_on(spec(command), Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap().0
 }
 
 /// Answers each line.
@@ -199,7 +199,7 @@ async fn a_terminal_on_another_machine_is_used_like_one_here() {
     assert_eq!(hosts.get(terminal.id().as_str()).await.unwrap().unwrap().id(), terminal.id());
     let status = hosts.remote_status();
     assert_eq!((&status[0].state, status[0].terminals), (&RemoteHostState::Connected, 1));
-    let unknown = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE, None).await.unwrap_err();
+    let unknown = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap_err();
     assert_eq!(unknown.to_string(), "there is no host 'nowhere'; known hosts: box");
 }
 
@@ -268,7 +268,7 @@ async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
     assert!(error.to_string().contains("host 'box' is not connected since"), "{error}");
     let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
     assert!(listed.place.as_ref().unwrap().lost_since.is_some());
-    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE, None).await;
+    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, None).await;
     assert!(matches!(refused, Err(HostsError::Remote(_))));
     // A run is patient, and goes on once the machine is back.
     let patient = terminal.clone().with_patience(Duration::from_secs(60));
@@ -307,7 +307,7 @@ async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_an
     let [open, write] = ["a/1", "b/1"].map(|step| format!("{run}/{step}"));
     let opening = Spec { step: Some(open.clone()), ..spec(ANSWERS) };
     let first = near(folder.path(), &machine).await;
-    first.open_on(opening.clone(), Some("box"), SHORT_PATIENCE, None).await.unwrap();
+    first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     let written = folder.path().join("written");
     let patience = Duration::from_secs(60);
     let files = first.files(Some("box"), patience, Some(write.clone())).await.unwrap();
@@ -342,7 +342,7 @@ async fn a_patient_request_makes_the_first_connection_after_failures_that_pass()
     let hosts = near(folder.path(), &machine).await;
     let failing = |count: usize| machine.failures.store(count, Ordering::Relaxed);
     failing(1);
-    let refused = hosts.open_on(spec(ANSWERS), Some("box"), SHORT_PATIENCE, None).await.unwrap_err();
+    let refused = hosts.open_on(spec(ANSWERS), Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap_err();
     assert_eq!(refused.to_string(), "host 'box' was not reached: no route to it");
     failing(1);
     let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
@@ -368,7 +368,7 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
     let step = format!("{}/a/1", RunId::random());
     let opening = Spec { step: Some(step.clone()), name: Some("work".to_owned()), ..spec(ANSWERS) };
     let first = near(folder.path(), &machine).await;
-    let terminal = first.open_on(opening.clone(), Some("box"), SHORT_PATIENCE, None).await.unwrap().0;
+    let terminal = first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap().0;
     let id = terminal.id().clone();
     drop((terminal, first));
     // The answer did not come: nothing is noted but the request.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use steplatch_files::FileError;
-use steplatch_host::{Copied, CopyOptions, MachineFiles, SHORT_PATIENCE, TransferError};
+use steplatch_host::{CLIENT_CONNECT_TIMEOUT, Copied, CopyOptions, MachineFiles, TransferError};
 use steplatch_patience::eventually;
 
 use super::remote::{cut_again_and_again, far, folder, near};
@@ -28,7 +28,7 @@ async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
     let (machine, _host, _far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    let here = hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
+    let here = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let content: Vec<u8> =
         (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -48,7 +48,7 @@ async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() 
     let (machine, _host, far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    let here = hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
+    let here = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let inbox = far_folder.path().join("inbox");
     there.make_directory(inbox.clone()).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_file_without_a_length_is_read_to_its_end() {
     let (machine, _host, far_folder) = far().await;
     let folder = folder();
     let hosts = near(folder.path(), &machine).await;
-    let here = hosts.files(None, SHORT_PATIENCE, None).await.unwrap();
+    let here = hosts.files(None, CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
     let there = hosts.files(Some("box"), Duration::from_secs(60), None).await.unwrap();
     let source = Path::new("/proc/sys/kernel/ostype");
     let target = far_folder.path().join("type");

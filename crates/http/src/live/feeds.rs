@@ -19,15 +19,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::message::{Frame, Rate, ToTab};
 
-/// The least time between two changes of a screen that a tab shows large, and of one that all tabs show small.
+/// Minimum time between two changes of a screen that a tab shows large, and of one that all tabs show small.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(15), THUMB_INTERVAL);
 
-/// The least time between two frames of a small screen.
+/// Minimum time between two frames of a small screen.
 pub(super) const THUMB_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The fewest tabs that are woken at once, the most groups, and the time between two groups.
-const FEWEST_AT_ONCE: usize = 4;
-const MOST_GROUPS: usize = 12;
+/// Minimum number of tabs that are woken at once, maximum number of groups, and the time between two groups.
+const MIN_GROUP_TABS: usize = 4;
+const MAX_GROUPS: usize = 12;
 const BETWEEN_GROUPS: Duration = Duration::from_millis(1);
 
 /// The time before the second group. What an agent waits for comes with the change; the processors are its own until then, and a
@@ -35,7 +35,7 @@ const BETWEEN_GROUPS: Duration = Duration::from_millis(1);
 const BEFORE_OTHERS: Duration = Duration::from_millis(10);
 
 /// The time between two attempts to reach the daemon.
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// All feeds.
 #[derive(Debug)]
@@ -51,15 +51,15 @@ pub(super) struct Feed {
     screen: Mutex<FeedScreen>,
     /// Tabs that are woken by a change, in this order.
     tabs: Mutex<Vec<Weak<Notify>>>,
-    /// Whether tabs are being woken group by group, and whether there was a change since.
+    /// Set while tabs are being woken group by group; the other, if there was a change since.
     is_waking: AtomicBool,
     is_due_again: AtomicBool,
-    /// How many viewers show it large.
+    /// Number of viewers that show it large.
     live: watch::Sender<usize>,
     _ends: DropGuard,
 }
 
-/// What a feed has received.
+/// Screen content that a feed has received.
 #[derive(Debug, Default)]
 struct FeedScreen {
     version: u64,
@@ -68,16 +68,16 @@ struct FeedScreen {
     cols: u16,
     rows: Vec<(u64, ScreenRow)>,
     state: ScreenState,
-    /// The frames from some versions to this one, as they are sent: tabs that keep up share one.
+    /// The frames from some versions to this one, in their sent form: tabs that keep up share one.
     written: Vec<(u64, Utf8Bytes)>,
-    /// Why there is no screen any more.
+    /// Reason for the end of the screen.
     gone: Option<Option<String>>,
 }
 
-/// The most written frames that are kept.
-const MOST_WRITTEN: usize = 4;
+/// Maximum number of written frames that are kept.
+const MAX_WRITTEN_FRAMES: usize = 4;
 
-/// What a viewer at some version receives.
+/// Update for a viewer at some version.
 #[derive(Debug)]
 pub(super) enum News {
     None,
@@ -220,7 +220,7 @@ impl Feed {
     fn groups(&self) -> Vec<Vec<Arc<Notify>>> {
         let mut tabs = self.tabs.lock();
         tabs.retain(|tab| tab.strong_count() > 0);
-        let at_once = FEWEST_AT_ONCE.max(tabs.len().div_ceil(MOST_GROUPS));
+        let at_once = MIN_GROUP_TABS.max(tabs.len().div_ceil(MAX_GROUPS));
         tabs.chunks(at_once).map(|group| group.iter().filter_map(Weak::upgrade).collect()).collect()
     }
 
@@ -248,12 +248,12 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::
         let interval = if is_live { INTERVALS.0 } else { INTERVALS.1 };
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let Ok(client) = daemon.running().await else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             continue;
         };
         let Ok((reply, mut events)) = client.subscribe(WatchScreen { session_id: terminal.clone(), interval_ms }).await
         else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             continue;
         };
         if !reply.success {
@@ -275,7 +275,7 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::
                     continue;
                 }
             };
-            // Without an event the daemon has ended; the next one goes on.
+            // Without an event the daemon has ended; the next one continues.
             let Some(event) = event else { break };
             let Some(feed) = feed.upgrade() else { return };
             match serde_json::from_value(event) {
@@ -317,7 +317,7 @@ impl FeedScreen {
             return News::Frame(self.version, written.clone());
         }
         let written = Utf8Bytes::from(ToTab::Screen(self.frame(terminal, since)).to_text());
-        self.written.truncate(MOST_WRITTEN - 1);
+        self.written.truncate(MAX_WRITTEN_FRAMES - 1);
         self.written.insert(0, (since, written.clone()));
         News::Frame(self.version, written)
     }
@@ -390,7 +390,7 @@ mod tests {
         feed.tabs.lock().extend(tabs.iter().map(Arc::downgrade));
         let viewer = Viewer { feed: feed.clone(), rate: Rate::Live, tab: tabs[37].clone() };
         viewer.put_first();
-        assert!(feed.groups().len() <= MOST_GROUPS && feed.groups().iter().all(|group| group.len() <= 5));
+        assert!(feed.groups().len() <= MAX_GROUPS && feed.groups().iter().all(|group| group.len() <= 5));
         let is_woken = |tab: &Arc<Notify>| tokio::time::timeout(Duration::ZERO, tab.clone().notified_owned());
         for _ in 0..3 {
             feed.take(change(vec![row(0, "a")]));
@@ -430,7 +430,7 @@ mod tests {
             for slow in 0..since {
                 of(&mut screen, slow);
             }
-            assert!(screen.written.len() <= MOST_WRITTEN);
+            assert!(screen.written.len() <= MAX_WRITTEN_FRAMES);
         }
         assert!(matches!(screen.news("term", 6), News::None));
     }

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use steplatch_protocol::{HandBackTerminal, HoldTerminal, ReconnectingClient};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long a hold outlives its socket, and the daemon: as long as a terminal host waits for a holder to return.
+/// Time that a hold outlives its socket, and the daemon: as long as a terminal host waits for a holder to return.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// The time between two attempts to hold on to a terminal.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// All holds, by their keys.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Holds {
                         }
                         Some(_) => return,
                         None if lost.elapsed() > GRACE => return,
-                        None => tokio::time::sleep(PAUSE).await,
+                        None => tokio::time::sleep(RETRY_PAUSE).await,
                     }
                 }
             };

@@ -12,14 +12,14 @@ use tokio::sync::mpsc;
 
 use super::message::{ToTab, TypedByTab};
 
-/// How long the daemon may be away before an input counts as lost.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Time that the daemon may be away before an input counts as lost.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time between two attempts.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest name of an input, in bytes.
-const LONGEST_NAME: usize = 64;
+/// Maximum length of an input's name, in bytes.
+const MAX_NAME_BYTES: usize = 64;
 
 /// An input that a tab has sent.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ async fn typed(
     n: &str,
     input: TypedByTab,
 ) -> Result<(), String> {
-    if n.is_empty() || n.len() > LONGEST_NAME {
-        return Err(format!("the name of an input has 1 to {LONGEST_NAME} bytes"));
+    if n.is_empty() || n.len() > MAX_NAME_BYTES {
+        return Err(format!("the name of an input has 1 to {MAX_NAME_BYTES} bytes"));
     }
     let TypedByTab { text, keys, paste, mouse } = input;
     let bytes = STANDARD.encode(text.unwrap_or_default());
@@ -66,7 +66,7 @@ async fn typed(
         };
         match asked {
             Ok(reply) => return reply.error.map_or(Ok(()), Err),
-            Err(CallError::Lost) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(CallError::Lost) if began.elapsed() < RECONNECT_TIMEOUT => tokio::time::sleep(RETRY_PAUSE).await,
             Err(error) => return Err(error.to_string()),
         }
     }

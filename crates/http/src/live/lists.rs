@@ -16,24 +16,24 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// The time between two attempts to reach the daemon.
-const PAUSE: Duration = Duration::from_millis(700);
+const RETRY_PAUSE: Duration = Duration::from_millis(700);
 
-/// The least time between two looks at the same list.
+/// Minimum time between two looks at the same list.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// When terminals are looked at again after the last look, in milliseconds. The last one goes on.
+/// Delays after the last look at which terminals are looked at again, in milliseconds. The last one repeats.
 const LOOKS_MS: [u64; 6] = [300, 700, 2_000, 5_000, 15_000, 30_000];
 
-/// How long a call about the lists may take: longer than the daemon waits for a terminal host that does not answer.
-const LONGEST_CALL: Duration = Duration::from_secs(30);
+/// Time limit of a call about the lists: longer than the daemon waits for a terminal host that does not answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most runs of a list.
-const MOST_RUNS: u32 = 100;
+/// Maximum number of runs in a list.
+const MAX_RUNS: u32 = 100;
 
 /// The lists at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ListSnapshot {
-    /// Whether the daemon runs; without it, the lists are those of before.
+    /// True if the daemon runs; without it, the lists are the last known ones.
     pub(super) is_here: bool,
     pub(super) terminals: Arc<Value>,
     pub(super) waiting: Arc<Value>,
@@ -95,7 +95,7 @@ impl Lists {
                 }
             }
             self.update(|lists| lists.is_here = false);
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -162,14 +162,14 @@ impl Activity {
         match &mut self.0 {
             Some(events) => events.next().await.map(drop),
             None => {
-                sleep(PAUSE).await;
+                sleep(RETRY_PAUSE).await;
                 Some(())
             }
         }
     }
 }
 
-/// When the terminals are looked at.
+/// Schedule of the looks at the terminals.
 #[derive(Debug)]
 struct Looks {
     due: Instant,
@@ -198,7 +198,7 @@ impl Looks {
 
 /// Returns what a call returns, unless that takes too long: all tabs wait for the lists.
 async fn in_time<T>(call: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(LONGEST_CALL, call).await.ok()
+    tokio::time::timeout(CALL_TIMEOUT, call).await.ok()
 }
 
 fn to_value(value: impl serde::Serialize) -> Option<Arc<Value>> {
@@ -207,7 +207,7 @@ fn to_value(value: impl serde::Serialize) -> Option<Arc<Value>> {
 
 async fn listed_runs(client: &Client, state: Option<&str>) -> Option<Arc<Value>> {
     let wanted =
-        ListWorkflowRuns { state: state.map(ToOwned::to_owned), limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
+        ListWorkflowRuns { state: state.map(ToOwned::to_owned), limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     to_value(in_time(client.call(wanted)).await?.ok()?.runs)
 }
 

@@ -53,7 +53,7 @@ pub(super) enum FromTab {
     Size { terminal: String, cols: u16, rows: u16 },
 }
 
-/// What is typed: one of these.
+/// Typed input: one of these.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct TypedByTab {
     #[serde(default)]
@@ -66,7 +66,7 @@ pub(super) struct TypedByTab {
     pub(super) mouse: Vec<MouseEvent>,
 }
 
-/// How often a tab wants to see a screen.
+/// Rate at which a tab wants to see a screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Rate {
@@ -104,13 +104,13 @@ pub(super) enum ToTab {
 }
 
 impl ToTab {
-    /// Returns the message as it is sent.
+    /// Returns the message in its sent form.
     pub(super) fn to_text(&self) -> String {
         serde_json::to_string(self).expect("a message has only JSON in it")
     }
 }
 
-/// How a screen differs from the last frame of it.
+/// Difference of a screen from its last frame.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Frame {
     pub(super) terminal: String,
@@ -118,7 +118,7 @@ pub(super) struct Frame {
     pub(super) version: u64,
     pub(super) cols: u16,
     pub(super) rows: u16,
-    /// Whether `changed` has all rows.
+    /// True if `changed` has all rows.
     pub(super) whole: bool,
     pub(super) changed: Vec<ScreenRow>,
     pub(super) state: ScreenState,

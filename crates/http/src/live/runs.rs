@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use super::message::ToTab;
 
 /// The time between two attempts to reach the daemon.
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// A run that is followed until this is dropped.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ async fn events(daemon: ReconnectingClient, run_id: String, mut from: u64, repli
         let wanted = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
         let subscribed = async { daemon.running().await.ok()?.subscribe(wanted).await.ok() };
         let Some((reply, mut events)) = subscribed.await else {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
             continue;
         };
         if !reply.success {

@@ -23,26 +23,26 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 /// The time between two pings, at which the session is checked, too.
 const PING_TIME: Duration = Duration::from_secs(20);
 
-/// How old the check of the session may be when a tab acts on a terminal.
+/// Maximum age of the session's check when a tab acts on a terminal.
 const CHECK_TIME: Duration = Duration::from_secs(1);
 
-/// How long a tab may be silent: it answers pings.
+/// Time that a tab may be silent: it answers pings.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The most frames of one screen that are not acknowledged.
-const MOST_FRAMES: usize = 2;
+/// Maximum number of unacknowledged frames of one screen.
+const MAX_UNACKNOWLEDGED_FRAMES: usize = 2;
 
-/// The most terminals that a tab watches.
-const MOST_WATCHED: usize = 256;
+/// Maximum number of terminals that a tab watches.
+const MAX_WATCHED: usize = 256;
 
-/// The most runs that a tab follows.
-const MOST_FOLLOWED: usize = 32;
+/// Maximum number of runs that a tab follows.
+const MAX_FOLLOWED: usize = 32;
 
-/// The most inputs that wait.
-const MOST_INPUTS: usize = 1024;
+/// Maximum number of waiting inputs.
+const MAX_INPUTS: usize = 1024;
 
-/// How long it is not acknowledged that an input was typed: the frame with its echo goes out first, and both wake the browser. Only
-/// after a lost connection does the tab need the acknowledgement.
+/// Delay of the acknowledgement of a typed input: the frame with its echo goes out first, and both wake the browser.
+/// Only after a lost connection does the tab need the acknowledgement.
 const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(25);
 
 /// The codes with which a socket is closed: the session has ended; the messages are not those of the page; the server ends.
@@ -71,7 +71,7 @@ pub(super) struct Tab {
     lists: Option<watch::Receiver<ListSnapshot>>,
     wants_lists: bool,
     daemon_is_here: bool,
-    /// When the session was checked.
+    /// Time of the session's last check.
     checked: Instant,
 }
 
@@ -94,7 +94,7 @@ impl Watched {
     }
 }
 
-/// Why a tab's socket is closed.
+/// Reason for closing a tab's socket.
 struct Closing(u16, &'static str);
 
 impl Tab {
@@ -113,7 +113,7 @@ impl Tab {
             Err(_) => return close(socket, Closing(GOING_AWAY, "the daemon does not answer")).await,
         }
         let person = app.daemon.for_person("page", Some(peer));
-        let (inputs, typing) = mpsc::channel(MOST_INPUTS);
+        let (inputs, typing) = mpsc::channel(MAX_INPUTS);
         let (replies, mut answers) = mpsc::channel(64);
         let typing = tokio::spawn(type_all(person.clone(), typing, replies.clone()));
         let daemon_is_here = app.live.lists.is_here().await;
@@ -234,7 +234,7 @@ impl Tab {
         true
     }
 
-    /// Returns whether the session goes on. A daemon that is away is not started for this.
+    /// Returns whether the session continues. A daemon that is away is not started for this.
     async fn is_logged_in(&mut self) -> bool {
         self.checked = Instant::now();
         match self.app.daemon.running().await {
@@ -251,7 +251,7 @@ impl Tab {
     async fn send_frames(&mut self) -> Option<Instant> {
         let (now, mut frames, mut next) = (Instant::now(), Vec::new(), None::<Instant>);
         for (terminal, watched) in &mut self.watched {
-            if watched.is_gone || watched.flying.len() >= MOST_FRAMES {
+            if watched.is_gone || watched.flying.len() >= MAX_UNACKNOWLEDGED_FRAMES {
                 continue;
             }
             let Some(viewer) = &watched.viewer else { continue };
@@ -326,7 +326,7 @@ impl Tab {
     }
 
     async fn take(&mut self, message: FromTab) {
-        let is_full = self.watched.len() >= MOST_WATCHED;
+        let is_full = self.watched.len() >= MAX_WATCHED;
         match message {
             // A second one changes nothing.
             FromTab::Hello { .. } => {}
@@ -338,7 +338,7 @@ impl Tab {
                     }
                 }
                 None if is_full => {
-                    let error = Some(format!("a tab watches at most {MOST_WATCHED} terminals"));
+                    let error = Some(format!("a tab watches at most {MAX_WATCHED} terminals"));
                     self.send(&ToTab::Gone { terminal, error }).await;
                 }
                 None => {
@@ -362,11 +362,11 @@ impl Tab {
                 self.listen();
             }
             FromTab::Follow { run, from } => {
-                if self.followed.len() < MOST_FOLLOWED || self.followed.contains_key(&run) {
+                if self.followed.len() < MAX_FOLLOWED || self.followed.contains_key(&run) {
                     let followed = follow(self.app.daemon.clone(), run.clone(), from, self.replies.clone());
                     self.followed.insert(run, followed);
                 } else {
-                    let error = Some(format!("a tab follows at most {MOST_FOLLOWED} runs"));
+                    let error = Some(format!("a tab follows at most {MAX_FOLLOWED} runs"));
                     self.send(&ToTab::Unfollowed { run, error }).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! What several processes do to one library, and what a process does that finds no room.
+//! Several processes that use one library, and a process that finds no disk space.
 //!
 //! The test program starts itself again, with one of the ignored tests.
 

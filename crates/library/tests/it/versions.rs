@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use steplatch_ids::WorkflowName;
-use steplatch_library::{Author, Library, LookupError, MOST_VERSIONS, SavedVersion, Status, VersionError};
+use steplatch_library::{Author, Library, LookupError, MAX_VERSIONS, SavedVersion, Status, VersionError};
 use tempfile::TempDir;
 
 fn library() -> (TempDir, Library) {
@@ -45,7 +45,7 @@ fn a_change_keeps_the_version_before_with_its_author() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "first")).unwrap();
     library.create(&machine("ninja"), true, &author("claude", "faster")).unwrap();
-    // What does the same is no version.
+    // A definition with the same behaviour is not a new version.
     let mut described = machine("ninja");
     described["description"] = json!("Builds faster");
     library.create(&described, true, &author("bob", "words")).unwrap();
@@ -130,16 +130,16 @@ fn versions_outlive_the_workflow_until_they_are_forgotten() {
 #[test]
 fn the_oldest_versions_are_forgotten_and_files_that_are_none_are_left_out() {
     let (_folder, library) = library();
-    for number in 0..MOST_VERSIONS + 5 {
+    for number in 0..MAX_VERSIONS + 5 {
         library.create(&machine(&format!("make {number}")), true, &author("ana", "")).unwrap();
     }
     let versions = library.versions(&build()).unwrap();
-    assert_eq!((versions.len(), versions.last().unwrap().version), (MOST_VERSIONS, 6));
+    assert_eq!((versions.len(), versions.last().unwrap().version), (MAX_VERSIONS, 6));
     let folder = library.folder().join(".versions/build");
     fs::write(folder.join("54.json"), "{").unwrap();
     fs::write(folder.join("notes.json"), "{}").unwrap();
     fs::write(folder.join("53.json"), r#"{"format": 99, "version": 53, "definition": {}}"#).unwrap();
-    assert_eq!(library.versions(&build()).unwrap().len(), MOST_VERSIONS - 2);
+    assert_eq!(library.versions(&build()).unwrap().len(), MAX_VERSIONS - 2);
 }
 
 #[test]

@@ -31,7 +31,7 @@ const STEP: Duration = Duration::from_millis(50);
 pub(crate) struct Fixture {
     jobs: Jobs,
     changes: broadcast::Sender<ListChange>,
-    /// Whether the additional tool, and the additional prompt, are listed.
+    /// True if the additional tool, and the additional prompt, are listed.
     more: (AtomicBool, AtomicBool),
 }
 

@@ -6,11 +6,11 @@
 use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
 
-/// The most clients with a connection at the same time; the oldest is dropped.
-const MOST: usize = 64;
+/// Maximum number of clients with a connection at the same time; the oldest is dropped.
+const MAX_CLIENTS: usize = 64;
 
-/// The most characters of a client's name.
-const LONGEST_NAME: usize = 80;
+/// Maximum length of a client's name, in characters.
+const MAX_NAME_CHARS: usize = 80;
 
 /// The connections to the daemon.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl ClientPool {
     /// Returns the connection of the client of that name.
     pub(super) fn of(&self, name: Option<String>) -> ReconnectingClient {
         let Some(name) = name else { return self.first.clone() };
-        let name: String = name.chars().take(LONGEST_NAME).collect();
+        let name: String = name.chars().take(MAX_NAME_CHARS).collect();
         let mut known = self.known.lock();
         if let Some((_, way)) = known.iter().find(|(known, _)| *known == name) {
             return way.clone();
@@ -41,7 +41,7 @@ impl ClientPool {
             true => self.first.named(&name),
             false => self.first.apart(&name),
         };
-        if known.len() == MOST {
+        if known.len() == MAX_CLIENTS {
             // The first is kept: its client would return on the same connection under another name.
             known.remove(1);
         }

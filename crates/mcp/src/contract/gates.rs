@@ -1,7 +1,7 @@
 //! Gates for people, shown as dialogs by the client.
 //!
 //! Only an accepted dialog that contains a decision is an answer. Any other result leaves the gate open: many clients
-//! decline automatically when no person is present. For a client without dialogs the reply says where to answer.
+//! decline automatically when no person is present. For a client without dialogs the reply states where to answer.
 
 pub(super) mod dialog;
 
@@ -21,11 +21,11 @@ use super::tasks::OpenQuestions;
 use super::waiting;
 use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
 
-/// How often a person may fill in one form before the gate is left to be answered elsewhere.
-pub(super) const ATTEMPTS: usize = 3;
+/// Number of times that a person may fill in one form before the gate is left to be answered elsewhere.
+pub(super) const MAX_ATTEMPTS: usize = 3;
 
-/// The most gates whose dialog went unanswered that are remembered.
-const MOST_UNANSWERED: usize = 1000;
+/// Maximum number of remembered gates whose dialog went unanswered.
+const MAX_UNANSWERED: usize = 1000;
 
 /// The name of the question; a call asks one at a time.
 const QUESTION: &str = "gate";
@@ -60,9 +60,9 @@ struct ElicitationState {
 pub(super) struct Caller<'a, 'c> {
     pub(super) daemon: &'a ReconnectingClient,
     pub(super) call: &'a mut Call<'c>,
-    /// How long the request waits for the run, in seconds.
+    /// Time that the request waits for the run, in seconds.
     wait: f64,
-    /// How much of a run replies tell.
+    /// Level of detail of a run in replies.
     detail: Value,
 }
 
@@ -108,7 +108,7 @@ impl Elicitor {
     /// Remembers not to ask about a gate again.
     pub(super) fn give_up(&self, gate: &GateInfo) {
         let mut unanswered = self.unanswered.lock();
-        if unanswered.len() == MOST_UNANSWERED {
+        if unanswered.len() == MAX_UNANSWERED {
             unanswered.pop_front();
         }
         unanswered.push_back(gate.gate_id.clone());
@@ -174,7 +174,7 @@ impl Elicitor {
             .await?
             {
                 Ok(()) => return self.proceed(&standing.run, caller.wait, caller).await.map(Some),
-                Err(Refused { why, again: true }) if standing.attempts + 1 < ATTEMPTS => {
+                Err(Refused { why, again: true }) if standing.attempts + 1 < MAX_ATTEMPTS => {
                     let reply = caller.run(&standing.run, 0.0).await?;
                     let wrong = Some((why.as_str(), standing.attempts + 1));
                     return Ok(Some(question(reply, &gate, wrong, caller)));
@@ -214,7 +214,7 @@ fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller:
     GateStep::Ask(Ask { questions, carried: Some(carried), moot })
 }
 
-/// Why an answer was rejected, and whether the person may answer again.
+/// Rejection of an answer: the reason, and whether the person may answer again.
 pub(super) struct Refused {
     pub(super) why: String,
     pub(super) again: bool,

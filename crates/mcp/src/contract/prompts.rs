@@ -8,11 +8,11 @@ use steplatch_protocol::{GetRun, GetWorkflowRun, ReconnectingClient};
 use super::internal;
 use crate::offer::{CachedList, Outcome};
 
-/// The longest goal that a prompt includes, in characters.
-const LONGEST_GOAL: usize = 4000;
+/// Maximum length of a goal in a prompt, in characters.
+const MAX_GOAL_CHARS: usize = 4000;
 
-/// The most characters of a run that are written into the prompt; the agent reads the rest with the tools.
-const LONGEST_RUN: usize = 12_000;
+/// Maximum number of characters of a run in the prompt; the agent reads the rest with the tools.
+const MAX_RUN_CHARS: usize = 12_000;
 
 const AUTHOR: &str = "author_workflow";
 const REVIEW: &str = "review_run";
@@ -75,7 +75,7 @@ pub(super) async fn write(
 }
 
 fn author(goal: &str) -> (&'static str, String) {
-    let goal: String = goal.chars().take(LONGEST_GOAL).collect();
+    let goal: String = goal.chars().take(MAX_GOAL_CHARS).collect();
     let text = format!(
         "Make a workflow of steplatch that achieves this:\n\n{goal}\n\n\
          1. Look at list_workflows: one that does it already, or nearly, is better than another one.\n\
@@ -101,7 +101,7 @@ async fn review(run_id: String, daemon: &ReconnectingClient) -> Result<(&'static
     let run = daemon.call(GetRun { run_id: run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     let run = run.map_err(|error| internal(&error))?;
     let told = serde_json::to_string_pretty(&run).expect("a reply has only JSON in it");
-    let (told, cut) = match told.char_indices().nth(LONGEST_RUN) {
+    let (told, cut) = match told.char_indices().nth(MAX_RUN_CHARS) {
         Some((end, _)) => (&told[..end], "\n(cut; get_run tells all of it)"),
         None => (told.as_str(), ""),
     };

@@ -20,17 +20,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::tools;
 use crate::offer::ListChange;
 
-/// How many milliseconds the list is fresh while no workflow is a tool, and while some are.
+/// Time that the list is fresh while no workflow is a tool, and while some are, in milliseconds.
 const TTL_MS: (u64, u64) = (60_000, 5_000);
 
-/// The most workflows that are listed: a longer list is of no use to a model.
-const MOST_WORKFLOWS: usize = 500;
+/// Maximum number of listed workflows: a longer list is of no use to a model.
+const MAX_WORKFLOWS: usize = 500;
 
-/// How many changes a slow listener may be behind.
-const BEHIND: usize = 16;
+/// Number of changes that a slow listener may be behind.
+const CHANGE_CAPACITY: usize = 16;
 
 /// The pauses between attempts to reconnect to the daemon.
-const PAUSES_MS: [u64; 10] = [10, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000];
+const RETRY_PAUSES_MS: [u64; 10] = [10, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000];
 
 /// The sentence in a tool's description about the result of a workflow. The fields are those of `run_workflow`.
 const COMES_TO: &str = " Returns as run_workflow does.";
@@ -84,7 +84,7 @@ impl Registry {
         let shared = Shared {
             daemon,
             known: RwLock::default(),
-            changes: broadcast::Sender::new(BEHIND),
+            changes: broadcast::Sender::new(CHANGE_CAPACITY),
             asked: Notify::new(),
             ended: ended.clone(),
             begun: Mutex::default(),
@@ -170,7 +170,7 @@ impl Shared {
             Err(AskError::Call(error)) => return tracing::debug!(%error, "the tools can not be listed"),
             Err(error) => return tracing::warn!(%error, "the tools can not be listed"),
         };
-        let workflows = workflows.into_iter().filter_map(described).take(MOST_WORKFLOWS).collect();
+        let workflows = workflows.into_iter().filter_map(described).take(MAX_WORKFLOWS).collect();
         let now = KnownTools { workflows };
         let mut known = self.known.write();
         let changed = known.workflows != now.workflows;
@@ -199,7 +199,7 @@ async fn watching(shared: Arc<Shared>) {
                 }
             }
         }
-        match PAUSES_MS.get(failures) {
+        match RETRY_PAUSES_MS.get(failures) {
             Some(pause) => {
                 failures += 1;
                 tokio::select! {

@@ -25,18 +25,18 @@ use uri::{Address, Part};
 
 use crate::offer::CachedList;
 
-/// The longest text of a resource, in characters: about as much as a model reads at once.
-const LONGEST: u32 = 40_000;
+/// Maximum length of a resource's text in characters: about as much as a model reads at once.
+const MAX_TEXT_CHARS: u32 = 40_000;
 
-/// The most events of one read.
-const MOST_EVENTS: usize = 500;
+/// Maximum number of events of one read.
+const MAX_EVENTS: usize = 500;
 
-/// How many runs and workflows are listed. All of them can be read, and completion finds them.
-const MOST_RUNS: u32 = 20;
-const MOST_WORKFLOWS: u32 = 100;
+/// Maximum numbers of listed runs and workflows. All of them can be read, and completion finds them.
+const MAX_RUNS: u32 = 20;
+const MAX_WORKFLOWS: u32 = 100;
 
-/// How many runs and workflows completion searches.
-const MOST_SEARCHED: u32 = 1000;
+/// Maximum number of runs, and of workflows, that completion searches.
+const MAX_SEARCHED: u32 = 1000;
 
 /// The key in `_meta` of a content under which further facts about the content are given.
 const ABOUT: &str = "steplatch/about";
@@ -96,7 +96,7 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
         let history = Address::terminal(&id, Part::History { offset: None });
         items.push(resource(history, format!("output of {called}"), format!("All output of {command}"), TEXT));
     }
-    let runs = ListWorkflowRuns { limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
+    let runs = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     for run in daemon.call(runs).await?.runs {
         let description = format!("{}, {}, began {}", run.workflow_id, run.state, run.started_at);
         items.push(resource(Address::Run(run.run_id.clone()), run.run_id.clone(), description, JSON));
@@ -104,7 +104,7 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
         let description = format!("What happened in that run of {}", run.workflow_id);
         items.push(resource(events, format!("events of {}", run.run_id), description, LINES_OF_JSON));
     }
-    let workflows = ListWorkflows { limit: MOST_WORKFLOWS, ..ListWorkflows::default() };
+    let workflows = ListWorkflows { limit: MAX_WORKFLOWS, ..ListWorkflows::default() };
     for workflow in daemon.call(workflows).await?.workflows {
         let description = workflow.description.unwrap_or_else(|| format!("A {}", workflow.kind));
         items.push(resource(Address::Workflow(workflow.name.clone()), workflow.name, description, JSON));
@@ -137,7 +137,7 @@ async fn terminal(
     part: Part,
     daemon: &ReconnectingClient,
 ) -> Result<Option<ResourceContents>, AskError> {
-    let mut verb = GetScreenContent { session_id, limit: Some(LONGEST), ..GetScreenContent::default() };
+    let mut verb = GetScreenContent { session_id, limit: Some(MAX_TEXT_CHARS), ..GetScreenContent::default() };
     if let Part::History { offset } = part {
         (verb.content_mode, verb.offset) = (ContentMode::History, offset);
     }
@@ -176,7 +176,7 @@ async fn events(
             break;
         }
         let line = line_of(&event);
-        if count == MOST_EVENTS || (count > 0 && text.len() + line.len() > LONGEST as usize) {
+        if count == MAX_EVENTS || (count > 0 && text.len() + line.len() > MAX_TEXT_CHARS as usize) {
             break;
         }
         text.push_str(&line);
@@ -229,11 +229,11 @@ pub(super) async fn complete(
             sessions.into_iter().rev().map(|session| session.session_id).collect()
         }
         "run_id" => {
-            let runs = ListWorkflowRuns { limit: Some(MOST_SEARCHED), ..ListWorkflowRuns::default() };
+            let runs = ListWorkflowRuns { limit: Some(MAX_SEARCHED), ..ListWorkflowRuns::default() };
             daemon.call(runs).await?.runs.into_iter().map(|run| run.run_id).collect()
         }
         "name" => {
-            let workflows = ListWorkflows { limit: MOST_SEARCHED, ..ListWorkflows::default() };
+            let workflows = ListWorkflows { limit: MAX_SEARCHED, ..ListWorkflows::default() };
             daemon.call(workflows).await?.workflows.into_iter().map(|workflow| workflow.name).collect()
         }
         _ => Vec::new(),

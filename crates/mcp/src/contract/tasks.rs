@@ -21,14 +21,14 @@ use steplatch_protocol::{
 
 use super::completed;
 use super::gates::dialog::NoDialog;
-use super::gates::{ATTEMPTS, DialogOutcome, Elicitor, Refused, answered, dialog, where_to_answer};
+use super::gates::{DialogOutcome, Elicitor, MAX_ATTEMPTS, Refused, answered, dialog, where_to_answer};
 use crate::offer::ClientContext;
 
 /// The interval, in milliseconds, at which a client may poll.
 const POLLED_EVERY_MS: u64 = 1000;
 
-/// The most gates that are remembered as asked about.
-const MOST_ASKED: usize = 1000;
+/// Maximum number of remembered gates whose question was shown.
+const MAX_REMEMBERED_GATES: usize = 1000;
 
 /// Questions that were sent to the client and are not settled.
 ///
@@ -58,7 +58,7 @@ impl OpenQuestions {
     fn put(&self, asked: OpenQuestion) {
         let mut all = self.0.lock();
         all.retain(|other| other.gate != asked.gate);
-        if all.len() == MOST_ASKED {
+        if all.len() == MAX_REMEMBERED_GATES {
             all.pop_front();
         }
         all.push_back(asked);
@@ -233,7 +233,7 @@ impl Elicitor {
                 DialogOutcome::Answered(answer) => {
                     let answer = AnswerGate { digest: Some(asked.digest.clone()), ..answer };
                     match answered(answer, daemon, asker).await? {
-                        Err(Refused { why, again: true }) if self.asked.again(&asked, &why) < ATTEMPTS => {}
+                        Err(Refused { why, again: true }) if self.asked.again(&asked, &why) < MAX_ATTEMPTS => {}
                         Err(_) => self.give_up(gate),
                         Ok(()) => {}
                     }

@@ -83,7 +83,7 @@ fn shorten(parameters: &mut JsonObject) {
     }
 }
 
-/// Whether a word of a schema permits any further field, as schemas without it do.
+/// Returns whether a keyword of a schema permits any further field, as schemas without it do.
 fn is_any(word: &str, value: &Value) -> bool {
     word == "additionalProperties" && *value == true
 }

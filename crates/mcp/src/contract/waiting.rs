@@ -13,8 +13,8 @@ use steplatch_protocol::{
 
 use crate::progress::{Progress, SIGN_OF_LIFE};
 
-/// How long events are collected before the first message.
-const GATHERING: Duration = Duration::from_millis(20);
+/// Time that events are collected before the first message.
+const GATHER_TIME: Duration = Duration::from_millis(20);
 
 /// The daemon's reply, with its remarks on the parameters.
 pub(super) type Answer = Result<(Value, Vec<String>), AskError>;
@@ -86,7 +86,7 @@ async fn over(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: 
     tokio::pin!(answer);
     let mut follower = Some(daemon.follow(run, 1));
     // The earlier events of an existing run arrive at once, and only its current state matters.
-    progress.gather(GATHERING);
+    progress.gather(GATHER_TIME);
     let mut states = 0;
     let answer = loop {
         tokio::select! {

@@ -26,7 +26,7 @@ pub enum GraphInput {
     AttemptEnded {
         /// The step.
         step: NodeId,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// Its outcome.
         outcome: StepOutcome,
@@ -45,9 +45,9 @@ pub enum GraphInput {
 pub enum Effect {
     /// A node is to be called.
     Run {
-        /// For which step.
+        /// The step.
         step: NodeId,
-        /// Which attempt, counted from 1. Step and attempt name the call on every replay.
+        /// The number of the attempt, counted from 1. Step and attempt name the call on every replay.
         attempt: u32,
         /// The node.
         node: NodeId,
@@ -55,14 +55,14 @@ pub enum Effect {
         input: Value,
         /// Its time limit.
         timeout: Option<Duration>,
-        /// Whether an earlier daemon may have called it already.
+        /// True if an earlier daemon may have called it already.
         again: bool,
     },
     /// A wake-up at a point in time is requested.
     Wait {
-        /// For which step.
+        /// The step.
         step: NodeId,
-        /// When.
+        /// Time of the wake-up.
         until: Timestamp,
     },
 }
@@ -70,15 +70,15 @@ pub enum Effect {
 /// The result of a decision.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Decision {
-    /// What happened, to be appended first.
+    /// Events that happened, to be appended first.
     pub events: Vec<GraphEvent>,
-    /// What is to be done, afterwards.
+    /// Effects to be performed, afterwards.
     pub effects: Vec<Effect>,
 }
 
 /// Returns what follows from an input, given the progress of a graph.
 ///
-/// An input that does not fit (a second start, the end of an attempt that is over) changes nothing.
+/// An input that does not fit (a second start, the end of an attempt that has ended) changes nothing.
 #[must_use]
 pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decided(graph, progress, input, now, true)
@@ -160,7 +160,7 @@ impl Deciding<'_> {
         self.decision.events.push(event);
     }
 
-    /// Decides what follows for a step whose attempt is over.
+    /// Decides what follows for a step whose attempt has ended.
     fn follow(&mut self, id: NodeId, attempt: u32, outcome: StepOutcome, now: Timestamp) {
         let Some(index) = self.graph.index(&id) else { return };
         let step = &self.graph.steps[index];

@@ -31,7 +31,7 @@ pub enum GraphEvent {
     AttemptEnded {
         /// The step.
         step: NodeId,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// Its outcome.
         outcome: StepOutcome,
@@ -40,10 +40,10 @@ pub enum GraphEvent {
     RetryPlanned {
         /// The step.
         step: NodeId,
-        /// When.
+        /// Time of the retry.
         due: Timestamp,
     },
-    /// That time has come.
+    /// The time of the retry has come.
     RetryDue {
         /// The step.
         step: NodeId,
@@ -53,16 +53,16 @@ pub enum GraphEvent {
         /// The step.
         step: NodeId,
     },
-    /// The step is over.
+    /// The step has ended.
     StepEnded {
         /// The step.
         step: NodeId,
-        /// How.
+        /// The way in which it ended.
         ending: Ending,
     },
-    /// The graph is over.
+    /// The graph has ended.
     Ended {
-        /// Whether no step failed.
+        /// True if no step failed.
         success: bool,
     },
 }
@@ -82,7 +82,7 @@ pub enum StepOutcome {
     Unknown,
 }
 
-/// How a step ended.
+/// End of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "snake_case")]
 pub enum Ending {
@@ -90,19 +90,19 @@ pub enum Ending {
     Completed,
     /// It failed, and was passed over with an output that its policy names.
     Skipped {
-        /// That output.
+        /// The output in its place.
         value: Value,
     },
     /// It failed.
     Failed {
-        /// Why.
+        /// The error message.
         error: String,
-        /// In what way.
+        /// Kind of the failure.
         error_type: ErrorType,
     },
     /// It was not begun, because of a step that it depends on.
     NotRun {
-        /// That step.
+        /// The step that it depends on.
         because: NodeId,
     },
 }

@@ -7,9 +7,9 @@ use serde_json::Value;
 use steplatch_workflow::substitute::{self, Lookup};
 use steplatch_workflow::{Problem, suggestion};
 
-use super::{MOST_STEPS, Step};
+use super::{MAX_STEPS, Step};
 
-/// Which steps come before which, by their places in the declaration.
+/// The order of the steps, by their places in the declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     before: Vec<Vec<usize>>,
@@ -20,8 +20,8 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn of(steps: &[Step]) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
-        if steps.is_empty() || steps.len() > MOST_STEPS {
-            let message = format!("a graph has 1 to {MOST_STEPS} steps, not {}", steps.len());
+        if steps.is_empty() || steps.len() > MAX_STEPS {
+            let message = format!("a graph has 1 to {MAX_STEPS} steps, not {}", steps.len());
             return Err(vec![Problem::error("/steps", message)]);
         }
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();

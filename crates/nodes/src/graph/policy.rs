@@ -10,22 +10,22 @@ use crate::node::{NodeId, Seconds};
 /// The error policy of a step: it may be retried, and what follows after the last retry.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policy {
-    /// How it is tried again, if it is.
+    /// Its retries, if any.
     pub retry: Option<Retry>,
-    /// What happens when it is not tried again.
+    /// Action after the last retry, or without one.
     pub otherwise: OnFailure,
 }
 
-/// How a step is tried again.
+/// Retries of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Retry {
-    /// How often it is tried again
+    /// Number of retries
     #[schemars(range(min = 1, max = 100))]
     pub count: u8,
-    /// Seconds before it is tried again (default 1)
+    /// Seconds before the first retry (default 1)
     #[serde(default = "one_second")]
     pub delay: Seconds,
-    /// What the delay is multiplied by each time (default 2)
+    /// Factor of the delay from one retry to the next (default 2)
     #[serde(default = "two")]
     #[schemars(range(min = 1.0, max = 10.0))]
     pub backoff: f64,
@@ -42,7 +42,7 @@ fn two() -> f64 {
     2.0
 }
 
-/// What follows when a step failed for good.
+/// Action after the final failure of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum OnFailure {
     /// It failed: what depends on it does not run, and the graph fails.
@@ -72,11 +72,11 @@ impl Policy {
 }
 
 impl Retry {
-    /// Returns how long is waited after an attempt, the first of which is 1; a day at most.
+    /// Returns the wait after an attempt, the first of which is 1; a day at most.
     #[must_use]
     pub fn delay_after(&self, attempt: u32) -> std::time::Duration {
         let factor = self.backoff.powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
-        let day = Seconds::LONGEST.duration();
+        let day = Seconds::MAX.duration();
         let delay = std::time::Duration::try_from_secs_f64(self.delay.duration().as_secs_f64() * factor);
         delay.unwrap_or(day).min(day)
     }

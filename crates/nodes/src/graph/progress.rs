@@ -31,7 +31,7 @@ pub(super) struct StepProgress {
     pub(super) attempts: u32,
     /// The outcome of the last one.
     pub(super) last: Option<Arc<StepOutcome>>,
-    /// Whether the fallback is called instead.
+    /// True if the fallback is called instead.
     pub(super) in_fallback: bool,
 }
 
@@ -53,12 +53,12 @@ pub enum Status {
     },
     /// It waits for the time of its next attempt.
     Delayed {
-        /// When that is.
+        /// Time of that attempt.
         due: Timestamp,
     },
-    /// An attempt is over, and what follows is about to be decided.
+    /// An attempt has ended, and what follows is about to be decided.
     Returned,
-    /// It is over.
+    /// It has ended.
     Ended(Ending),
 }
 
@@ -136,7 +136,7 @@ impl Progress {
         self.input.is_some()
     }
 
-    /// Returns whether the graph is over, and if so, whether no step failed.
+    /// Returns whether the graph has ended, and if so, whether no step failed.
     #[must_use]
     pub fn ended(&self) -> Option<bool> {
         self.ended
@@ -167,7 +167,7 @@ impl StepProgress {
     }
 }
 
-/// `{input}` is the graph's input, and `{step_id}` the output of a step that is over.
+/// `{input}` is the graph's input, and `{step_id}` the output of a step that has ended.
 impl Lookup for Progress {
     fn get(&self, name: &str) -> Option<&Value> {
         if name == plan::INPUT {

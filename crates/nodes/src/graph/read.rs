@@ -29,13 +29,13 @@ struct StepShape {
     id: NodeId,
     /// The node that it calls
     node: NodeId,
-    /// What the node is given: {step_id} is the output of a step, which is then a dependency, {input} the graph's input
+    /// Input of the node: {step_id} is the output of a step, which is then a dependency, {input} the graph's input
     #[serde(default)]
     input: Option<Value>,
-    /// Steps that must be over before
+    /// Steps that must have ended before
     #[serde(default)]
     depends_on: Vec<NodeId>,
-    /// What happens when it fails (default fail)
+    /// Error policy of the step (default fail)
     #[serde(default)]
     #[expect(dead_code, reason = "it is read apart, so that what is wrong with it is told whatever else is wrong")]
     on_error: Option<Value>,
@@ -44,7 +44,7 @@ struct StepShape {
 /// A step that failed is passed over.
 #[derive(Deserialize, JsonSchema)]
 struct Skip {
-    /// What stands for its output (default null)
+    /// Output in its place (default null)
     #[serde(default)]
     value: Option<Value>,
 }
@@ -56,7 +56,7 @@ struct Fallback {
     node: NodeId,
 }
 
-/// What depends on a step that failed does not run, and the graph fails.
+/// Steps that depend on a failed one do not run, and the graph fails.
 #[derive(Deserialize, JsonSchema)]
 struct Fail {}
 

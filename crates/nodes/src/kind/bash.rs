@@ -28,8 +28,8 @@ use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use capture::{Capture, CapturedText};
 
-/// How long the output of a command that has ended may be kept open by what it left running.
-const GRACE: Duration = Duration::from_millis(100);
+/// Time that programs left running by an ended command may keep its output open.
+const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs one command line with bash; success is exit code 0, and the output is what it printed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -46,7 +46,7 @@ pub struct Bash {
     /// Variables that are set for it; {secret:NAME} is a secret by reference
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// What it reads on standard input; {input} is the input
+    /// Its standard input; {input} is the input
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
 }
@@ -89,7 +89,7 @@ impl NodeSettings for Bash {
 }
 
 fn takes_unquoted_input(command: &str) -> bool {
-    // What quotes its value shows it in quotes.
+    // A template that quotes its value shows it in quotes.
     struct Probe(Value);
     impl Lookup for Probe {
         fn get(&self, name: &str) -> Option<&Value> {
@@ -143,7 +143,7 @@ async fn run(
             tokio::select! {
                 exit = piped.wait() => {
                     if !all_read {
-                        let _ = tokio::time::timeout(GRACE, &mut reading).await;
+                        let _ = tokio::time::timeout(OUTPUT_GRACE, &mut reading).await;
                     }
                     break ProgramOutcome::ByItself(exit);
                 }
@@ -247,7 +247,7 @@ pub(super) fn environment(
     surroundings: &Surroundings,
 ) -> Vec<(OsString, OsString)> {
     let own = declared.iter().map(|(name, value)| (name.into(), filling.text(value).into()));
-    // What is set later counts.
+    // A later setting counts.
     surroundings.environment.iter().cloned().chain(own).collect()
 }
 

@@ -16,7 +16,7 @@ pub struct Function {
     /// The source it stands in; left out, the file that declares the node
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// How failures name the source
+    /// Name of the source in failures
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }

@@ -26,8 +26,8 @@ use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::secrets;
 use crate::template::TemplateValues;
 
-/// How long a connection may take to be made.
-const CONNECTING: Duration = Duration::from_secs(30);
+/// Time limit of connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes one HTTP request; success is a status from 200 to 299, and the output is the body: JSON as a value, else text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -121,7 +121,7 @@ fn client() -> reqwest::Result<Client> {
     Client::builder()
         .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECTING)
+        .connect_timeout(CONNECT_TIMEOUT)
         .build()
 }
 

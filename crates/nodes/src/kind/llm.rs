@@ -25,40 +25,40 @@ use crate::template::TemplateValues;
 use answer::Answer;
 use stream::{Events, StreamError};
 
-/// The longest delay that an endpoint may request before a retry; a longer one fails the call.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// Maximum delay that an endpoint may request before a retry; a longer one fails the call.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(120);
 
-/// The most bytes of an answer, and of an endpoint's error.
-const MOST_ANSWER: usize = 16 << 20;
-const MOST_ERROR: usize = 16 << 10;
+/// Maximum bytes of an answer, and of an endpoint's error.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+const MAX_ERROR_BYTES: usize = 16 << 10;
 
 /// Asks a model behind an OpenAI-compatible endpoint; the output is the text of its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Llm {
-    /// Where the endpoint is: what stands before /chat/completions
+    /// URL of the endpoint: the part before /chat/completions
     pub base_url: String,
     /// Its key, as {secret:NAME}
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
     /// The model
     pub model: String,
-    /// What the model is told first
+    /// The system message
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// What it is asked; {input} is the input. Left out, the input is the question, or a list of messages
+    /// The question; {input} is the input. Left out, the input is the question, or a list of messages
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Whether the answer is sent as it comes
+    /// Stream the answer
     #[serde(default)]
     pub stream: bool,
     /// Further fields of the request: temperature, max_tokens, tools, …
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,
-    /// How often it is asked again after 429, 5xx or a lost connection (default 3)
+    /// Number of retries after 429, 5xx or a lost connection (default 3)
     #[serde(default = "three_retries")]
     #[schemars(range(max = 10))]
     pub retries: u8,
-    /// Seconds before it is asked again, doubled each time, where the endpoint names none (default 1)
+    /// Seconds before the first retry, doubled each time, where the endpoint names none (default 1)
     #[serde(default = "one_second")]
     pub retry_delay: Seconds,
 }
@@ -114,7 +114,7 @@ struct Asking<'a> {
     attempts: u32,
 }
 
-/// Why one attempt failed.
+/// Failure of one attempt.
 enum AttemptError {
     /// It may be tried again, after the time that the endpoint named.
     Busy(Failure, Option<Duration>),
@@ -157,11 +157,11 @@ impl Asking<'_> {
                 Err(AttemptError::Busy(failure, named)) => (failure, named),
             };
             let wait = named.unwrap_or(delay);
-            if self.attempts > u32::from(self.llm.retries) || wait > LONGEST_WAIT {
+            if self.attempts > u32::from(self.llm.retries) || wait > MAX_RETRY_DELAY {
                 return Err(failure);
             }
             tokio::time::sleep(wait).await;
-            delay = (delay * 2).min(LONGEST_WAIT);
+            delay = (delay * 2).min(MAX_RETRY_DELAY);
         }
     }
 
@@ -187,7 +187,8 @@ impl Asking<'_> {
 
     /// Reads an answer that comes in one piece.
     async fn whole(&mut self, response: Response) -> Result<(), AttemptError> {
-        let body = read(response, MOST_ANSWER).await.map_err(|error| AttemptError::Busy(unreachable(&error), None))?;
+        let body =
+            read(response, MAX_ANSWER_BYTES).await.map_err(|error| AttemptError::Busy(unreachable(&error), None))?;
         if body.is_cut {
             return Err(AttemptError::ForGood(too_large()));
         }
@@ -222,7 +223,7 @@ impl Asking<'_> {
                 if let (Some(on_text), Some(text)) = (self.on_text, text) {
                     on_text(&text);
                 }
-                if self.answer.size() > MOST_ANSWER {
+                if self.answer.size() > MAX_ANSWER_BYTES {
                     return Err(too_large());
                 }
             }
@@ -241,13 +242,13 @@ fn is_message(message: &Value) -> bool {
 }
 
 fn too_large() -> Failure {
-    Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MOST_ANSWER} bytes."))
+    Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MAX_ANSWER_BYTES} bytes."))
 }
 
 /// Returns the error of a refused request, and whether the request may be repeated.
 async fn refused(status: StatusCode, response: Response) -> AttemptError {
     let named = retry_after(&response);
-    let body = read(response, MOST_ERROR).await.unwrap_or_default();
+    let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let error = serde_json::from_str::<Value>(&text).ok().and_then(|body| body.get("error").cloned());
     let why = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), error_message);

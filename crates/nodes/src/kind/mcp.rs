@@ -36,7 +36,7 @@ pub struct Mcp {
     pub args: Option<Map<String, Value>>,
 }
 
-/// Where an MCP server is.
+/// Location of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum McpServer {

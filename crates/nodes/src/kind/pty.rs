@@ -27,22 +27,22 @@ pub struct Pty {
     /// Variables that are set for it; {secret:NAME} is a secret by reference
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// When it is ready for the next input
+    /// Condition under which it is ready for the next input
     #[serde(default)]
     pub ready: Ready,
-    /// How what it shows is read
+    /// Reader of its screen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parser: Option<crate::pane::Parser>,
-    /// What is answered to its questions, as in the action dialogue: rules, until, timeout, max_answers. The output is then what it printed until the dialogue was over
+    /// Answers to its questions, as in the action dialogue: rules, until, timeout, max_answers. The output is then the text that it printed until the end of the dialogue
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialogue: Option<Map<String, Value>>,
 }
 
-/// When a program that stays is ready for the next input.
+/// Condition under which a program that stays is ready for the next input.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// Its shell tells that it is at its prompt
+    /// Its shell reports that it is at its prompt
     #[default]
     Shell,
     /// It has printed nothing for a while

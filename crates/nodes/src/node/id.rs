@@ -11,15 +11,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[serde(transparent)]
 pub struct NodeId(String);
 
-/// Why a text is not an id.
+/// Error of a text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most")]
 pub struct InvalidNodeId(String);
 
-const LONGEST_ID: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 
 impl NodeId {
-    /// Returns the id as it is written.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -32,7 +32,7 @@ impl FromStr for NodeId {
     fn from_str(text: &str) -> Result<Self, InvalidNodeId> {
         let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
-        if begins && text.len() <= LONGEST_ID && text.bytes().all(word) {
+        if begins && text.len() <= MAX_ID_BYTES && text.bytes().all(word) {
             Ok(Self(text.to_owned()))
         } else {
             Err(InvalidNodeId(text.chars().take(80).collect()))

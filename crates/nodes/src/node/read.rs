@@ -11,12 +11,12 @@ use super::schema::schema_of;
 use super::{Node, NodeId, Seconds};
 use crate::kind::NodeType;
 
-/// What a declaration of every kind may say.
+/// Properties of a declaration of every kind.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Common {
     /// Its name, unique in its workspace
     pub(super) id: NodeId,
-    /// What it is for, in a sentence
+    /// Its purpose, in a sentence
     #[serde(default)]
     pub(super) description: Option<String>,
     /// Seconds that one call of it may take

@@ -10,19 +10,19 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[serde(transparent)]
 pub struct Seconds(f64);
 
-const LONGEST_SECONDS: f64 = 86_400.0;
+const MAX_SECONDS: f64 = 86_400.0;
 
 impl Seconds {
     /// One second.
     pub(crate) const ONE: Self = Self(1.0);
 
-    /// The longest time that there is: a day.
-    pub(crate) const LONGEST: Self = Self(LONGEST_SECONDS);
+    /// The maximum: a day.
+    pub(crate) const MAX: Self = Self(MAX_SECONDS);
 
     /// Returns these seconds; `None` for what is negative, longer than a day or no number.
     #[must_use]
     pub fn new(seconds: f64) -> Option<Self> {
-        (0.0..=LONGEST_SECONDS).contains(&seconds).then_some(Self(seconds))
+        (0.0..=MAX_SECONDS).contains(&seconds).then_some(Self(seconds))
     }
 
     /// Returns the time.
@@ -50,6 +50,6 @@ impl JsonSchema for Seconds {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "minimum": 0, "maximum": LONGEST_SECONDS})
+        json_schema!({"type": "number", "minimum": 0, "maximum": MAX_SECONDS})
     }
 }

@@ -41,15 +41,15 @@ pub(super) fn blocks(pane: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The most lines between two rules that are taken for a prompt.
-const MOST_TYPED: usize = 40;
+/// Maximum number of lines between two rules that are taken for a prompt.
+const MAX_PROMPT_LINES: usize = 40;
 
 /// Returns the number of lines between a rule that begins here and the next one, if these are a prompt.
 fn ruled(lines: &[&str]) -> usize {
     if !lines.first().is_some_and(|line| is_rule(line)) {
         return 0;
     }
-    let between = lines[1..].iter().take(MOST_TYPED + 1).position(|line| is_rule(line)).unwrap_or(0);
+    let between = lines[1..].iter().take(MAX_PROMPT_LINES + 1).position(|line| is_rule(line)).unwrap_or(0);
     let prompts = lines.get(1).is_some_and(|line| line.trim_start().starts_with(['>', '❯']));
     if prompts { between } else { 0 }
 }

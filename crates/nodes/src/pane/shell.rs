@@ -29,7 +29,7 @@ pub(super) fn read(pane: &str) -> Reading {
     found.finish(is_ready)
 }
 
-/// What prompts of one shell have in common while folders and branches change.
+/// Common part of the prompts of one shell while folders and branches change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     sign: char,
@@ -49,13 +49,13 @@ impl Shape {
 /// The sign that the best-known theme of zsh begins its prompts with, rather than ending them.
 const ARROW: char = '➜';
 
-/// Splits a line into a prompt and what was typed behind it.
+/// Splits a line into a prompt and the text typed behind it.
 fn prompt(line: &str) -> Option<(&str, &str)> {
-    const LONGEST: usize = 160;
+    const MAX_PROMPT_CHARS: usize = 160;
     if line.starts_with(ARROW) {
         return Some(line.split_at(arrow_prompt(line))).map(|(prompt, typed)| (prompt, typed.trim()));
     }
-    let at = line.char_indices().take(LONGEST).find_map(|(at, character)| {
+    let at = line.char_indices().take(MAX_PROMPT_CHARS).find_map(|(at, character)| {
         let end = at + character.len_utf8();
         let behind = &line[end..];
         let sign = matches!(character, '$' | '#' | '%' | '❯' | '>');

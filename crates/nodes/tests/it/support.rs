@@ -30,7 +30,7 @@ impl Request {
     }
 }
 
-/// What the server does with a request.
+/// Response of the server to a request.
 pub(crate) enum Answer {
     /// Sends these bytes and closes the connection.
     Bytes(String),

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use parking_lot::Mutex;
 use steplatch_python_api::Limits;
 use steplatch_python_api::client::{ConversationError, WorkerError, WorkerEvent, WorkerProtocol};
-use steplatch_python_api::wire::{Ask, LONGEST, Reply};
+use steplatch_python_api::wire::{Ask, MAX_LINE_BYTES, Reply};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
@@ -19,13 +19,13 @@ use tokio::time::Instant;
 
 use super::{OsString, PathBuf};
 
-/// How long a request waits for a busy worker.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Time for which a request waits for a busy worker.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The time that a request may take besides the computing of a function: compiling its file, and the answer itself.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// How workers are started.
+/// Way in which workers are started.
 #[derive(Debug, Clone)]
 pub enum WorkerStarter {
     /// As a process that serves requests on its standard input and output.
@@ -39,7 +39,7 @@ pub enum WorkerStarter {
     Nobody,
 }
 
-/// Why a worker does not answer any more.
+/// Reason why a worker does not answer any more.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{why}")]
 pub struct WorkerExited {
@@ -59,13 +59,13 @@ impl WorkerExited {
         Self::new(format!("a worker answered something else than it was asked: {reply}"))
     }
 
-    /// Whether the worker was executing this request when it ended, rather than an earlier one.
+    /// Returns whether the worker was executing this request when it ended, rather than an earlier one.
     #[must_use]
     pub fn was_busy_with_this(&self) -> bool {
         self.busy_with_this
     }
 
-    /// Whether the request computed for longer than it may, in one operation that the interpreter does not interrupt.
+    /// Returns whether the request exceeded its time in one operation that the interpreter does not interrupt.
     #[must_use]
     pub fn overran(&self) -> bool {
         self.overran && self.busy_with_this
@@ -77,7 +77,7 @@ impl WorkerExited {
 pub(super) struct Worker {
     questions: mpsc::UnboundedSender<WorkerRequest>,
     known: Arc<WorkerStatus>,
-    /// Whether it is for executions that have never overrun their time.
+    /// True if it is for executions that have never overrun their time.
     is_reserved: bool,
 }
 
@@ -91,18 +91,18 @@ struct WorkerStatus {
     at_it: Mutex<Option<Instant>>,
 }
 
-/// Where the answer is sent, if it is needed.
+/// Receiver of the answer, if it is needed.
 type ReplySender = Option<oneshot::Sender<Result<Reply, WorkerExited>>>;
 
 struct WorkerRequest {
     ask: Ask,
     times: Times,
     answer: ReplySender,
-    /// Whether the worker has started this request.
+    /// Set once the worker has started this request.
     begun: Arc<AtomicBool>,
 }
 
-/// How long a worker may be silent during a request.
+/// Time limits of a worker's silence during a request.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     /// Of processor time, between two signs of life. The interpreter checks it between operations, so one that exceeds
@@ -174,10 +174,10 @@ impl Worker {
         self.known.memory.load(Ordering::Relaxed)
     }
 
-    /// Whether it has been busy with one request for longer than other requests wait for it.
+    /// Returns whether it has been busy with one request for longer than other requests wait for it.
     pub(super) fn is_held_up(&self) -> bool {
         let at_it = self.known.at_it.lock();
-        at_it.is_some_and(|since| since.elapsed() > PATIENCE)
+        at_it.is_some_and(|since| since.elapsed() > BUSY_TIMEOUT)
     }
 
     /// Sends a request and waits for the answer; `limits` say how long the worker may be silent. `None` when the
@@ -192,7 +192,7 @@ impl Worker {
                 answered = &mut answered => {
                     return answered.unwrap_or_else(|_| Err(WorkerExited::new("the worker ended"))).map(Some);
                 }
-                () = tokio::time::sleep(PATIENCE) => {
+                () = tokio::time::sleep(BUSY_TIMEOUT) => {
                     if !begun.load(Ordering::Relaxed) && self.is_held_up() {
                         return Ok(None);
                     }
@@ -226,7 +226,7 @@ struct Task {
     heard: mpsc::Receiver<String>,
     /// The time of its last sign of life, or of the first request after it was idle.
     sign: Instant,
-    /// When it is checked next, if it remains silent.
+    /// Time of its next check, if it remains silent.
     look_at: Instant,
     /// The processor time that it had used at the first check since.
     used: Option<Duration>,
@@ -378,7 +378,7 @@ async fn listen(output: ChildStdout, read: mpsc::Sender<String>) {
     let mut output = BufReader::new(output);
     loop {
         let mut line = String::new();
-        let taken = (&mut output).take(LONGEST).read_line(&mut line).await;
+        let taken = (&mut output).take(MAX_LINE_BYTES).read_line(&mut line).await;
         // A line without an end was cut off by the end of the worker, or is longer than workers write.
         if taken.is_err() || line.pop() != Some('\n') || read.send(line).await.is_err() {
             return;

@@ -10,7 +10,7 @@ use steplatch_protocol::{CreateWorkflow, DeleteWorkflow};
 use tempfile::TempDir;
 
 use super::*;
-use crate::disk::{PATIENCE, WRITERS};
+use crate::disk::{DISK_TIMEOUT, WRITERS};
 use crate::workers::WorkerStarter;
 
 /// Returns a caller whose library is the directory `name` of a temporary one.
@@ -94,7 +94,7 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
         let error = workflows.keep(&library, machine("other", 2).into()).await.unwrap_err();
         assert!(error.to_string().contains("another program holds its lock"), "{error}");
     }
-    let patient = Workflows { disk: workflows.disk.within(PATIENCE), ..workflows.clone() };
+    let patient = Workflows { disk: workflows.disk.within(DISK_TIMEOUT), ..workflows.clone() };
     assert!(patient.find(&caller, "nap").await.is_ok());
     drop(lock);
     assert!(patient.keep(&library, machine("third", 3).into()).await.unwrap().saved, "the turns were given back");

@@ -11,11 +11,12 @@ use serde_json::{Map, Value};
 const REFUSED: [&str; 10] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "patternProperties"];
 
-/// Characters of the names that are told because they can not be offered.
-const MOST_TOLD: usize = 500;
+/// Maximum number of characters of the listed names that can not be offered.
+const MAX_LISTED_CHARS: usize = 500;
 
-/// Returns a schema of arguments without what makes common clients refuse it and all others in a list. It takes no less.
-/// Properties that can not be offered are named in its description, because they can be given nevertheless.
+/// Returns a schema of arguments without the parts for which common clients refuse it and all others in a list. It
+/// takes no less. Properties that can not be offered are named in its description, because they can be given
+/// nevertheless.
 #[must_use]
 pub fn offered(schema: &Value) -> Map<String, Value> {
     let mut offered = schema.as_object().cloned().unwrap_or_default();
@@ -41,7 +42,7 @@ pub fn offered(schema: &Value) -> Map<String, Value> {
     offered.shift_remove("unevaluatedProperties");
     if !left_out.is_empty() {
         let names: Vec<String> = left_out.iter().map(|name| format!("'{name}'")).collect();
-        let names: String = names.join(", ").chars().take(MOST_TOLD).collect();
+        let names: String = names.join(", ").chars().take(MAX_LISTED_CHARS).collect();
         let before = offered.get("description").and_then(Value::as_str).map(|before| format!("{before} "));
         offered.insert("description".to_owned(), format!("{}Also takes {names}.", before.unwrap_or_default()).into());
     }

@@ -24,7 +24,7 @@ use crate::value::{from_json, to_json};
 
 /// The function through which a program calls out.
 const ASK: &str = "_steplatch_ask";
-/// What a program knows about the functions of its file.
+/// The variable that describes the functions of a program's file.
 const FUNCTIONS: &str = "_steplatch_functions";
 /// The initial value of a program.
 const START: &str = "_steplatch_start";
@@ -37,7 +37,7 @@ pub(crate) struct MontyProgram {
     source: Arc<Source>,
     run: MontyRun,
     functions: Value,
-    /// The compiled file as it is packed: most of what an execution of it is.
+    /// The packed form of the compiled file: most of the data of an execution.
     packed: Arc<[u8]>,
 }
 

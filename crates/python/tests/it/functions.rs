@@ -1,4 +1,4 @@
-//! What functions can do, and the errors when they fail.
+//! Abilities of functions, and the errors when they fail.
 
 use expect_test::expect;
 use serde_json::json;

@@ -10,18 +10,18 @@ use crate::answer_error::AnswerError;
 use crate::config::Secret;
 use crate::text::clean;
 
-/// The most characters of a service's error.
-const LONGEST: usize = 300;
+/// Maximum length of a service's error.
+const MAX_ERROR_CHARS: usize = 300;
 
-/// Bytes of an answer that take a while to read.
-const LONG: usize = 128 * 1024;
+/// Length of an answer that takes a while to read.
+const LONG_ANSWER_BYTES: usize = 128 * 1024;
 
 /// An answer of any status.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) retry_after: Option<Duration>,
-    /// Where it redirects to.
+    /// Target of its redirect.
     pub(super) location: Option<String>,
     /// `None` if it is longer than may be read.
     pub(super) body: Option<Vec<u8>>,
@@ -71,7 +71,7 @@ impl Answer {
         self,
         read: fn(Value) -> Result<T, AnswerError>,
     ) -> Result<T, AskError> {
-        let is_long = self.body.as_ref().is_some_and(|body| body.len() > LONG);
+        let is_long = self.body.as_ref().is_some_and(|body| body.len() > LONG_ANSWER_BYTES);
         let read = move || self.json().and_then(read).map_err(|why| self.nonsense(&why));
         if is_long { super::apart(read).await } else { read() }
     }
@@ -131,7 +131,7 @@ impl Answer {
             }
         };
         // What is cleaned out could have stood in the middle of the token.
-        let words = clean(&words, LONGEST);
+        let words = clean(&words, MAX_ERROR_CHARS);
         let words = self.token.as_ref().map_or_else(|| words.clone(), |token| token.mask(&words));
         (!words.is_empty()).then_some(words)
     }

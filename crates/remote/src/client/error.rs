@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a client cannot be made.
+/// Reason why a client cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetUpError {
     /// The service is nowhere.
@@ -14,14 +14,14 @@ pub enum SetUpError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct AskError {
-    /// Whether the failure is temporary: the service was not reachable, was busy, failed or sent nonsense. Otherwise it
+    /// True if the failure is temporary: the service was not reachable, was busy, failed or sent nonsense. Otherwise it
     /// refused.
     pub passing: bool,
-    /// When it accepts requests again, in its own words; not bounded.
+    /// Time until it accepts requests again, as it reports it; not bounded.
     pub retry_after: Option<Duration>,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
-    /// What happened.
+    /// Description of the failure.
     pub words: String,
 }
 
@@ -41,17 +41,17 @@ pub enum StartError {
     /// Nothing was started: the request was not sent, or the service refused it.
     #[error("{words}")]
     Refused {
-        /// What happened.
+        /// Description of the failure.
         words: String,
         /// The status of the answer, if there was one. With 429 the service is busy, and the start may be tried again.
         status: Option<u16>,
-        /// When it accepts requests again; not bounded.
+        /// Time until it accepts requests again; not bounded.
         retry_after: Option<Duration>,
     },
     /// It may have been started, or not. It must not be repeated automatically.
     #[error("{words}")]
     Unknown {
-        /// What happened.
+        /// Description of the failure.
         words: String,
     },
 }

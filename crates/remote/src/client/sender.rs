@@ -15,19 +15,19 @@ use super::error::{Trouble, causes};
 use super::{Limits, apart};
 use crate::config::{Secret, Token};
 
-/// How long an idle connection is kept; shorter than services usually keep theirs, so that the client closes it first.
-const KEPT: Duration = Duration::from_secs(3);
+/// Time that an idle connection is kept; shorter than services usually keep theirs, so that the client closes it first.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One request, to be made once.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) body: Option<Value>,
-    /// What the service knows a start by.
+    /// Key by which the service knows a start.
     pub(super) key: Option<HeaderValue>,
 }
 
-/// What requests are sent with.
+/// Sender of requests.
 #[derive(Debug)]
 pub(super) struct Sender {
     token: Option<Token>,
@@ -116,7 +116,7 @@ fn web(is_here: bool, is_start: bool, connecting: Duration) -> reqwest::Result<r
         .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(connecting)
-        .pool_idle_timeout(KEPT);
+        .pool_idle_timeout(IDLE_TIMEOUT);
     if is_here {
         builder = builder.no_proxy();
     }

@@ -1,10 +1,10 @@
-//! Why a setting of a service is invalid.
+//! Reasons why a setting of a service is invalid.
 
 use super::keys;
 use super::token::{FORMS, TokenError};
-use crate::filter::{LONGEST, MOST};
+use crate::filter::{MAX_PATTERN_CHARS, MAX_PATTERNS};
 
-/// What is wrong with a setting and which values are allowed, without a full stop.
+/// The problem of a setting and the allowed values, without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// The name of a service has other characters, or too many of them.
@@ -35,13 +35,13 @@ pub enum SettingError {
         most: u64,
     },
     /// The filter has too many patterns.
-    #[error("has {count} patterns, and may have up to {MOST}")]
+    #[error("has {count} patterns, and may have up to {MAX_PATTERNS}")]
     TooManyPatterns {
         /// The number of patterns.
         count: usize,
     },
     /// A pattern of the filter is empty or too long.
-    #[error("has the pattern '{}', and each must have 1 to {LONGEST} characters", .beginning.escape_debug())]
+    #[error("has the pattern '{}', and each must have 1 to {MAX_PATTERN_CHARS} characters", .beginning.escape_debug())]
     PatternLength {
         /// The first 20 characters of the pattern.
         beginning: String,
@@ -72,5 +72,5 @@ pub enum SettingError {
     NoUrl,
 }
 
-/// What a URL that a token is sent to looks like.
+/// Required form of a URL that a token is sent to.
 const URL_FORM: &str = "must be a URL with https, or with http on loopback, such as https://flows.example.com/team";

@@ -12,8 +12,8 @@ use tokio::io::AsyncReadExt as _;
 pub(super) const FORMS: &str =
     "must be env:NAME, file:PATH or keyring:NAME; a token itself does not belong in a file of settings";
 
-/// How long a keyring may take; longer ones wait for a person to unlock them.
-const ANSWERING: Duration = Duration::from_secs(10);
+/// Time limit of a keyring; slower ones wait for a person to unlock them.
+const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The length of a token in bytes. A shorter one could not be distinguished from other text when it is removed from it.
 const LENGTHS: std::ops::RangeInclusive<usize> = 4..=8_192;
@@ -21,7 +21,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 4..=8_192;
 /// The placeholder that replaces a token.
 const MASK: &str = "••••••";
 
-/// Where a token is. It is never part of a configuration that is printed.
+/// Place of a token. It is never part of a configuration that is printed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
     /// The token itself, out of a variable of the environment.
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Why there is no token. Never has it, nor anything that might be meant as one, in its text.
+/// Reason for a missing token. Its text never has the token, nor anything that might be meant as one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The text has none of the three forms.
@@ -60,9 +60,9 @@ pub enum TokenError {
     /// The file cannot be read.
     #[error("the token can not be read from {}: {why}", path.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// The keyring has none, or there is no keyring.
@@ -168,16 +168,17 @@ async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
         stdout.take(*LENGTHS.end() as u64 + 3).read_to_string(&mut text).await?;
         child.wait().await
     };
-    match tokio::time::timeout(ANSWERING, answer).await {
+    match tokio::time::timeout(KEYRING_TIMEOUT, answer).await {
         Ok(Ok(status)) if status.success() && !text.is_empty() => Secret::new(&text),
         Ok(Ok(_)) => Err(wrong(format!(
             "the keyring has no token '{name}'; store it with: secret-tool store --label='steplatch {name}' service \
              steplatch name {name}"
         ))),
         Ok(Err(error)) => Err(wrong(format!("secret-tool could not be read: {error}"))),
-        Err(_) => {
-            Err(wrong(format!("the keyring did not answer within {} seconds; is it locked?", ANSWERING.as_secs())))
-        }
+        Err(_) => Err(wrong(format!(
+            "the keyring did not answer within {} seconds; is it locked?",
+            KEYRING_TIMEOUT.as_secs()
+        ))),
     }
 }
 
@@ -240,7 +241,7 @@ impl Secret {
     }
 }
 
-/// A text as it is once it is cleaned, however long.
+/// A cleaned text of any length.
 fn text_seen(text: &str) -> String {
     crate::text::clean(text, usize::MAX)
 }

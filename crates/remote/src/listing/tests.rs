@@ -200,16 +200,16 @@ fn a_workflow_that_worked_stays_while_its_entry_is_broken() {
 #[test]
 fn a_list_that_is_too_long_takes_nothing_away() {
     let entries = |from: usize| {
-        (from..from + MOST_WORKFLOWS)
+        (from..from + MAX_WORKFLOWS)
             .map(|id| json!({ "id": id, "name": "x" }))
             .chain([json!({ "id": "last", "name": "x" })])
     };
     let old = listing(json!([{ "id": "mine", "name": "x" }])).workflows;
     let long = listing(Value::Array(entries(0).collect()));
-    assert!(long.is_cut && long.workflows.len() == MOST_WORKFLOWS && execution(&long) == Execution::Async);
+    assert!(long.is_cut && long.workflows.len() == MAX_WORKFLOWS && execution(&long) == Execution::Async);
     assert_eq!(long.skipped, ["More than 1000 workflows are listed; the others are left out."]);
     let settled = long.settled(&old);
-    assert!(settled.len() == MOST_WORKFLOWS && settled[0].id == "mine");
+    assert!(settled.len() == MAX_WORKFLOWS && settled[0].id == "mine");
 }
 
 #[test]
@@ -276,7 +276,7 @@ proptest! {
             listing.add(page);
             let different: BTreeSet<&str> = ids(&listing.workflows).into_iter().collect();
             prop_assert_eq!(different.len(), listing.workflows.len());
-            prop_assert!(listing.skipped.len() <= MOST_SKIPPED);
+            prop_assert!(listing.skipped.len() <= MAX_SKIPPED);
             for workflow in &listing.workflows {
                 prop_assert!(!workflow.title.is_empty() && workflow.title.chars().count() <= 200);
                 prop_assert!(!workflow.description.is_empty() && workflow.description.chars().count() <= 1_000);

@@ -8,17 +8,17 @@ use super::references;
 use super::validator::{Validator, is_pattern};
 use crate::text;
 
-/// Bytes of a schema.
-const MOST_BYTES: usize = 64 * 1024;
-/// Schemas in schemas.
-const DEEPEST: usize = 24;
-/// Characters of a description in a schema.
-const LONGEST_TEXT: usize = 500;
-/// The most changes that are reported.
-const MOST_NOTES: usize = 20;
+/// Maximum length of a schema.
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
+/// Maximum depth of schemas in schemas.
+const MAX_DEPTH: usize = 24;
+/// Maximum length of a description in a schema.
+const MAX_TEXT_CHARS: usize = 500;
+/// Maximum number of changes that are reported.
+const MAX_NOTES: usize = 20;
 
-/// Patterns in a schema; each takes up to a few milliseconds to compile.
-const MOST_PATTERNS: usize = 50;
+/// Maximum number of patterns in a schema; each takes up to a few milliseconds to compile.
+const MAX_PATTERNS: usize = 50;
 
 const PATTERNS: &str = "patterns that could take long, or are none, are left out";
 
@@ -27,7 +27,8 @@ const PATTERNS: &str = "patterns that could take long, or are none, are left out
 pub struct Cleaned {
     /// The schema; of an object.
     pub schema: Value,
-    /// What was left out that the service meant, each a fragment without a full stop; empty for a schema that was fine.
+    /// Parts of the service's schema that were left out, each a fragment without a full stop; empty for a schema that
+    /// was fine.
     pub notes: Vec<String>,
 }
 
@@ -49,8 +50,8 @@ pub fn clean(raw: &Value) -> Cleaned {
         Value::Null => return Cleaned::anything("the service gives no schema"),
         _ => return Cleaned::anything("the schema is no object"),
     };
-    if raw.to_string().len() > MOST_BYTES {
-        return Cleaned::anything(format!("the schema is longer than {MOST_BYTES} bytes"));
+    if raw.to_string().len() > MAX_SCHEMA_BYTES {
+        return Cleaned::anything(format!("the schema is longer than {MAX_SCHEMA_BYTES} bytes"));
     }
     let is_object = match fields.get("type") {
         None => true,
@@ -101,7 +102,7 @@ fn loosen(schema: &mut Value) {
     }
 }
 
-/// What the value of a keyword is.
+/// Kind of the value of a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Schema,
@@ -157,7 +158,7 @@ pub(super) fn kind(keyword: &str) -> Option<Kind> {
 struct Cleaning {
     /// References that are not followed, by their places.
     left_out: BTreeSet<String>,
-    /// What the service meant and is left out.
+    /// Parts of the service's schema that are left out.
     notes: Vec<String>,
     /// The number of patterns that were checked.
     patterns: usize,
@@ -166,7 +167,7 @@ struct Cleaning {
 impl Cleaning {
     fn note(&mut self, note: impl Into<String>) {
         let note = note.into();
-        if self.notes.len() < MOST_NOTES && !self.notes.contains(&note) {
+        if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
@@ -174,7 +175,7 @@ impl Cleaning {
     /// Returns whether a pattern is kept.
     fn keeps(&mut self, pattern: &str) -> bool {
         self.patterns += 1;
-        let is_kept = self.patterns <= MOST_PATTERNS && !text::has_unseen(pattern) && is_pattern(pattern);
+        let is_kept = self.patterns <= MAX_PATTERNS && !text::has_unseen(pattern) && is_pattern(pattern);
         if !is_kept {
             self.note(PATTERNS);
         }
@@ -185,9 +186,9 @@ impl Cleaning {
     fn schema(&mut self, raw: &Value, at: &str, depth: usize) -> Value {
         let fields = match raw {
             Value::Bool(boolean) => return Value::Bool(*boolean),
-            Value::Object(fields) if depth <= DEEPEST => fields,
+            Value::Object(fields) if depth <= MAX_DEPTH => fields,
             Value::Object(_) => {
-                self.note(format!("what is deeper than {DEEPEST} levels is left out"));
+                self.note(format!("what is deeper than {MAX_DEPTH} levels is left out"));
                 return json!({});
             }
             _ => {
@@ -252,7 +253,7 @@ impl Cleaning {
                 Some(Value::Object(kept))
             }
             (Kind::Text, Value::String(foreign)) => {
-                let cleaned = text::clean(foreign, LONGEST_TEXT);
+                let cleaned = text::clean(foreign, MAX_TEXT_CHARS);
                 (!cleaned.is_empty()).then(|| cleaned.into())
             }
             (Kind::Constant | Kind::Constants, value) if hides(value) => {

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::clean::{Kind, kind};
 
-/// The most schemas once all references are followed.
-const MOST: u64 = 10_000;
-/// Schemas in schemas, with the references followed.
-const DEEPEST: usize = 100;
+/// Maximum number of schemas once all references are followed.
+const MAX_SCHEMAS: u64 = 10_000;
+/// Maximum depth of schemas in schemas, with the references followed.
+const MAX_DEPTH: usize = 100;
 
 /// Following the references exceeds the bound.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Places<'_> {
         place.state = State::Begun;
         let parts = std::mem::take(&mut place.parts);
         let target = place.reference.map(target);
-        if *path == DEEPEST {
+        if *path == MAX_DEPTH {
             return Err(TooMany);
         }
         *path += 1;
@@ -123,7 +123,7 @@ impl Places<'_> {
         }
         *path -= 1;
         height += 1;
-        if size > MOST || height > DEEPEST {
+        if size > MAX_SCHEMAS || height > MAX_DEPTH {
             return Err(TooMany);
         }
         let place = self.all.get_mut(at).expect("it was there");

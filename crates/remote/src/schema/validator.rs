@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 
 use crate::text::clean;
 
-/// Bytes that a compiled pattern may take.
-const MOST_PATTERN: usize = 1024 * 1024;
-/// The most violations that are reported.
-const MOST: usize = 100;
-/// Characters of a violation; there may be a value in it.
-const LONGEST: usize = 300;
+/// Maximum size of a compiled pattern.
+const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+/// Maximum number of violations that are reported.
+const MAX_VIOLATIONS: usize = 100;
+/// Maximum length of a problem; there may be a value in it.
+const MAX_PROBLEM_CHARS: usize = 300;
 
 /// A schema, ready to be checked against. Made in about a millisecond, so rather made anew for a call than kept: that of a
 /// foreign schema may take megabytes.
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 
-/// Why a schema cannot be used for validation.
+/// Reason why a schema cannot be used for validation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unusable(String);
@@ -27,7 +27,7 @@ pub struct Unusable(String);
 pub struct Violation {
     /// Its place: a JSON Pointer (RFC 6901), empty for the whole.
     pub path: String,
-    /// What is wrong, without a full stop.
+    /// The problem, without a full stop.
     pub problem: String,
 }
 
@@ -46,18 +46,18 @@ impl Validator {
     ///
     /// If it is no schema, or has a pattern that `regex` cannot search: one with look-around or back-references.
     pub fn new(schema: &Value) -> Result<Self, Unusable> {
-        let patterns = PatternOptions::regex().size_limit(MOST_PATTERN).dfa_size_limit(MOST_PATTERN);
+        let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns).offline();
         let compiled = options.build(schema);
-        compiled.map(Self).map_err(|error| Unusable(clean(&error.to_string(), LONGEST)))
+        compiled.map(Self).map_err(|error| Unusable(clean(&error.to_string(), MAX_PROBLEM_CHARS)))
     }
 
     /// Returns everything about the arguments that the schema does not allow, up to a hundred, in order of their places.
     #[must_use]
     pub fn validate(&self, arguments: &Value) -> Vec<Violation> {
-        let told = self.0.iter_errors(arguments).take(MOST).map(|error| Violation {
+        let told = self.0.iter_errors(arguments).take(MAX_VIOLATIONS).map(|error| Violation {
             path: error.instance_path().as_str().to_owned(),
-            problem: clean(&error.to_string(), LONGEST),
+            problem: clean(&error.to_string(), MAX_PROBLEM_CHARS),
         });
         let mut told: Vec<Violation> = told.collect();
         told.sort_by(|one, other| (&one.path, &one.problem).cmp(&(&other.path, &other.problem)));

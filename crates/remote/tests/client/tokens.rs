@@ -1,4 +1,4 @@
-//! Which origins the token is sent to.
+//! Origins that the token is sent to.
 
 use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};

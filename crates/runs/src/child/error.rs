@@ -1,4 +1,4 @@
-//! Why a step of a run has no child run.
+//! Reasons for the missing child run of a step.
 
 use steplatch_ids::{RunId, WorkflowName};
 use steplatch_project::WorkersError;
@@ -11,7 +11,7 @@ use crate::engine::StartError;
 use crate::quota::QuotaExceeded;
 use crate::source::{INVALID, TargetError};
 
-/// Why a step has no child.
+/// Reason for the missing child run of a step.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
     /// The journal cannot be read.
@@ -34,7 +34,7 @@ pub(crate) enum ChildError {
     NotStarted(#[from] ChildStartError),
 }
 
-/// Why the run of a step did not start.
+/// Failure to start the run of a step.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildStartError {
     /// The name refers to no workflow that can be run.
@@ -48,7 +48,7 @@ pub(crate) enum ChildStartError {
     SavedDefinition {
         /// The name of the workflow.
         name: WorkflowName,
-        /// What is wrong with it.
+        /// Problems of the definition.
         #[source]
         cause: Problems,
     },

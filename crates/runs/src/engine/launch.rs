@@ -16,13 +16,13 @@ use crate::run::{Run, RunHeader};
 use crate::seal::{LiveSeal, Seal};
 use crate::start_key::StartKey;
 
-/// What a run of any kind begins with.
+/// Initial data of a run of any kind.
 pub(crate) struct LaunchParts {
     /// The caller for whom the run works.
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: RunId,
     pub(crate) about: RunHeader,
-    /// How much of the caller's environment the run needs after a restart.
+    /// Part of the caller's environment that the run needs after a restart.
     pub(crate) environment: Environment,
     /// Knows the names of fields that hold secrets.
     pub(crate) seal: Seal,

@@ -1,4 +1,4 @@
-//! What is stored and published of one run, whatever its kind.
+//! Storage and publication of one run, whatever its kind.
 //!
 //! Owns the position in the history, the secrets that are sealed in it, the private part, the summary that lists show,
 //! and the channel on which followers see the progress. A driver appends entries in two steps: [`Recorder::seal`]
@@ -23,7 +23,7 @@ use crate::seal::{LiveSeal, SealedEntries, SealedEntry};
 /// Version of the layout of entries.
 pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
 
-/// Whether an append that ends a run may store it as finished.
+/// Permission of an append that ends a run to store it as finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settlement {
     /// Nothing is left to be done.
@@ -58,16 +58,16 @@ pub(crate) struct Recorder {
     listed: Option<RunState>,
 }
 
-/// What a recorder starts from.
+/// Initial data of a recorder.
 pub(crate) struct RecorderParts {
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: Arc<Run>,
     pub(crate) about: RunHeader,
     pub(crate) progress: watch::Sender<RunStatus>,
-    /// How much of the caller's environment the run needs after a restart.
+    /// Part of the caller's environment that the run needs after a restart.
     pub(crate) environment: Environment,
     pub(crate) seal: LiveSeal,
-    /// In which form the private part is stored.
+    /// Form in which the private part is stored.
     pub(crate) private: PrivateForm,
     /// Number of the last entry; 0 for a new run.
     pub(crate) seq: u64,
@@ -88,7 +88,7 @@ impl Recorder {
         self.seal.learn(&self.shared.secrets, secret);
     }
 
-    /// Whether the summary that this daemon has stored has this state.
+    /// Returns whether the summary that this daemon has stored has this state.
     pub(crate) fn is_listed_as(&self, state: RunState) -> bool {
         self.listed == Some(state)
     }
@@ -210,7 +210,7 @@ impl Recorder {
         append
     }
 
-    /// Returns the private part as it is to be stored, if that changes.
+    /// Returns the private part in the form to be stored, if that changes.
     async fn private_anew(&mut self, asks_person: bool, has_changed: bool) -> Option<String> {
         let seal = self.seal.seal();
         let text = || ResumeContext::new(&self.caller, self.environment, seal).text();

@@ -17,12 +17,12 @@ use crate::origin::{Environment, ResumeContext};
 use crate::run::{Run, RunHeader, RunInputs};
 use crate::seal::{LiveSeal, Seal};
 
-/// How a kind of run is recovered.
+/// Recovery of a kind of run.
 pub(crate) trait Recovery: Send + Sized + 'static {
     /// The parsed history.
     type History: Send;
 
-    /// Whether a run continues without its caller, where older daemons stored no caller.
+    /// True if a run continues without its caller, where older daemons stored no caller.
     const GOES_ON_WITHOUT_CALLER: bool = false;
 
     /// Reads a history.
@@ -40,7 +40,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Returns the run at the end of its history.
     fn resume(history: Self::History, recorder: Recorder) -> Self;
 
-    /// Whether it waits for the run that this step starts.
+    /// Returns whether it waits for the run that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
     /// Returns the steps whose results it still needs; none if that is not known here.
@@ -59,7 +59,7 @@ pub(crate) struct StoredRun<H> {
 pub(crate) trait RecoveredRun: Send {
     fn run(&self) -> &Arc<Run>;
 
-    /// Whether it waits for the run that this step starts.
+    /// Returns whether it waits for the run that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
     /// Returns the steps whose results it still needs; none if that is not known here.

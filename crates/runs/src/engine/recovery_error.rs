@@ -1,4 +1,4 @@
-//! Why a run of an earlier daemon does not continue.
+//! Reasons why a run of an earlier daemon does not continue.
 
 use steplatch_store::StorageError;
 use steplatch_workflow::Problems;
@@ -6,7 +6,7 @@ use steplatch_workflow::Problems;
 use crate::event::Unreadable;
 use crate::nodes::InvalidNodes;
 
-/// Why a run that an earlier daemon left is not resumed. The run stays as it is until a client writes it off, or a
+/// Failure to resume a run that an earlier daemon left. The run stays unchanged until a client writes it off, or a
 /// later daemon can resume it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecoveryError {

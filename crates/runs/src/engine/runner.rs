@@ -11,7 +11,7 @@ use super::recovery::Recovery;
 use crate::run::{Disposition, RunInput, RunInputs, RunStatus};
 use crate::seal::{SealedEntries, SealedEntry};
 
-/// Whether effects may have been performed before.
+/// First performance of effects, or one that may be a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
@@ -51,7 +51,7 @@ impl Handled {
 pub(crate) trait RunKind: Recovery {
     /// The type of its stored entries.
     type Entry: SealedEntry;
-    /// What it waits for besides inputs.
+    /// Event that it waits for besides inputs.
     type Event: Send;
 
     fn recorder(&self) -> &Recorder;
@@ -63,7 +63,7 @@ pub(crate) trait RunKind: Recovery {
 
     fn is_over(&self) -> bool;
 
-    /// Whether the end of the run takes more than its last entry.
+    /// Returns whether the end of the run takes more than its last entry.
     fn leaves_work(&self) -> bool;
 
     /// Returns the secrets of the run that are sealed wherever they occur in an entry.
@@ -165,7 +165,7 @@ pub(crate) trait RunKind: Recovery {
     }
 }
 
-/// What a run reacts to.
+/// Message that a run reacts to.
 enum Message<E> {
     Stopping,
     Input(Box<RunInput>),
@@ -181,7 +181,7 @@ pub(crate) async fn drive<K: RunKind>(mut run: Box<K>, mut inputs: RunInputs, at
     }
 }
 
-/// Returns false when the run is left as it is.
+/// Returns false when the run is left unchanged.
 async fn drive_to_end<K: RunKind>(run: &mut K, inputs: &mut RunInputs, attempt: Attempt) -> bool {
     let shared = run.recorder().shared.clone();
     let (mut learned, mut key_changes) = (shared.secrets.learned(), shared.locked.key_changes());
@@ -217,7 +217,7 @@ async fn next<K: RunKind>(
     }
 }
 
-/// Handles a message. Returns false when the run is left as it is.
+/// Handles a message. Returns false when the run is left unchanged.
 async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
     match message {
         Message::Stopping => {

@@ -1,4 +1,4 @@
-//! Why a run of any kind does not start.
+//! Reasons why a run of any kind does not start.
 
 use steplatch_access::PinError;
 use steplatch_ids::RunId;
@@ -8,7 +8,7 @@ use tokio::task::JoinError;
 
 use crate::nodes::InvalidNodes;
 
-/// Why a run that was prepared does not start, by what helps.
+/// Failure to start a prepared run, by what helps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// The daemon stops. The next daemon takes the request.

@@ -1,4 +1,4 @@
-//! How runs of functions start: from a file or the library, or recovered from another daemon.
+//! Start of runs of functions: from a file or the library, or recovered from another daemon.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl RunArguments {
     }
 }
 
-/// Where the function to be run is.
+/// Location of the function to be run.
 pub(crate) enum FunctionLocation<'f> {
     /// In a file given by its path.
     File(&'f str),
@@ -84,7 +84,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With the reply that says why nothing was started.
+    /// With the reply that states why nothing was started.
     pub(crate) async fn begin_function(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -294,7 +294,7 @@ pub(super) async fn nodes_of(
     Ok(nodes)
 }
 
-/// Why a file does not have the requested workflow, as the rest of a sentence about the file.
+/// Reason why a file does not have the requested workflow, as the rest of a sentence about the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WorkflowChoiceError {
     /// The file declares no workflow.

@@ -16,34 +16,34 @@ use super::frame::{Frame, FrameInput};
 use super::history::ROOT;
 use super::run::FunctionRun;
 
-/// How long a cancelled run waits for the end of its calls before it raises in its function.
-pub(super) const ENDS_WITHIN: Duration = Duration::from_secs(2);
+/// Time that a cancelled run waits for the end of its calls before it raises in its function.
+pub(super) const CALLS_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a cancelled function may take to clean up.
-const CLEANS_UP_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit of a cancelled function for its cleanup.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a function may compute until its next call, where the cancel can be raised.
-const COMPUTES_FOR: Duration = Duration::from_secs(1);
+/// Time limit of a function for computing until its next call, where the cancel can be raised.
+const COMPUTE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A cancel, in the history of a run that has not finished.
 #[derive(Debug, Clone)]
 pub(super) struct Cancel {
-    /// Why.
+    /// Reason of the cancel.
     pub(super) reason: String,
-    /// Whether the exception was raised in the function.
+    /// True if the exception was raised in the function.
     pub(super) is_told: bool,
 }
 
-/// What a driver knows of a cancellation in progress.
+/// State of a cancellation in progress.
 #[derive(Debug, Default)]
 pub(super) struct CancelProgress {
-    /// When the function must have finished its cleanup.
+    /// Time by which the function must have finished its cleanup.
     pub(super) cleans_up_until: Option<Timestamp>,
-    /// Whether this daemon received the cancel.
+    /// True if this daemon received the cancel.
     is_asked_for: bool,
-    /// Whether the function was abandoned because it took too long.
+    /// True if the function was abandoned because it took too long.
     is_given_up: bool,
-    /// How the function of the run failed, if it did.
+    /// Failure of the run's function, if it failed.
     pub(super) raised: Option<FailureKind>,
 }
 
@@ -77,7 +77,7 @@ impl FunctionRun {
         match &self.folded.cancel {
             Some(cancel) if cancel.is_told => {
                 // The time between two daemons does not count.
-                self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANS_UP_WITHIN));
+                self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));
                 true
             }
             Some(_) => self.deliver_cancel().await,
@@ -92,13 +92,13 @@ impl FunctionRun {
         self.to_begin.clear();
         let children = self.end_children();
         tokio::select! {
-            ((), ()) = async { tokio::join!(self.work.settle(ENDS_WITHIN), children) } => {}
+            ((), ()) = async { tokio::join!(self.work.settle(CALLS_END_TIMEOUT), children) } => {}
             () = self.recorder.shared.stopping.cancelled() => return false,
         }
         if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&ROOT) {
             held.clear();
         }
-        self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANS_UP_WITHIN));
+        self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));
         self.resume_function(
             ROOT,
             vec![Entry::Interrupted { at: self.recorder.shared.clock.now() }],
@@ -116,7 +116,7 @@ impl FunctionRun {
                 Some(at) => clock.sleep_until(at).await,
                 None => {
                     cancelling.cancelled().await;
-                    tokio::time::sleep(COMPUTES_FOR).await;
+                    tokio::time::sleep(COMPUTE_TIMEOUT).await;
                 }
             }
         }

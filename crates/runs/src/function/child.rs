@@ -34,8 +34,8 @@ use crate::seal::Seal;
 use crate::source::{DefinitionSource, ResolvedTarget};
 use crate::time_span::TimeSpan;
 
-/// How deep runs that functions start may be nested.
-const MOST_LEVELS: u32 = 16;
+/// Maximum nesting depth of runs that functions start.
+const MAX_DEPTH: u32 = 16;
 
 /// The request of a call to start a run.
 pub(super) struct ChildRequest {
@@ -44,7 +44,7 @@ pub(super) struct ChildRequest {
     pub(super) workflow: String,
     pub(super) input: Value,
     pub(super) params: Map<String, Value>,
-    /// How many runs are above it.
+    /// Number of runs above it.
     pub(super) depth: u32,
     pub(super) at: Timestamp,
     pub(super) timeout: Option<TimeSpan>,
@@ -56,9 +56,9 @@ pub(crate) struct ChildFunctionLaunch {
     pub(crate) step: StepId,
     pub(crate) input: Value,
     pub(crate) params: Map<String, Value>,
-    /// How many runs are above it.
+    /// Number of runs above it.
     pub(crate) depth: u32,
-    /// How long it may be at work.
+    /// Maximum time that it may be at work.
     pub(crate) timeout: Option<TimeSpan>,
     /// The engine that decides it: that of the run above.
     pub(crate) engine: EngineKind,
@@ -79,8 +79,8 @@ pub(super) fn perform(
         let ChildRequest { ref step, at, timeout, .. } = wanted;
         let (step, workflow) = (step.clone(), wanted.workflow.clone());
         let begins = async |id| {
-            if wanted.depth > MOST_LEVELS {
-                return Err(ChildError::TooDeep(MOST_LEVELS));
+            if wanted.depth > MAX_DEPTH {
+                return Err(ChildError::TooDeep(MAX_DEPTH));
             }
             Ok(begin(&shared, &caller, id, file.as_deref(), wanted, EngineKind::Sqlite).await?)
         };
@@ -124,8 +124,8 @@ pub(super) fn begin_elsewhere(
             |error: String| CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message: error });
         let refused = |outcome: CallOutcome| EngineAnswer::Called { outcome: outcome.passed() };
         if shared.outer.registration(&id).is_none() {
-            if wanted.depth > MOST_LEVELS {
-                return refused(raised(ChildError::TooDeep(MOST_LEVELS).to_string()));
+            if wanted.depth > MAX_DEPTH {
+                return refused(raised(ChildError::TooDeep(MAX_DEPTH).to_string()));
             }
             if let Err(error) = DescendantQuota::check(&shared, &wanted.step) {
                 return refused(raised(error.to_string()));

@@ -1,5 +1,5 @@
-//! What follows from an event of a function's run, decided from its state: entries, and what is to be done once these
-//! are stored. Pure: the driver consults the interpreter before, and performs after.
+//! Decisions on an event of a function's run, from its state: entries, and what is to be done once these are stored.
+//! Pure: the driver consults the interpreter before, and performs after.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::history::{CallTarget, FunctionState, PendingCall, ROOT};
 use super::run::FunctionEvent;
 use super::work::CallOutcome;
 
-/// Why a function failed.
+/// Failure of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RaisedError {
     /// The text of the exception, as `str()` has it; its name where it has none.
@@ -32,7 +32,7 @@ impl From<Failure> for RaisedError {
     }
 }
 
-/// What follows from the progress of a function.
+/// Consequences of the progress of a function.
 #[derive(Debug, Default)]
 pub(super) struct Advance {
     /// Entries to be stored before anything is performed.
@@ -51,13 +51,13 @@ pub(super) struct Advance {
 /// Calls that are no longer needed.
 #[derive(Debug, Default)]
 pub(super) struct Abandonment {
-    /// Entries that say so.
+    /// Entries that record this.
     pub(super) entries: Vec<Entry>,
     /// All of them, with those that are not open any more.
     pub(super) calls: Vec<u64>,
 }
 
-/// How a run is cancelled.
+/// Manner of cancelling a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CancelDecision {
     /// The cancel is in progress already.
@@ -68,14 +68,14 @@ pub(super) enum CancelDecision {
     EndNow,
 }
 
-/// What a cancel finds.
+/// Situation in which a cancel arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CancelSituation {
-    /// Whether this daemon received a cancel before.
+    /// True if this daemon received a cancel before.
     pub(super) is_again: bool,
-    /// Whether the function was abandoned because it computed for too long.
+    /// True if the function was abandoned because it computed for too long.
     pub(super) is_given_up: bool,
-    /// Whether the run is a function, and not a call of a node.
+    /// True if the run is a function, and not a call of a node.
     pub(super) is_function: bool,
 }
 
@@ -254,7 +254,7 @@ impl FunctionState {
     }
 }
 
-/// Whether one of these entries answers or abandons a call.
+/// Returns whether one of these entries answers or abandons a call.
 fn closes(entries: &[Entry], number: u64) -> bool {
     let closes = |entry: &Entry| match entry {
         Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => *closed == number,

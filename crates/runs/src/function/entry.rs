@@ -26,7 +26,7 @@ pub(crate) enum Entry {
     Started(Box<Started>),
     /// A function made a request or sent a notification.
     Called {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
         /// The number of the call.
         number: u64,
@@ -42,20 +42,20 @@ pub(crate) enum Entry {
     },
     /// A call of a function node is executed by the function that makes it.
     Inlined {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Which call.
+        /// Number of the call.
         number: u64,
     },
     /// It was answered.
     Answered {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Which call.
+        /// Number of the call.
         number: u64,
-        /// With what.
+        /// The answer.
         answer: Answer,
-        /// Who answered, if it was a gate.
+        /// Author of the answer, if it was a gate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<By>,
         /// A short description of the request.
@@ -66,18 +66,18 @@ pub(crate) enum Entry {
     },
     /// The call's result is no longer needed.
     Abandoned {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Which call.
+        /// Number of the call.
         number: u64,
         /// A short description of the request.
         asked: CallLabel,
     },
     /// Something happened to a graph.
     Graph {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Which graph.
+        /// Frame of the graph.
         frame: u64,
         /// The call that a step makes, or the one that has an outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,76 +93,76 @@ pub(crate) enum Entry {
     },
     /// The run was paused: nothing new is started.
     Paused {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// By whom.
+        /// Client that paused it.
         by: String,
-        /// Whether it is paused because the run above it is.
+        /// True if it is paused because the run above it is.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
     /// The run was resumed.
     Resumed {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// By whom.
+        /// Client that resumed it.
         by: String,
     },
     /// A function received an answer that was recorded while the run was paused.
     Told {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Which call was answered.
+        /// Number of the answered call.
         number: u64,
     },
     /// A cancel was requested. The calls of the run are ended next, then the cancel is raised in its function.
     Cancelling {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Why.
+        /// Reason of the cancel.
         reason: String,
     },
     /// The cancel was raised in its function, wherever it waited.
     Interrupted {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
     },
     /// A run that it started waits for a person.
     ChildWaits {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
         /// The call that started it.
         number: u64,
     },
-    /// A run that it started waits no longer.
+    /// A run that it started no longer waits.
     ChildGoesOn {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
         /// The call that started it.
         number: u64,
     },
     /// It returned. The last entry, as the next two.
     Completed {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// What it returned.
+        /// Value that it returned.
         result: Value,
     },
     /// It failed.
     Failed {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Why: the text of an exception, where one was raised. In entries of older daemons, the whole traceback.
+        /// Reason: the text of an exception, where one was raised. In entries of older daemons, the whole traceback.
         error: String,
-        /// Where the exception was raised: Python's traceback, with the exception's name.
+        /// Python's traceback of the exception, with the exception's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         traceback: Option<String>,
     },
     /// The run was cancelled.
     Cancelled {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Why.
+        /// Reason of the cancel.
         reason: String,
     },
 }
@@ -170,13 +170,13 @@ pub(crate) enum Entry {
 /// The beginning of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Started {
-    /// When.
+    /// Time of the entry.
     pub(crate) at: Timestamp,
     /// The run's id.
     pub(crate) run: RunId,
-    /// Which workflow of the file; the node, where the run is a call of one.
+    /// Workflow of the file; the node, where the run is a call of one.
     pub(crate) workflow: String,
-    /// Whether the run is a call of a node, which then has no file.
+    /// True if the run is a call of a node, which then has no file.
     #[serde(default)]
     pub(crate) is_call: bool,
     /// The name of the file in errors.
@@ -191,13 +191,13 @@ pub(crate) struct Started {
     pub(crate) limits: Limits,
     /// The nodes of the file and of the project, as declarations of `nodes`.
     pub(crate) nodes: Vec<Value>,
-    /// How many runs are above this one.
+    /// Number of runs above this one.
     #[serde(default)]
     pub(crate) depth: u32,
     /// Time limit, without the time that the run waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<TimeSpan>,
-    /// Whether its function executes the function nodes of its file itself, with the same variables, and their return
+    /// True if its function executes the function nodes of its file itself, with the same variables, and their return
     /// value can be a whole result. False in runs of older daemons.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) one_heap: bool,
@@ -333,7 +333,7 @@ impl Entry {
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
     }
 
-    /// When it was written.
+    /// Returns the time at which it was written.
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Started(started) => started.at,

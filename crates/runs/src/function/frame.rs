@@ -72,7 +72,7 @@ impl GraphFrame {
     }
 }
 
-/// Why a function does not continue.
+/// Failure to continue a function.
 #[derive(Debug, thiserror::Error)]
 enum FrameError {
     /// Its worker failed, or it does not follow its history.

@@ -16,7 +16,7 @@ use crate::time_span::TimeSpan;
 /// The default answerer.
 pub(super) const HUMAN: &str = "human";
 
-/// Who may be asked to answer.
+/// Answerers that a gate may name.
 const ANSWERERS: [AnsweredBy; 3] = [AnsweredBy::Human, AnsweredBy::Agent, AnsweredBy::Anyone];
 
 fn known(answerer: &str) -> Option<AnsweredBy> {
@@ -54,7 +54,7 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
-/// Whether a call waits for a person's answer.
+/// Returns whether a call waits for a person's answer.
 pub(super) fn is_for_person(kind: &CallKind) -> bool {
     let CallKind::Gate { answered_by, .. } = kind else { return false };
     waits_for_answer(kind) && complaint(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)

@@ -17,26 +17,26 @@ use crate::engine::WorkClock;
 use crate::run::RunState;
 use crate::time_span::TimeSpan;
 
-/// The number of the root frame.
+/// Number of the root frame.
 pub(super) const ROOT: u64 = 0;
 
-/// What a driver needs to know of a run to continue it.
+/// State of a run that its driver needs to continue it.
 #[derive(Debug, Default)]
 pub(super) struct FunctionState {
     /// The number of the last call.
     pub(super) last: u64,
-    /// How many calls it has made that wait for something besides the driver of the run.
+    /// Number of its calls that waited for something besides the driver of the run.
     pub(super) asked: u64,
     /// Calls that have no answer and are still needed, by their numbers.
     pub(super) open: OpenCalls,
     pub(super) end: Option<End>,
-    /// Whether function nodes share the variables of the function that calls them.
+    /// True if function nodes share the variables of the function that calls them.
     pub(super) one_heap: bool,
     /// The cancellation in progress, if there is one.
     pub(super) cancel: Option<Cancel>,
     /// Since when the run is paused, and by whom.
     pub(super) paused: Option<Pause>,
-    /// Whether it was ever paused.
+    /// True if it was ever paused.
     pub(super) was_paused: bool,
     /// Terminals of nodes, by node id; `None` if only a call without a result may have opened a terminal.
     pub(super) terminals: BTreeMap<String, Option<String>>,
@@ -69,7 +69,7 @@ pub(super) enum CallTarget {
     Step { step: NodeId, attempt: u32, node: NodeId, input: Value },
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     pub(super) at: Timestamp,
@@ -252,7 +252,7 @@ impl PendingCall {
     }
 }
 
-/// Whether a call waits for something besides the driver of its run.
+/// Returns whether a call waits for something besides the driver of its run.
 fn takes_time(kind: &CallKind) -> bool {
     match kind {
         CallKind::Run { .. }
@@ -268,7 +268,7 @@ fn takes_time(kind: &CallKind) -> bool {
     }
 }
 
-/// Whether a call is a gate with time left for an answer.
+/// Returns whether a call is a gate with time left for an answer.
 pub(super) fn waits_for_answer(kind: &CallKind) -> bool {
     matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| !TimeSpan::from_seconds(seconds).is_elapsed()))
 }

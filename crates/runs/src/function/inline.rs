@@ -26,7 +26,7 @@ pub(super) enum InlineExecution {
 }
 
 impl FunctionRun {
-    /// Whether the function that makes this call executes the node itself: both are in the same file.
+    /// Returns whether the function that makes this call executes the node itself: both are in the same file.
     pub(super) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
         let Some(PendingCall { frame, what: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {

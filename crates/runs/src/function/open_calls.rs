@@ -87,12 +87,12 @@ impl OpenCalls {
         self.waiting.iter().map(|number| (*number, &self.calls[number]))
     }
 
-    /// Whether one waits for a person or another client.
+    /// Returns whether one waits for a person or another client.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether a frame has an open call.
+    /// Returns whether a frame has an open call.
     pub(super) fn has_of_frame(&self, frame: u64) -> bool {
         self.frames.contains_key(&frame)
     }

@@ -1,4 +1,4 @@
-//! A function whose calls an outer engine has performed: it continues here, in turns that the engine asks for.
+//! A function whose calls an outer engine has performed: it continues here, in turns that the engine requests.
 //!
 //! The engine brings what happened: outcomes of calls, ends of timers and of nested runs, answers of people. The function
 //! continues with that, its new calls are recorded, and the engine is answered with what the run waits for then. The journal has
@@ -11,7 +11,7 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWorkKind, Input};
 use tokio::sync::oneshot;
 
-use super::cancel::ENDS_WITHIN;
+use super::cancel::CALLS_END_TIMEOUT;
 use super::child;
 use super::entry::{CallLabel, Entry};
 use super::history::{CallTarget, child_of, child_step};
@@ -23,18 +23,18 @@ use crate::engine::{Attempt, Handled, RunKind as _};
 use crate::outer::{InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 use crate::time_span::TimeSpan;
 
-/// The most calls of one run: nodes, graphs, gates, sleeps and nested runs. A call takes up to 20 events of a history in
+/// Maximum calls of one run: nodes, graphs, gates, sleeps and nested runs. A call takes up to 20 events of a history in
 /// Temporal, which has at most 51,200.
-pub(super) const MOST_CALLS: u64 = 2000;
+pub(super) const MAX_CALLS: u64 = 2000;
 
-/// The most bytes of the outcomes of one run's calls. A history in Temporal has each outcome twice, and has at most 50 MB.
-pub(super) const MOST_BYTES: u64 = 16_000_000;
+/// Maximum bytes of the outcomes of one run's calls. A history in Temporal has each outcome twice, and at most 50 MB.
+pub(super) const MAX_BYTES: u64 = 16_000_000;
 
-/// How long the end of a nested run is waited for here once the engine has its result.
-const CHILD_ENDS_WITHIN: Duration = Duration::from_secs(30);
+/// Wait limit for the end of a nested run here once the engine has its result.
+const CHILD_END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// By how much a timer of the engine may be early.
-const EARLY: Duration = Duration::from_millis(500);
+/// Time by which a timer of the engine may be early.
+const TIMER_TOLERANCE: Duration = Duration::from_millis(500);
 
 impl FunctionRun {
     /// Waits for the next event of a run whose calls the engine has performed. Safe to drop and call again.
@@ -147,7 +147,7 @@ impl FunctionRun {
         };
         match happened {
             Some(FunctionEvent::Outcome { number, came: CallOutcome::TooLarge { bytes }, .. }) => {
-                let limit = super::outer_work::MOST_BYTES_OF_OUTCOME;
+                let limit = super::outer_work::MAX_OUTCOME_BYTES;
                 let error = format!(
                     "the outcome of call {number} has {bytes} bytes, and one of a run on Temporal has at most {limit}; have it \
                      written to a file, or run the workflow with --on sqlite"
@@ -192,7 +192,7 @@ impl FunctionRun {
         let (shared, run) = (self.recorder.shared.clone(), self.recorder.run.id.clone());
         match &input {
             // The engine waits for this turn, and is answered with what the run waits for after it. A second cancel is not
-            // asked for there, since the first one is in progress there, too.
+            // requested there, since the first one is in progress there, too.
             Input::Cancel { reason } if is_in_turn || self.folded.cancel.is_some() => {
                 let happened = FunctionEvent::Cancelled { reason: reason.clone() };
                 return Handled::recorded(Box::pin(self.apply_event(happened)).await);
@@ -262,7 +262,7 @@ impl FunctionRun {
                 }
             };
             // One that takes longer ends after this run.
-            let _ = tokio::time::timeout(ENDS_WITHIN, ended).await;
+            let _ = tokio::time::timeout(CALLS_END_TIMEOUT, ended).await;
         }
     }
 
@@ -272,8 +272,8 @@ impl FunctionRun {
         }
     }
 
-    /// Performs a call for which the engine asks. Another daemon may have begun it where the call is older than this one and
-    /// another request for it was made.
+    /// Performs a call that the engine requests. Another daemon may have begun it where the call is older than this one
+    /// and another request for it was made.
     fn perform_asked(&mut self, number: u64, repeated: bool) {
         let Some(open) = self.folded.open.get(number).cloned() else { return };
         let attempt = if repeated && number <= self.found { Attempt::AfterRestart } else { Attempt::First };
@@ -313,7 +313,7 @@ impl FunctionRun {
             wanted,
         );
         tokio::spawn(async move {
-            // The engine may have gone; it asks again and finds the same run.
+            // The engine may have gone; it repeats the request and finds the same run.
             let _ = reply.send(begun.await);
         });
     }
@@ -334,7 +334,7 @@ impl FunctionRun {
             Some(CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message }))
         };
         if let Some(error) = &error {
-            // It does not go on without the engine.
+            // It does not continue without the engine.
             _ = shared.outer.send(&id, MirrorMessage::Lost(error.clone()));
         }
         let run = match shared.find(&id).await {
@@ -342,7 +342,7 @@ impl FunctionRun {
             Ok(None) => return failed(error.unwrap_or_else(|| "is not known here".to_owned())),
             Err(error) => return failed(error.to_string()),
         };
-        run.over(CHILD_ENDS_WITHIN).await;
+        run.over(CHILD_END_TIMEOUT).await;
         if !run.state().is_over() {
             return failed("has ended in Temporal and not here".to_owned());
         }
@@ -359,7 +359,7 @@ impl FunctionRun {
 
     /// Returns the event of the limit that has passed, if one has. A timer of the engine may have been set for an earlier one.
     fn passed_limit(&self) -> Option<FunctionEvent> {
-        let now = self.recorder.shared.clock.now().after(EARLY);
+        let now = self.recorder.shared.clock.now().after(TIMER_TOLERANCE);
         if self.ending.cleans_up_until.is_some_and(|at| at <= now) {
             return Some(FunctionEvent::CleanedUpTooLong);
         }
@@ -371,14 +371,14 @@ impl FunctionRun {
     fn beyond_limits(&self) -> Option<String> {
         let helps =
             "run the workflow with --on sqlite, or have parts of it be workflows that it calls with ctx.run_workflow";
-        if self.folded.asked > MOST_CALLS {
+        if self.folded.asked > MAX_CALLS {
             return Some(format!(
-                "a function on Temporal makes at most {MOST_CALLS} calls, and this one makes more; {helps}"
+                "a function on Temporal makes at most {MAX_CALLS} calls, and this one makes more; {helps}"
             ));
         }
-        (self.bytes > MOST_BYTES).then(|| {
+        (self.bytes > MAX_BYTES).then(|| {
             format!(
-                "the outcomes of a function on Temporal have at most {MOST_BYTES} bytes, and these have more; {helps}"
+                "the outcomes of a function on Temporal have at most {MAX_BYTES} bytes, and these have more; {helps}"
             )
         })
     }

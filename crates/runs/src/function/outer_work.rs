@@ -1,4 +1,4 @@
-//! What an outer engine does for a function: its calls, timers and nested runs, and what the engine knows of them.
+//! Work of an outer engine for a function: its calls, timers and nested runs, and what the engine knows of them.
 //!
 //! Pure: the driver of the run adds and takes work away, and reports the difference to the engine after each of its turns.
 
@@ -11,31 +11,31 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// The most bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The longest output of a node is
-/// shortened to 512 KiB and stands in its outcome twice, so that it fits unless JSON escapes most of it.
-pub(super) const MOST_BYTES_OF_OUTCOME: usize = 1_900_000;
+/// Maximum bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The output of a node is
+/// shortened to 512 KiB and is in its outcome twice, so that it fits unless JSON escapes most of it.
+pub(super) const MAX_OUTCOME_BYTES: usize = 1_900_000;
 
-/// How long a turn of a function takes that does not wait. The engine brings what has arrived there before the next one: also such a
-/// function is paused.
-const LONGEST_TURN: Duration = Duration::from_millis(200);
+/// Maximum turn of a function that does not wait. The engine brings what has arrived there before the next one, so that
+/// such a function can be paused, too.
+const MAX_TURN: Duration = Duration::from_millis(200);
 
-/// How the timer is named with which the engine asks for another turn; the number of this turn follows.
-const NEXT: &str = "next/";
+/// Prefix of the name of the timer with which the engine requests another turn; the number of this turn follows.
+const NEXT_PREFIX: &str = "next/";
 
-/// After which time the engine asks for the next turn of a function that does not wait.
-const NEXT_TURN: Duration = Duration::from_millis(1);
+/// Delay after which the engine requests the next turn of a function that does not wait.
+const NEXT_TURN_DELAY: Duration = Duration::from_millis(1);
 
 /// The work that the engine does.
 #[derive(Debug, Default)]
 pub(super) struct OuterWork {
     works: BTreeMap<String, FunctionWorkKind>,
-    /// What follows from the end of a timer, by its name.
+    /// Outcome at the end of a timer, by its name.
     timers: HashMap<String, (u64, CallOutcome)>,
     /// Calls that are being performed, or were and are not answered yet, by their numbers.
     calls: HashMap<u64, OuterCall>,
     /// The names of what the engine knows of.
     reported: BTreeSet<String>,
-    /// Whether this daemon has reported anything.
+    /// True if this daemon has reported anything.
     has_reported: bool,
     /// The turn that the engine waits for.
     turn: Option<PendingTurn>,
@@ -50,11 +50,11 @@ struct OuterCall {
     reply: Option<oneshot::Sender<EngineAnswer>>,
 }
 
-/// A turn that is not over yet.
+/// A turn that has not ended yet.
 #[derive(Debug)]
 struct PendingTurn {
     number: u64,
-    /// Which of its inputs had an effect.
+    /// For each of its inputs, true if it had an effect.
     taken: Vec<bool>,
     began: Instant,
     reply: oneshot::Sender<EngineAnswer>,
@@ -66,7 +66,7 @@ impl OuterWork {
         self.works.insert(number.to_string(), kind);
     }
 
-    /// Has the engine wait. `came` follows from that, unless the call ends first. `part` tells timers of one call apart.
+    /// Has the engine wait. `came` follows from that, unless the call ends first. `part` distinguishes a call's timers.
     pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, came: CallOutcome) {
         let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
         self.works.insert(id.clone(), FunctionWorkKind::Timer { after });
@@ -94,7 +94,7 @@ impl OuterWork {
         self.calls.clear();
     }
 
-    /// Whether the engine asks for the call now, and it is to be performed.
+    /// Returns whether the engine now requests the call, and it is to be performed.
     pub(super) fn is_asked_for(&self, number: u64) -> bool {
         self.calls.contains_key(&number)
     }
@@ -109,7 +109,7 @@ impl OuterWork {
         let is_new = !self.calls.contains_key(&number);
         let call = self.calls.entry(number).or_default();
         match &call.outcome {
-            // The engine has lost the first reply, or gone; it asks again.
+            // The engine has lost the first reply, or gone; it repeats the request.
             Some(outcome) => _ = reply.send(EngineAnswer::Called { outcome: outcome.clone() }),
             None => call.reply = Some(reply),
         }
@@ -126,8 +126,8 @@ impl OuterWork {
         }
     }
 
-    /// Begins a turn. Returns whether its inputs are to be applied: a turn that was made before has its answer, and one that is
-    /// under way goes on.
+    /// Begins a turn. Returns whether its inputs are to be applied: a turn that was made before has its answer, and one
+    /// in progress continues.
     pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
             let _ = reply.send(answer.clone());
@@ -152,29 +152,29 @@ impl OuterWork {
         }
     }
 
-    /// Whether the engine waits for a turn.
+    /// Returns whether the engine waits for a turn.
     pub(super) fn is_in_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Whether the engine waits for a turn that is to be ended: the function waits, or it has gone on for long with what comes at
-    /// once (`is_ready`: more of that is there).
+    /// Returns whether the engine waits for a turn that is to be ended: the function waits, or it has continued for
+    /// long with what is available at once (`is_ready`: more of that is there).
     pub(super) fn is_turn_over(&self, is_ready: bool, now: Instant) -> bool {
-        self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= LONGEST_TURN)
+        self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }
 
-    /// Whether the function goes on only in the next turn, for which the engine asks by itself.
+    /// Returns whether the function continues only in the next turn, which the engine requests by itself.
     pub(super) fn is_between_turns(&self) -> bool {
-        self.turn.is_none() && self.works.keys().any(|id| id.starts_with(NEXT))
+        self.turn.is_none() && self.works.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }
 
-    /// Ends the turn: answers with it, and with what the engine does not know yet. The engine asks for the next one soon where the
-    /// function goes on by itself (`is_ready`).
+    /// Ends the turn: answers with it, and with what the engine does not know yet. The engine requests the next one
+    /// soon where the function continues by itself (`is_ready`).
     pub(super) fn end_turn(&mut self, turn: FunctionTurn, is_ready: bool) {
         let Some(PendingTurn { number, taken, reply, .. }) = self.turn.take() else { return };
-        self.works.retain(|id, _| !id.starts_with(NEXT));
+        self.works.retain(|id, _| !id.starts_with(NEXT_PREFIX));
         if is_ready {
-            self.works.insert(format!("{NEXT}{number}"), FunctionWorkKind::Timer { after: NEXT_TURN });
+            self.works.insert(format!("{NEXT_PREFIX}{number}"), FunctionWorkKind::Timer { after: NEXT_TURN_DELAY });
         }
         let begun = self.works.iter().filter(|(id, _)| !self.reported.contains(*id));
         let begun = begun.map(|(id, kind)| FunctionWork { id: id.clone(), kind: kind.clone() }).collect();
@@ -183,7 +183,7 @@ impl OuterWork {
         let answer = EngineAnswer::Advanced { turn: Box::new(FunctionTurn { whole, begun, ended, taken, ..turn }) };
         self.reported = self.works.keys().cloned().collect();
         self.last = Some((number, answer.clone()));
-        // The engine may have gone; it asks again.
+        // The engine may have gone; it repeats the request.
         let _ = reply.send(answer);
     }
 }
@@ -233,7 +233,7 @@ mod tests {
             assert!(
                 work.begin_turn(number, reply, now) && !work.is_turn_over(true, now) && work.is_turn_over(false, now)
             );
-            assert!(work.is_turn_over(true, now + LONGEST_TURN) && !work.is_between_turns());
+            assert!(work.is_turn_over(true, now + MAX_TURN) && !work.is_between_turns());
             work.end_turn(FunctionTurn::default(), true);
             assert!(work.is_between_turns());
             let EngineAnswer::Advanced { turn } = answer.try_recv().unwrap() else { panic!("no turn") };
@@ -279,9 +279,9 @@ mod tests {
 
     #[test]
     fn an_outcome_that_is_too_large_is_passed_as_its_size() {
-        let large = CallOutcome::value("x".repeat(MOST_BYTES_OF_OUTCOME + 1)).passed();
+        let large = CallOutcome::value("x".repeat(MAX_OUTCOME_BYTES + 1)).passed();
         let read: CallOutcome = serde_json::from_value(large).unwrap();
-        assert!(matches!(read, CallOutcome::TooLarge { bytes } if bytes > MOST_BYTES_OF_OUTCOME));
+        assert!(matches!(read, CallOutcome::TooLarge { bytes } if bytes > MAX_OUTCOME_BYTES));
         let node = CallOutcome::TimedOut("late".to_owned());
         assert!(
             matches!(serde_json::from_value(node.passed()).unwrap(), CallOutcome::TimedOut(text) if text == "late")

@@ -16,10 +16,10 @@ use crate::engine::Attempt;
 use crate::run::RunInbox;
 use crate::time_span::TimeSpan;
 
-/// How deep functions and graphs may call each other within one run.
-const MOST_LEVELS: usize = 16;
+/// Maximum depth of calls between functions and graphs within one run.
+const MAX_DEPTH: usize = 16;
 
-/// Why the source of a function node is not known, so that the node does not start.
+/// Reason for the missing source of a function node, which then does not start.
 #[derive(Debug, thiserror::Error)]
 enum FunctionSourceError {
     /// The node is of another type.
@@ -257,8 +257,8 @@ impl FunctionRun {
         input: &Value,
         timeout: Option<TimeSpan>,
     ) -> bool {
-        if self.levels_above(number) >= MOST_LEVELS {
-            let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+        if self.levels_above(number) >= MAX_DEPTH {
+            let message = format!("Maximum recursion depth ({MAX_DEPTH}) exceeded");
             let result = NodeResult::failed(node, input.clone(), ErrorType::Exception, message);
             self.work.add_ready(number, CallOutcome::node(result));
             return false;

@@ -43,11 +43,11 @@ pub(crate) struct FunctionRun {
     pub(super) depth: u32,
     /// The run's time limit.
     pub(super) timeout: Option<TimeSpan>,
-    /// The file of the run, as it is executed; `None` for a call of a node.
+    /// The file of the run, in its executed form; `None` for a call of a node.
     pub(super) file: Option<Arc<OwnFile>>,
-    /// Whether the library has counted the run, whose end another daemon recorded.
+    /// True if the library has counted the run, whose end another daemon recorded.
     pub(super) counted: bool,
-    /// What is known of its end while it is cancelled.
+    /// State of its end while it is cancelled.
     pub(super) ending: CancelProgress,
     /// The connection with the engine that has its calls performed, if that is not this daemon.
     pub(super) mirror: Option<Mirror>,
@@ -55,7 +55,7 @@ pub(crate) struct FunctionRun {
     pub(super) passing: Option<PassedInput>,
     /// The number of the last call that another daemon recorded.
     pub(super) found: u64,
-    /// How many bytes that engine has brought in outcomes, about.
+    /// Approximate number of bytes that that engine has brought in outcomes.
     pub(super) bytes: u64,
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum FunctionEvent {
     TurnOver,
 }
 
-/// What the journal has of a function's run.
+/// Data of a function's run in the journal.
 pub(crate) struct FunctionHistory {
     started: Box<Started>,
     folded: FunctionState,
@@ -111,7 +111,7 @@ pub(crate) struct FunctionHistory {
     file: Option<Arc<OwnFile>>,
     frame: Frame,
     counted: bool,
-    /// How many bytes its entries have.
+    /// Bytes of its entries.
     bytes: u64,
 }
 
@@ -287,7 +287,7 @@ impl RunKind for FunctionRun {
     }
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
-        // The engine asks again, and learns of the end once it is stored.
+        // The engine repeats the request, and learns of the end once it is stored.
         self.mirror = None;
         self.work.end().await;
         self.declared.close(&self.recorder.caller).await;
@@ -477,7 +477,7 @@ impl FunctionRun {
         true
     }
 
-    /// Whether the run, or one below it, needs a person's answer.
+    /// Returns whether the run, or one below it, needs a person's answer.
     fn asks_person(&self) -> bool {
         let mut waiting = self.folded.open.waiting();
         waiting.any(|(_, open)| matches!(&open.what, CallTarget::Call(call) if is_for_person(&call.kind)))

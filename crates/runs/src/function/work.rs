@@ -1,4 +1,4 @@
-//! What a run waits for: the work that it has started, and timers.
+//! Work that a run waits for: what it has started, and timers.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use steplatch_workflow::{FunctionWorkKind, Timestamp};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::outer_work::{MOST_BYTES_OF_OUTCOME, OuterWork};
+use super::outer_work::{MAX_OUTCOME_BYTES, OuterWork};
 use crate::time_span::TimeSpan;
 
 /// The pending work.
 pub(super) struct PendingWork {
     clock: Clock,
-    /// What the outer engine does, if one has the calls of the run performed.
+    /// Work of the outer engine, if one has the calls of the run performed.
     pub(super) outer: Option<OuterWork>,
     tasks: JoinSet<(u64, CallOutcome)>,
     /// Ends a call, by its number.
@@ -77,7 +77,7 @@ impl CallOutcome {
         let json = |came: &Self| serde_json::to_value(came).expect("an outcome has only JSON in it");
         let passed = json(self);
         match passed.to_string().len() {
-            bytes if bytes > MOST_BYTES_OF_OUTCOME => json(&Self::TooLarge { bytes }),
+            bytes if bytes > MAX_OUTCOME_BYTES => json(&Self::TooLarge { bytes }),
             _ => passed,
         }
     }

@@ -21,7 +21,7 @@ pub struct GateAnswer {
     pub(super) passkey: Option<Box<PasskeyAssertion>>,
     /// The digest of the gate that was shown.
     pub(super) digest: Option<String>,
-    /// Whether it was sent as an agent's decision, which never answers a gate for people.
+    /// True if it was sent as an agent's decision, which never answers a gate for people.
     pub(super) decides: bool,
 }
 

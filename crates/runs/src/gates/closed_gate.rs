@@ -10,7 +10,7 @@ pub(crate) struct ClosedGate {
     pub(crate) end: GateEnd,
 }
 
-/// How a gate ended.
+/// End of a gate.
 #[derive(Debug)]
 pub(crate) enum GateEnd {
     Answered {

@@ -1,4 +1,4 @@
-//! Why an answer to a gate is rejected.
+//! Reasons for rejecting an answer to a gate.
 
 use steplatch_access::{PasskeyRefusal, PassphraseError, PersonRefusal, TooManySecrets};
 use steplatch_clock as clock;
@@ -8,7 +8,7 @@ use steplatch_workflow::{By, Proof, Timestamp};
 use super::answer::listed;
 use crate::run::RunState;
 
-/// Why an answer is rejected.
+/// Reason for rejecting an answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AnswerError {
     /// The answer can be for several gates. The client can name one.
@@ -47,7 +47,7 @@ pub(super) enum AnswerError {
     /// The journal has not stored the answer yet. It may do so later.
     #[error("The answer is not stored yet{}; look with get_run", reason(.trouble.as_deref()))]
     NotStored {
-        /// Why the run cannot continue, if that is known.
+        /// Reason why the run cannot continue, if known.
         trouble: Option<String>,
     },
     /// The gate is for people, and the caller does not count as one.
@@ -102,7 +102,7 @@ pub(super) struct AmbiguousGate {
     pub(super) gates: Vec<String>,
 }
 
-/// How a gate was closed before an answer arrived.
+/// Reason why a gate was closed before an answer arrived.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClosedGateError {
     /// Another answer came first.
@@ -110,7 +110,7 @@ pub(super) enum ClosedGateError {
     Answered {
         /// The author of the other answer.
         by: By,
-        /// When the run took it.
+        /// Time at which the run took it.
         at: Timestamp,
         /// The other answer.
         answer: String,
@@ -123,16 +123,16 @@ pub(super) enum ClosedGateError {
     },
 }
 
-/// Why a run without an open gate takes no answer.
+/// Reason why a run without an open gate takes no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotWaiting {
     /// The run waits for something else.
     #[error("{trouble}")]
     Stuck {
-        /// Why the run cannot continue.
+        /// Reason why the run cannot continue.
         trouble: String,
     },
-    /// The run asks nothing.
+    /// The run has no question.
     #[error("Run is not waiting for input (state: {})", .state.name())]
     State {
         /// The state of the run.
@@ -140,13 +140,13 @@ pub(super) enum NotWaiting {
     },
 }
 
-/// Why a gate does not accept an answer.
+/// Reason why a gate does not accept an answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidAnswer {
     /// The form of the gate is invalid.
     #[error("The form can not be read: {}", .problems.join("; "))]
     BrokenForm {
-        /// What is wrong with the form.
+        /// Problems of the form.
         problems: Vec<String>,
     },
     /// The gate has a form, and the answer is not an object.
@@ -158,7 +158,7 @@ pub(super) enum InvalidAnswer {
     /// The fields do not fit the form.
     #[error("The form is not filled in well: {}", .problems.join("; "))]
     Fields {
-        /// What is wrong with them.
+        /// Problems of the fields.
         problems: Vec<String>,
     },
     /// The gate has no form, and the answer has fields.

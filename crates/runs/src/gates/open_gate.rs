@@ -8,7 +8,7 @@ use steplatch_library::Signature;
 use steplatch_protocol::GateInfo;
 use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
 
-use crate::machine::{LONGEST_TEXT, shorten};
+use crate::machine::{MAX_TEXT_CHARS, shorten};
 use crate::run::Run;
 
 /// The hexadecimal digits of a digest: 128 bits, so that two questions with the same digest cannot be constructed.
@@ -18,7 +18,7 @@ const DIGEST_DIGITS: usize = 32;
 const HOSTS: &str = "hosts";
 const OTHER_HOSTS: &str = "hosts of the run";
 
-/// The field of the context that says what follows if nobody answers.
+/// Field of the context that states what follows without an answer.
 const WITHOUT_ANSWER: &str = "without an answer";
 
 /// A gate that waits for its answer.
@@ -38,7 +38,7 @@ pub(crate) struct OpenGate {
     pub(crate) context: Map<String, Value>,
     /// Until when an answer counts.
     pub(crate) expires_at: Option<Timestamp>,
-    /// The state with which the run goes on if nobody has answered by then.
+    /// State with which the run continues without an answer by then.
     pub(crate) on_timeout: Option<String>,
 }
 
@@ -64,8 +64,8 @@ impl OpenGate {
         self.answered_by == AnsweredBy::Human
     }
 
-    /// Returns the gate as it is shown in full: secrets hidden, with a digest of the shown gate and of the definition
-    /// of what follows. A secret that is learned later changes the digest.
+    /// Returns the gate in the form that is shown in full: secrets hidden, with a digest of the shown gate and of the
+    /// definition of what follows. A secret that is learned later changes the digest.
     pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
         let mut info = GateInfo {
             gate_id: self.step.to_string(),
@@ -107,6 +107,6 @@ impl OpenGate {
 
 /// Shortens a gate for reports.
 pub(super) fn reported(mut info: GateInfo) -> GateInfo {
-    info.shortened = info.context.values_mut().fold(false, |is_cut, field| shorten(field, LONGEST_TEXT) | is_cut);
+    info.shortened = info.context.values_mut().fold(false, |is_cut, field| shorten(field, MAX_TEXT_CHARS) | is_cut);
     info
 }

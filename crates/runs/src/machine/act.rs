@@ -22,7 +22,7 @@ pub(crate) struct Action {
     /// The name under which it is performed once.
     pub(crate) step: String,
     pub(crate) limit: Option<Duration>,
-    /// Whether an earlier daemon may have performed it.
+    /// Attempt of the action: an earlier daemon may have performed it.
     pub(crate) attempt: Attempt,
 }
 

@@ -12,7 +12,7 @@ use steplatch_workflow::{Definition, History, Input, ShellAnswer, State, secret_
 use super::act;
 
 /// Seconds that a shell may still be busy with the last input.
-const UNTIL_PROMPT: f64 = 10.0;
+const PROMPT_TIMEOUT_SECONDS: f64 = 10.0;
 
 /// Sets and exports variables in the shell of a terminal.
 pub(crate) async fn set(
@@ -75,7 +75,7 @@ async fn at_prompt(
     let wait = AwaitOutput {
         session_id: session_id.to_owned(),
         until: AwaitUntil::Prompt,
-        timeout: UNTIL_PROMPT,
+        timeout: PROMPT_TIMEOUT_SECONDS,
         ..AwaitOutput::default()
     };
     sessions.wait(caller, wait).await;

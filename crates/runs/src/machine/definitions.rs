@@ -19,8 +19,8 @@ struct DefinitionIndex {
     swept_above: usize,
 }
 
-/// The least number of entries that is swept.
-const LEAST_SWEPT: usize = 64;
+/// Minimum number of entries that is swept.
+const MIN_SWEPT_ENTRIES: usize = 64;
 
 impl DefinitionCache {
     /// Returns the definition of a machine in progress that has the same document, or this one.
@@ -32,7 +32,7 @@ impl DefinitionCache {
             return same;
         }
         known.by_digest.insert(digest, Arc::downgrade(&definition));
-        if known.by_digest.len() > known.swept_above.max(LEAST_SWEPT) {
+        if known.by_digest.len() > known.swept_above.max(MIN_SWEPT_ENTRIES) {
             known.by_digest.retain(|_, definition| definition.strong_count() > 0);
             known.swept_above = 2 * known.by_digest.len();
         }
@@ -87,7 +87,7 @@ mod tests {
         let cache = DefinitionCache::default();
         let kept = cache.share(sleeping("kept"));
         (0..1000).for_each(|number| drop(cache.share(sleeping(&format!("w{number}")))));
-        assert!(cache.0.lock().by_digest.len() <= 2 * LEAST_SWEPT);
+        assert!(cache.0.lock().by_digest.len() <= 2 * MIN_SWEPT_ENTRIES);
         assert!(Arc::ptr_eq(&kept, &cache.share(sleeping("kept"))));
     }
 }

@@ -18,8 +18,8 @@ pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
     serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
 }
 
-/// Text of entries that is read in one step, in bytes. A longer history is read on a separate thread.
-const READ_AT_ONCE: usize = 256 * 1024;
+/// Maximum text of entries that is read in one step, in bytes. A longer history is read on a separate thread.
+const MAX_INLINE_BYTES: usize = 256 * 1024;
 
 impl Engine {
     /// Returns the events of a run, from entry number `from` on. A mark unknown to the seal remains hidden.
@@ -30,7 +30,7 @@ impl Engine {
 
     pub(crate) async fn read_all(&self, records: Vec<Record>, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
         let all = |records: Vec<Record>, seal: &Seal| records.into_iter().map(|record| read(record, seal)).collect();
-        if records.iter().map(|record| record.text.len()).sum::<usize>() < READ_AT_ONCE {
+        if records.iter().map(|record| record.text.len()).sum::<usize>() < MAX_INLINE_BYTES {
             return all(records, seal);
         }
         let seal = seal.clone();

@@ -33,7 +33,7 @@ impl MachineRun {
             MirrorMessage::Events(EventBatch { from, events, reply }) => {
                 let is_ours = self.take(from, events).await;
                 if is_ours {
-                    // The worker may have gone; it asks again.
+                    // The worker may have gone; it repeats the request.
                     let _ = reply.send(self.history.events_applied() as u64);
                 }
                 is_ours
@@ -47,7 +47,7 @@ impl MachineRun {
                 let now = self.recorder.shared.clock.now();
                 let Decision { events, mut effects } =
                     decide(&self.definition, &self.history, Input::Cancel { reason }, now);
-                // The engine asks for nothing any more, so that what the run has opened is closed by its host.
+                // The engine requests nothing any more, so that what the run has opened is closed by its host.
                 effects.retain(Effect::closes);
                 self.is_lost = true;
                 let from = self.history.events_applied() as u64;

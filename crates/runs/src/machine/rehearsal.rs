@@ -6,7 +6,7 @@ use steplatch_protocol::RunReply;
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalStep, Stubs, rehearse, tool};
 
-use super::report::{LONGEST_TEXT, shorten};
+use super::report::{MAX_TEXT_CHARS, shorten};
 use crate::runs::not_started;
 
 /// Rehearses a machine. Nothing is opened, typed or stored, so the report has no `run_id`.
@@ -30,7 +30,7 @@ pub(crate) fn rehearsed(
     let mut log: Vec<Value> = path.into_iter().map(entry).collect();
     for entry in &mut log {
         secrets.mask_in(entry);
-        shorten(entry, LONGEST_TEXT);
+        shorten(entry, MAX_TEXT_CHARS);
     }
     let (status, error) = match end {
         RehearsalEnd::Completed => ("completed", None),

@@ -16,26 +16,26 @@ use crate::event::Unreadable;
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// The most characters of a text in a report; its head and tail are kept.
-pub(crate) const LONGEST_TEXT: usize = 2000;
+/// Maximum characters of a text in a report; its head and tail are kept.
+pub(crate) const MAX_TEXT_CHARS: usize = 2000;
 
-/// The fewest, in the report of a long run.
-const SHORTEST_CUT: usize = 200;
+/// Minimum to which the report of a long run lowers that limit.
+const MIN_TEXT_CHARS: usize = 200;
 
-/// The same for variables after each state, which are repeated at the end.
-const SHORTEST_VARIABLE: usize = 80;
+/// The same minimum for variables after each state, which are repeated at the end.
+const MIN_VARIABLE_CHARS: usize = 80;
 
-/// The approximate number of characters of all screens in a report, since a model reads it.
-const BUDGET: usize = 30_000;
+/// Approximate number of characters of all screens in a report, since a model reads it.
+const SCREENS_BUDGET_CHARS: usize = 30_000;
 
-/// Log entries in a report: so many from the beginning, and so many from the end.
+/// Numbers of log entries in a report, from the beginning and from the end.
 const ENTRIES: (usize, usize) = (10, 50);
 
-/// Lines of the last screen of a run that failed.
-const SCREEN_LINES: usize = 24;
+/// Maximum lines of the last screen of a run that failed.
+const MAX_SCREEN_LINES: usize = 24;
 
-/// Variables in a report.
-const VARIABLES: usize = 300;
+/// Maximum number of variables in a report.
+const MAX_VARIABLES: usize = 300;
 
 /// The phase of the entry that stands for those in the middle of a long log.
 const LEFT_OUT: &str = "left_out";
@@ -57,11 +57,11 @@ pub(crate) fn of(
     let history = told.history();
     let end = progress.ended.unwrap_or_else(clock::now);
     // Each result contains a screen, and the variables contain it again.
-    let longest = (BUDGET / (2 * log.len().max(1))).clamp(SHORTEST_CUT, LONGEST_TEXT);
+    let longest = (SCREENS_BUDGET_CHARS / (2 * log.len().max(1))).clamp(MIN_TEXT_CHARS, MAX_TEXT_CHARS);
     let shortened = Cell::new(is_log_cut);
     let fitting = |mut value: Value| {
         if let Some(variables) = value.get_mut("variables_after") {
-            shortened.set(shorten(variables, (longest / 4).max(SHORTEST_VARIABLE)) || shortened.get());
+            shortened.set(shorten(variables, (longest / 4).max(MIN_VARIABLE_CHARS)) || shortened.get());
         }
         shortened.set(shorten(&mut value, longest) || shortened.get());
         secrets.mask_in(&mut value);
@@ -72,10 +72,10 @@ pub(crate) fn of(
         _ => (None, BTreeMap::new()),
     };
     let mut variables = history.variables().to_map();
-    let left_out = variables.len().saturating_sub(VARIABLES);
+    let left_out = variables.len().saturating_sub(MAX_VARIABLES);
     if left_out > 0 {
         shortened.set(true);
-        variables = variables.into_iter().take(VARIABLES).collect();
+        variables = variables.into_iter().take(MAX_VARIABLES).collect();
         variables.insert("…".to_owned(), format!("{left_out} variables left out of this report").into());
     }
     let mut variables = Value::Object(variables);
@@ -201,9 +201,9 @@ fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
     // Secrets are masked before anything is cut off.
     let screen = secrets.masked_screen(screen.trim_end().to_owned());
     let lines: Vec<&str> = screen.lines().collect();
-    let end = lines[lines.len().saturating_sub(SCREEN_LINES)..].join("\n");
+    let end = lines[lines.len().saturating_sub(MAX_SCREEN_LINES)..].join("\n");
     let length = end.chars().count();
-    let end: String = end.chars().skip(length.saturating_sub(LONGEST_TEXT)).collect();
+    let end: String = end.chars().skip(length.saturating_sub(MAX_TEXT_CHARS)).collect();
     (!end.is_empty()).then_some(end)
 }
 
@@ -239,8 +239,8 @@ fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable
     Ok((told, first))
 }
 
-/// Cuts texts that are longer than `longest`, for a reader: keeps their ends and says what is missing. Returns whether there was
-/// one. Nothing that a run computes with is shortened.
+/// Cuts texts that are longer than `longest`, for a reader: keeps their ends and states what is missing. Returns
+/// whether there was one. Nothing that a run computes with is shortened.
 pub(crate) fn shorten(value: &mut Value, longest: usize) -> bool {
     match value {
         Value::String(text) => {
@@ -275,9 +275,9 @@ mod tests {
         let log = [screen(3), screen(100), json!({"phase": "execution", "result": {"success": false}}), json!({})];
         let told = last_screen(&log, &secrets).unwrap();
         assert!(told.starts_with("line 77 ••") && told.ends_with("••••••"), "{told}");
-        assert!(!told.contains("sesame") && told.lines().count() == SCREEN_LINES, "{told}");
+        assert!(!told.contains("sesame") && told.lines().count() == MAX_SCREEN_LINES, "{told}");
         let wide = json!({"result": {"screen_content": "x".repeat(100_000)}});
-        assert_eq!(last_screen(&[wide], &secrets).unwrap().chars().count(), LONGEST_TEXT);
+        assert_eq!(last_screen(&[wide], &secrets).unwrap().chars().count(), MAX_TEXT_CHARS);
         assert_eq!(last_screen(&[json!({"result": {"screen_content": " \n"}})], &secrets), None);
         assert_eq!(last_screen(&[], &secrets), None);
     }

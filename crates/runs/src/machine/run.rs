@@ -30,10 +30,10 @@ use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::{DefinitionSource, LibraryCopy, RunEnding};
 
-/// How long reading a screen for a condition may take. After that, the pattern is matched against an empty text.
-const SCREEN_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit for reading a screen for a condition. After that, the pattern is matched against an empty text.
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The field of a gate's context that describes the terminals in which the run goes on.
+/// The field of a gate's context that describes the terminals in which the run continues.
 pub(crate) const TERMINAL: &str = "terminal";
 
 /// One run of a machine.
@@ -41,11 +41,11 @@ pub(crate) struct MachineRun {
     pub(super) recorder: Recorder,
     pub(super) definition: Arc<Definition>,
     pub(super) history: History,
-    /// What is to be performed once the first entries are stored.
+    /// Effects to be performed once the first entries are stored.
     first: Vec<Effect>,
-    /// Whether work remains after the end of the run.
+    /// True if work remains after the end of the run.
     pub(super) leaves_work: bool,
-    /// What is being performed, by step: one action, or several branches.
+    /// Effects in progress, by step: one action, or several branches.
     in_flight: HashMap<StepId, AbortHandle>,
     /// The step that is opening a terminal.
     opening: Option<StepId>,
@@ -53,19 +53,19 @@ pub(crate) struct MachineRun {
     deadline: Option<AbortHandle>,
     /// Tasks that must complete before the run counts as finished.
     closing: Vec<JoinHandle<()>>,
-    /// Where the library has the definition, once the run has finished.
+    /// Place of the definition in the library, once the run has finished.
     kept: Option<LibraryCopy>,
-    /// Why it could not be saved.
+    /// Reason why it could not be saved.
     unsaved: Option<String>,
-    /// Whether another daemon recorded the run's end.
+    /// True if another daemon recorded the run's end.
     ended_before: bool,
     /// The connection with the engine that decides the run, if that is not this daemon.
     pub(super) mirror: Option<Mirror>,
-    /// Whether that engine has ended the run by itself.
+    /// True if that engine has ended the run by itself.
     pub(super) is_lost: bool,
 }
 
-/// What the journal has of a machine.
+/// Data of a machine in the journal.
 pub(crate) struct MachineHistory {
     definition: Arc<Definition>,
     history: History,
@@ -345,7 +345,7 @@ impl MachineRun {
         let reading = {
             let step = step.clone();
             async move {
-                let screen = tokio::time::timeout(SCREEN_WITHIN, sessions.screen(&session_id)).await.ok().flatten();
+                let screen = tokio::time::timeout(SCREEN_TIMEOUT, sessions.screen(&session_id)).await.ok().flatten();
                 // Ignored if the run has finished.
                 inputs.send(Input::ScreenRead { step, session_id, screen });
                 inputs.send(input);
@@ -361,7 +361,7 @@ impl MachineRun {
         let worked_in = self.history.session_id();
         let others = self.history.sessions().filter(|session| Some(*session) != worked_in);
         let terminals: Vec<String> =
-            worked_in.into_iter().chain(others).take(LastScreen::MOST).map(str::to_owned).collect();
+            worked_in.into_iter().chain(others).take(LastScreen::MAX_PER_RUN).map(str::to_owned).collect();
         let reading = async {
             let mut screens = Vec::with_capacity(terminals.len());
             for session_id in terminals {
@@ -370,7 +370,7 @@ impl MachineRun {
             }
             screens
         };
-        let screens = tokio::time::timeout(SCREEN_WITHIN, reading).await.unwrap_or_default();
+        let screens = tokio::time::timeout(SCREEN_TIMEOUT, reading).await.unwrap_or_default();
         if screens.is_empty() {
             return None;
         }
@@ -418,7 +418,7 @@ impl MachineRun {
         decision
     }
 
-    /// Adds to a gate that asks where the run goes on what was printed in its state when the workflow was recorded.
+    /// Adds the output that was recorded in its state to a gate that requests the next state of the run.
     async fn add_recorded(&mut self, events: &mut [Event]) {
         let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return };
         let asks = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
@@ -436,7 +436,7 @@ impl MachineRun {
         }
     }
 
-    /// Adds to a gate for a person the terminals in which the run goes on, and has their states noted.
+    /// Adds to a gate for a person the terminals in which the run continues, and has their states noted.
     pub(super) async fn add_terminals(&mut self, events: &mut [Event]) {
         let Some(asked) = self.history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) else { return };
         if asked.terminals.is_some() {
@@ -539,7 +539,7 @@ impl MachineRun {
         Some(OpenGate { on_timeout, ..OpenGate::from(gate) })
     }
 
-    /// Whether the run needs a person's answer to continue, here or in the run below it.
+    /// Returns whether the run needs a person's answer to continue, here or in the run below it.
     fn asks_person(&self) -> bool {
         let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
         self.history.gate().is_some_and(is_for_person) || self.recorder.shared.ask_person(&self.below())
@@ -663,7 +663,7 @@ impl MachineRun {
         let caller = &self.recorder.caller;
         let shown = match self.history.approved_at() {
             Some(_) => self.history.approved_terminals().map(|shown| shown.iter().cloned().collect()),
-            // A person was asked by the run above.
+            // The approval is that of the run above, if there is one.
             None => caller.approved_terminals.as_deref().cloned(),
         };
         let approved_at = self.history.approved_at().map(ToString::to_string).or_else(|| caller.approved_at.clone());
@@ -697,8 +697,8 @@ impl MachineRun {
     }
 }
 
-/// Returns the ids or names of the terminals in which a run may go on after its open gate: those that it works with, and those that
-/// its states name.
+/// Returns the ids or names of the terminals in which a run may continue after its open gate: those that it works with,
+/// and those that its states name.
 pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let ahead = terminals_ahead(definition, history).sessions;

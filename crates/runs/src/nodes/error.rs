@@ -1,11 +1,11 @@
-//! Why nodes are not called.
+//! Reasons why nodes are not called.
 
 use std::fmt;
 
 use steplatch_project::NodeNotFound;
 use steplatch_workflow::Problems;
 
-/// Why a call of a node is refused.
+/// Reason why a call of a node is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NodeRefusal {
     /// The project has no such node that can be used.

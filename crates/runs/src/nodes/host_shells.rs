@@ -7,8 +7,8 @@ use steplatch_nodes::{HostCommand, HostCommandEnd, HostCommands, MAX_OUTPUT_BYTE
 use steplatch_protocol::{ExitTerminal, RunCommand};
 use steplatch_sessions::Sessions;
 
-/// The longest wait for one command, in seconds.
-const LONGEST: f64 = 3600.0;
+/// Maximum wait for one command, in seconds.
+const MAX_WAIT_SECONDS: f64 = 3600.0;
 
 /// Shells on other machines, opened for one caller.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl HostShells {
             host: Some(host),
             working_directory: folder,
             environment: Some(environment),
-            timeout: limit.map_or(LONGEST, |limit| limit.as_secs_f64().clamp(0.1, LONGEST)),
+            timeout: limit.map_or(MAX_WAIT_SECONDS, |limit| limit.as_secs_f64().clamp(0.1, MAX_WAIT_SECONDS)),
             limit: u32::try_from(MAX_OUTPUT_BYTES).ok(),
             ..RunCommand::default()
         };

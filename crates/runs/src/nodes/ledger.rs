@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a call continues without waiters.
+/// Time that a call continues without waiters.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Bounds of the ledger: steps are remembered by their names only, once the bytes are used up.
@@ -53,7 +53,7 @@ impl CallFingerprint {
     }
 }
 
-/// Why a step has no reply.
+/// Reason why a step has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnceError {
     /// Another call has this name.

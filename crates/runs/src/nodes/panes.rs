@@ -21,17 +21,17 @@ use steplatch_protocol::{
 use steplatch_sessions::Sessions;
 use tokio::time::Instant;
 
-/// How long a program may take to be ready, unless the call or the node says otherwise.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Time limit for a program to be ready, unless the call or the node states another.
+const READY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long the program of a finished call is given to end.
-const ENDING: Duration = Duration::from_secs(5);
+/// Time that the program of a finished call is given to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit for the output of a line editor after it has redrawn its prompt.
 const REDRAW_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The longest single wait; a longer one is split.
-const ONE_WAIT: Duration = Duration::from_secs(3600);
+/// Maximum single wait; a longer one is split.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Maximum characters of a program's output for one call.
 const MAX_OUTPUT_CHARS: u32 = 512 << 10;
@@ -50,11 +50,11 @@ pub(super) struct PtyNode {
     session: Option<PtyTerminal>,
     /// The previous terminal, after which the opening of the next one is named.
     last: Option<PtyTerminal>,
-    /// Whether a call was given up, so that the program may still be busy with it.
+    /// True if a call was abandoned, so that the program may still be busy with it.
     given_up: bool,
 }
 
-/// How the terminal of a node is found.
+/// Identification of the terminal of a node.
 #[derive(Debug, Clone)]
 pub(super) enum PtyTerminal {
     Id(TerminalId),
@@ -82,7 +82,7 @@ impl PtyNode {
     }
 }
 
-/// Why a call failed.
+/// Failure of a call.
 pub(super) struct PtyNodeError(pub(super) ErrorType, pub(super) String);
 
 impl PtyNodeError {
@@ -136,7 +136,7 @@ impl PtyNodes {
         step: &str,
     ) -> NodeResult {
         let limits = [node.timeout.map(steplatch_nodes::Seconds::duration), call.timeout];
-        let limit = limits.into_iter().flatten().min().unwrap_or(PATIENCE);
+        let limit = limits.into_iter().flatten().min().unwrap_or(READY_TIMEOUT);
         let pane = {
             let mut open = self.open.lock();
             open.entry(node.id.to_string()).or_default().clone()
@@ -158,7 +158,7 @@ impl PtyNodes {
         let came = tokio::select! {
             came = working => came,
             // Other calls may keep the program busy all the time.
-            () = tokio::time::sleep_until(deadline + ENDING) => Err(out_of_time(limit)),
+            () = tokio::time::sleep_until(deadline + END_TIMEOUT) => Err(out_of_time(limit)),
         };
         match came {
             Ok((output, attributes)) => {
@@ -369,7 +369,7 @@ impl PtyNodes {
             let wait = AwaitOutput {
                 session_id: session.as_str().to_owned(),
                 pattern: pattern.clone(),
-                timeout: ONE_WAIT.as_secs_f64(),
+                timeout: MAX_WAIT.as_secs_f64(),
                 since: since.map(Since::Offset),
                 until: how,
                 ..AwaitOutput::default()
@@ -391,7 +391,7 @@ impl PtyNodes {
                 let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
                 if reads && !self.parsed(caller, pty, session, "").await.is_none_or(|reading| reading.is_ready) {
                     // Quiet, but not done: waiting continues when the program prints again.
-                    self.more_output(caller, session, waited.offset, ONE_WAIT).await;
+                    self.more_output(caller, session, waited.offset, MAX_WAIT).await;
                     continue;
                 }
                 return Ok(waited);

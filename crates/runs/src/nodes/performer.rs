@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 use super::host_shells::HostShells;
 use super::panes::PtyNodes;
 
-/// Calls in progress at once in the whole daemon; further calls wait for their turn.
-const MOST_AT_ONCE: usize = 64;
+/// Maximum number of calls in progress in the whole daemon; further calls wait for their turn.
+const MAX_CONCURRENT_CALLS: usize = 64;
 
 /// The means by which this daemon performs all nodes. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -61,14 +61,14 @@ impl steplatch_nodes::Secrets for EnvSecrets {
     }
 }
 
-/// How soon an ended child of the daemon is reaped by the component that started it: workers, terminal hosts, token
+/// Time limit for reaping an ended child of the daemon by the component that started it: workers, terminal hosts, token
 /// programs. Each component waits for its child, so this takes milliseconds.
-const OWNERS_COLLECT_WITHIN: Duration = Duration::from_secs(5);
+const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ExecutorFactory {
     /// Secrets that calls refer to are added to `secrets`.
     pub fn new(sessions: Sessions, secrets: Arc<Redactor>) -> Self {
-        Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
+        Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)), sessions }
     }
 
     /// Makes this process the parent of processes that programs of nodes leave behind. These then never count as a
@@ -78,7 +78,7 @@ impl ExecutorFactory {
     ///
     /// When the system does not allow a process to adopt its descendants or to be notified of their end.
     pub fn adopt_orphans(&self) -> std::io::Result<()> {
-        self.programs.adopt_orphans_beside_others(OWNERS_COLLECT_WITHIN)
+        self.programs.adopt_orphans_beside_others(REAP_TIMEOUT)
     }
 
     /// Ends the processes that an earlier daemon started for a step.

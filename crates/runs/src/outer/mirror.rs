@@ -8,20 +8,20 @@ use steplatch_workflow::Event;
 use super::{MirrorInbox, MirrorMessage, NOT_SERVED};
 use crate::engine::{Attempt, Recorder};
 
-/// A run that the engine may have forgotten is not started there again: it would do everything twice. No engine forgets a
-/// run that ended less than a day ago.
-const MAY_BE_STARTED: Duration = Duration::from_secs(12 * 3600);
+/// Maximum age of a run for its start in the engine: one that the engine has forgotten would do everything twice. No
+/// engine forgets a run that ended less than a day ago.
+const MAX_START_AGE: Duration = Duration::from_secs(12 * 3600);
 
-/// What the driver of such a run has of the engine.
+/// Connection of the driver of such a run with the engine.
 pub(crate) struct Mirror {
     pub(crate) inbox: MirrorInbox,
-    /// Why the run does not go on, as far as is known.
+    /// Reason why the run does not continue, as far as is known.
     pub(crate) trouble: Option<String>,
 }
 
 impl Mirror {
-    /// Connects a machine that begins with these events, or a run that goes on here in turns (a function, a remote workflow),
-    /// unless this daemon decides it.
+    /// Connects a machine that begins with these events, or a run that continues here in turns (a function, a remote
+    /// workflow), unless this daemon decides it.
     pub(crate) fn of(recorder: &Recorder, is_function: bool, first: Vec<Event>) -> Option<Self> {
         let Recorder { shared, caller, run, about, .. } = recorder;
         if about.engine == EngineKind::Sqlite {
@@ -47,15 +47,15 @@ impl Mirror {
         true
     }
 
-    /// Says why a run ends that the engine has ended by itself.
+    /// Returns the error of a run that the engine has ended by itself.
     pub(crate) fn lost(how: &str) -> String {
         format!("Temporal has ended the run: {how}")
     }
 
-    /// Has the run started by the engine, unless the run above starts it there. Without a worker, the trouble says so.
+    /// Has the run started by the engine, unless the run above starts it there. Without a worker, it has trouble.
     pub(crate) fn start(&mut self, recorder: &Recorder, attempt: Attempt) {
         let Recorder { shared, run, about, .. } = recorder;
-        let is_young = shared.clock.now().since(about.started) < MAY_BE_STARTED;
+        let is_young = shared.clock.now().since(about.started) < MAX_START_AGE;
         match about.parent {
             Some(_) => {}
             None if attempt == Attempt::First || is_young => shared.outer.start(&run.id),

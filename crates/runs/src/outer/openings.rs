@@ -1,7 +1,8 @@
 //! Actions that open a terminal of their own, held until the engine has recorded their end.
 //!
-//! The worker that asked for one may be lost meanwhile. The next worker asks again under the same step, and gets the outcome of the
-//! same action. Without that, the end of the first request would close the terminal, and the step could not be repeated.
+//! The worker that requested one may be lost meanwhile. The next worker repeats the request under the same step, and
+//! gets the outcome of the same action. Without that, the end of the first request would close the terminal, and the
+//! step could not be repeated.
 
 use std::collections::HashMap;
 
@@ -28,7 +29,7 @@ impl Drop for Opening {
     }
 }
 
-/// Whether an action opens a terminal that is closed with its request.
+/// Returns whether an action opens a terminal that is closed with its request.
 pub(super) fn opens(tool: &str, params: &Map<String, Value>) -> bool {
     tool == "open_terminal" || (tool == "run_command" && params.get("session_id").is_none_or(Value::is_null))
 }

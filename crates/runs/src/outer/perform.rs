@@ -17,10 +17,10 @@ use crate::kind::Kind;
 use crate::machine::{Action, contract, perform};
 use crate::runs::Runs;
 
-/// How long reading screens may take.
-const SCREENS_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit for reading screens.
+const SCREENS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a task is not performed. The engine asks again later.
+/// Failure to perform a task. The engine requests it again later.
 #[derive(Debug, thiserror::Error)]
 enum TaskError {
     /// The worker is not this daemon's.
@@ -40,7 +40,7 @@ enum TaskError {
     Gap {
         /// The run.
         run: RunId,
-        /// How many it has.
+        /// Number of events that it has.
         recorded: u64,
         /// The number of the first one that came.
         from: u64,
@@ -101,7 +101,7 @@ impl Runs {
             EngineTask::ReadScreens { sessions } => {
                 let mut screens = Vec::with_capacity(sessions.len());
                 for session in &sessions {
-                    let reading = tokio::time::timeout(SCREENS_WITHIN, shared.sessions.screen(session));
+                    let reading = tokio::time::timeout(SCREENS_TIMEOUT, shared.sessions.screen(session));
                     screens.push(reading.await.ok().flatten());
                 }
                 EngineAnswer::Screens { screens }
@@ -117,7 +117,7 @@ impl Runs {
     }
 }
 
-/// Has the driver of a function answer a task. A run that is over, or that is not known here, ends in the engine.
+/// Has the driver of a function answer a task. A run that has ended, or that is not known here, ends in the engine.
 async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Result<EngineAnswer, TaskError> {
     let is_turn = matches!(task, EngineTask::Advance { .. });
     if shared.outer.registration(&run).is_some() {
@@ -177,7 +177,7 @@ async fn performed(
     Ok(EngineAnswer::Input { input })
 }
 
-/// Begins the run that a step starts, in the journal; the engine goes on with it. A repeated request finds the same run.
+/// Begins the run that a step starts, in the journal; the engine continues it. A repeated request finds the same run.
 async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: Child) -> EngineAnswer {
     let id = RunId::started_by(&step);
     let refused = |error: String| EngineAnswer::Input {

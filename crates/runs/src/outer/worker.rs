@@ -42,7 +42,7 @@ impl WorkerToken {
         kept(&self.token, || random_name() + &random_name())
     }
 
-    /// Whether there is a secret: a worker has connected before.
+    /// Returns whether there is a secret: a worker has connected before.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.token.exists()
@@ -97,7 +97,7 @@ impl WorkerRequests {
     /// Sends requests until the worker disconnects.
     ///
     /// # Errors
-    /// When the connection is over.
+    /// When the connection has ended.
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         while let Some(request) = self.requests.recv().await {
             sink.event(request_id, &request).await?;

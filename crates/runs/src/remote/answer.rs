@@ -13,16 +13,16 @@ use super::run::RemoteRun;
 use super::state::Phase;
 use crate::engine::RunKind as _;
 
-/// Status changes that are recorded of one run, since a service may change its status any number of times.
-const MOST_TOLD: u32 = 1_000;
+/// Maximum number of recorded status changes of one run, since a service may change its status any number of times.
+const MAX_STATUS_CHANGES: u32 = 1_000;
 
-/// The most characters of a service's question that are kept, and of each of its choices, and the number of these.
-const LONGEST_PROMPT: usize = 2_000;
-const LONGEST_CHOICE: usize = 200;
-const MOST_CHOICES: usize = 50;
+/// Maximum characters of a service's question that are kept, and of each of its choices, and maximum number of these.
+const MAX_PROMPT_CHARS: usize = 2_000;
+const MAX_CHOICE_CHARS: usize = 200;
+const MAX_CHOICES: usize = 50;
 
-/// Consecutive times that a service may not know a run which it started.
-const MOST_UNKNOWN: u32 = 3;
+/// Maximum number of consecutive times that a service may not know a run which it started.
+const MAX_UNKNOWN_REPLIES: u32 = 3;
 
 impl RemoteRun {
     pub(super) async fn started(&mut self, answer: Result<StartedRun, StartError>) -> bool {
@@ -52,7 +52,8 @@ impl RemoteRun {
                     return self.fail(words, "FAILED").await;
                 }
                 let after = pause_before(self.state.refusals + 1).max(retry_after.unwrap_or_default());
-                self.append(Entry::NotStarted { at, error: words, again: at.after(after.min(backoff::LONGEST)) }).await
+                self.append(Entry::NotStarted { at, error: words, again: at.after(after.min(backoff::MAX_PAUSE)) })
+                    .await
             }
         }
     }
@@ -62,7 +63,7 @@ impl RemoteRun {
             Ok(status) => status,
             Err(error) => {
                 self.unknown = if error.status == Some(404) { self.unknown + 1 } else { 0 };
-                if self.unknown >= MOST_UNKNOWN {
+                if self.unknown >= MAX_UNKNOWN_REPLIES {
                     let error = format!(
                         "'{}' does not know this run any more, so what became of it is not known: {error}",
                         self.began.service
@@ -82,7 +83,7 @@ impl RemoteRun {
         let known = self.state.there.as_ref();
         let is_same = known
             .is_some_and(|there| there.status.as_deref() == Some(status.word.as_str()) && there.gate == gate)
-            || self.state.tellings >= MOST_TOLD;
+            || self.state.tellings >= MAX_STATUS_CHANGES;
         self.look_after = self.pace.next(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
         let state = status.state;
         let told = Entry::Told { at, status: status.word.clone(), gate };
@@ -167,13 +168,13 @@ impl RemoteRun {
 /// Returns the gate that a service reports for a run, within limits: the question and the possible answers.
 fn bounded(gate: &Value) -> Value {
     let text = |value: &Value, most| value.as_str().map(|text| clean_text(text, most));
-    let prompt = gate.get("prompt").and_then(|prompt| text(prompt, LONGEST_PROMPT)).unwrap_or_default();
+    let prompt = gate.get("prompt").and_then(|prompt| text(prompt, MAX_PROMPT_CHARS)).unwrap_or_default();
     let choices = gate.get("choices").and_then(Value::as_array).into_iter().flatten();
-    let choices: Vec<String> = choices.filter_map(|choice| text(choice, LONGEST_CHOICE)).take(MOST_CHOICES).collect();
+    let choices: Vec<String> = choices.filter_map(|choice| text(choice, MAX_CHOICE_CHARS)).take(MAX_CHOICES).collect();
     json!({"prompt": prompt, "choices": choices})
 }
 
-/// Returns the delay after so many failed attempts.
+/// Returns the delay after this number of failed attempts.
 fn pause_before(attempt: u32) -> Duration {
     backoff::rediscovery(attempt, None, None, jitter())
 }

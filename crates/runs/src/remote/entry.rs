@@ -18,26 +18,26 @@ pub(crate) enum Entry {
     Began(Box<RemoteStart>),
     /// The service's limit of concurrent runs is reached; this one waits in the queue.
     Queued {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
     },
     /// The start is about to be sent to the service.
     Starting {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
     },
     /// The service certainly did not start it, and the request may be repeated.
     NotStarted {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Why.
+        /// Reason of the refusal.
         error: String,
-        /// When the request is repeated.
+        /// Time at which the request is repeated.
         again: Timestamp,
     },
     /// The service started it.
     Started {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
         /// The service's id of the request.
         correlation_id: String,
@@ -46,7 +46,7 @@ pub(crate) enum Entry {
     },
     /// The service reported a new status.
     Told {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
         /// Its status, in the service's own word.
         status: String,
@@ -56,52 +56,52 @@ pub(crate) enum Entry {
     },
     /// The run was paused: nothing new is requested from the service.
     Paused {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Who paused it.
+        /// Client that paused it.
         by: String,
-        /// Whether it is paused because the run above it is.
+        /// True if it is paused because the run above it is.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
     /// The run was resumed.
     Resumed {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// By whom.
+        /// Client that resumed it.
         by: String,
     },
     /// The cancel is about to be sent to the service.
     Cancelling {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Why.
+        /// Reason of the cancel.
         reason: String,
-        /// Whether the run exceeded its time limit; otherwise a client cancelled it.
+        /// True if the run exceeded its time limit; otherwise a client cancelled it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
     /// The service completed it. The last entry, as the next two.
     Completed {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
         /// The reported result.
         result: Value,
     },
     /// It failed, at the service or before.
     Failed {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Why.
+        /// Reason of the failure.
         error: String,
         /// The reported result.
         result: Value,
     },
     /// It was cancelled.
     Cancelled {
-        /// When.
+        /// Time of the entry.
         at: Timestamp,
-        /// Why, and its state at the service.
+        /// Reason of the cancel, and its state at the service.
         reason: String,
         /// The reported result.
         result: Value,
@@ -111,7 +111,7 @@ pub(crate) enum Entry {
 /// The beginning of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteStart {
-    /// When.
+    /// Time of the entry.
     pub(crate) at: Timestamp,
     /// The run's id.
     pub(crate) run: RunId,
@@ -169,7 +169,7 @@ impl Entry {
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
     }
 
-    /// When it was written.
+    /// Returns the time at which it was written.
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Began(began) => began.at,

@@ -10,7 +10,8 @@ use crate::engine::{Handled, RunKind as _};
 use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
-    /// Whether the run above, which the engine decides, has gone on without this one while it began. (`&mut`: a run is not `Sync`.)
+    /// Returns whether the run above, which the engine decides, has continued without this one while it began. (`&mut`:
+    /// a run is not `Sync`.)
     pub(super) async fn is_left_alone(&mut self) -> bool {
         let shared = &self.recorder.shared;
         let Some(step) = self.recorder.about.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };
@@ -73,7 +74,7 @@ impl RemoteRun {
         }
     }
 
-    /// Reports to the engine where the run stands, if that has changed.
+    /// Reports the standing of the run to the engine, if that has changed.
     pub(super) fn report_standing(&mut self) {
         let standing = self.standing();
         self.turns.note(&standing);

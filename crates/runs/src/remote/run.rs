@@ -22,11 +22,11 @@ use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::time_span::TimeSpan;
 
-/// How long a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
-const LAST_ANSWER: Duration = Duration::from_secs(8);
+/// Time that a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
+const START_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long a service may take to answer a cancel, since a client waits for it.
-const CANCELS_WITHIN: Duration = Duration::from_secs(8);
+/// Time limit of a service for answering a cancel, since a client waits for it.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// One run of a remote workflow.
 pub(crate) struct RemoteRun {
@@ -36,16 +36,16 @@ pub(crate) struct RemoteRun {
     pub(super) service: Arc<Service>,
     /// The right to be in progress at the service.
     pub(super) turn: Option<Permit>,
-    /// When its status is requested next.
+    /// Schedule of the next status request.
     pub(super) pace: PollBackoff,
     pub(super) look_after: Duration,
     /// The last known status.
     pub(super) seen: Option<Status>,
     /// Consecutive status requests at which the service did not know the run.
     pub(super) unknown: u32,
-    /// How long the service's runs may take, by the last configuration.
+    /// Maximum time of the service's runs, by the last configuration.
     pub(super) longest: Duration,
-    /// Why it cannot continue at present.
+    /// Reason why it cannot continue at present.
     pub(super) trouble: Option<String>,
     /// The request in progress, if there is one.
     asking: Option<PendingRequest>,
@@ -77,7 +77,7 @@ pub(crate) enum ServiceReply {
     Cancel(Option<Result<Cancelled, AskError>>),
 }
 
-/// What a run of a remote workflow waits for besides inputs.
+/// Event that a run of a remote workflow waits for besides inputs.
 pub(crate) enum RemoteEvent {
     Reply(ServiceReply),
     Late,
@@ -85,7 +85,7 @@ pub(crate) enum RemoteEvent {
     Outer(MirrorMessage),
 }
 
-/// What the journal has of a run of a remote workflow.
+/// Data of a run of a remote workflow in the journal.
 pub(crate) struct RemoteHistory {
     began: RemoteStart,
     state: State,
@@ -238,7 +238,7 @@ impl RunKind for RemoteRun {
     /// Records the answer to a start if it arrives soon.
     async fn stop(&mut self) {
         if self.asking.as_ref().is_some_and(|asking| asking.what == RequestKind::Start)
-            && let Ok(came) = tokio::time::timeout(LAST_ANSWER, answer(&mut self.asking)).await
+            && let Ok(came) = tokio::time::timeout(START_TIMEOUT, answer(&mut self.asking)).await
         {
             self.asking = None;
             self.handle_reply(came).await;
@@ -342,7 +342,7 @@ impl RemoteRun {
                 self.asking =
                     Some(self.request(RequestKind::Cancel, Duration::ZERO, move |setup, workflow| async move {
                         let asked = setup.client.cancel(&workflow, &instance);
-                        ServiceReply::Cancel(tokio::time::timeout(CANCELS_WITHIN, asked).await.ok())
+                        ServiceReply::Cancel(tokio::time::timeout(CANCEL_TIMEOUT, asked).await.ok())
                     }));
                 true
             }
@@ -432,7 +432,7 @@ impl RemoteRun {
         own.map_or(self.longest, |own| own.min(self.longest))
     }
 
-    /// Whether the service is configured and enabled at present.
+    /// Returns whether the service is configured and enabled at present.
     fn is_used(&self) -> bool {
         self.service.setup().is_some_and(|setup| setup.config.enabled)
     }

@@ -11,23 +11,23 @@ use super::entry::Entry;
 use crate::engine::WorkClock;
 use crate::run::RunState;
 
-/// What a driver needs to know of a run to continue it.
+/// State of a run that its driver needs to continue it.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
     /// Since when the run is paused, and by whom.
     pub(super) paused: Option<Pause>,
-    /// How often the start was sent to the service and certainly refused.
+    /// Number of times that the start was sent to the service and certainly refused.
     pub(super) refusals: u32,
-    /// How often its status at the service changed.
+    /// Number of changes of its status at the service.
     pub(super) tellings: u32,
-    /// Whether it waited in the queue.
+    /// True if it waited in the queue.
     pub(super) queued: bool,
     /// The run there, once it is started.
     pub(super) there: Option<ServiceRun>,
-    /// How it ended.
+    /// Its end.
     pub(super) end: Option<End>,
-    /// How long it worked there, without pauses and waits for an answer.
+    /// Time that it worked there, without pauses and waits for an answer.
     clock: WorkClock,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Phase {
 pub(super) struct ServiceRun {
     pub(super) correlation_id: String,
     pub(super) instance: String,
-    /// When the service started it.
+    /// Time at which the service started it.
     pub(super) since: Timestamp,
     /// Its last status.
     pub(super) status: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct ServiceRun {
     pub(super) gate: Option<Value>,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     pub(super) at: Timestamp,

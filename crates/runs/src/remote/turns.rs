@@ -1,23 +1,23 @@
-//! What an outer engine knows of a run of a remote workflow: this daemon drives the run, and the engine follows it in turns.
+//! An outer engine's view of a run of a remote workflow: this daemon drives the run; the engine follows it in turns.
 //!
-//! Each turn reports where the run stands, and has the engine wait for one call that ends once it stands elsewhere.
+//! Each turn reports the standing of the run, and has the engine wait for one call that ends once the standing changes.
 
 use serde_json::Value;
 use steplatch_workflow::{EngineAnswer, FunctionTurn, FunctionWork, FunctionWorkKind};
 use tokio::sync::oneshot;
 
-/// Where a run stands, as far as the engine shows it.
+/// Standing of a run, as far as the engine shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Standing {
     /// The status at the service, in its own word.
     pub(super) status: String,
-    /// Whether it waits at a gate of the service.
+    /// True if it waits at a gate of the service.
     pub(super) gate: bool,
-    /// Whether it waits for a person.
+    /// True if it waits for a person.
     pub(super) waits: bool,
-    /// Who has paused it, if it is paused.
+    /// Client that has paused it, if it is paused.
     pub(super) paused: Option<String>,
-    /// Whether it has ended.
+    /// True if it has ended.
     pub(super) is_over: bool,
 }
 
@@ -61,7 +61,7 @@ impl Turns {
             self.last = Some((turn, standing, EngineAnswer::Advanced { turn: Box::new(report) }));
         }
         if let Some((_, _, answer)) = &self.last {
-            // The engine may have gone; it asks again.
+            // The engine may have gone; it repeats the request.
             let _ = reply.send(answer.clone());
         }
     }
@@ -76,7 +76,7 @@ impl Turns {
         }
     }
 
-    /// Ends the call that waits, if the run stands elsewhere now.
+    /// Ends the call that waits, if the standing has changed.
     pub(super) fn note(&mut self, standing: &Standing) {
         if self.last.as_ref().is_none_or(|(_, reported, _)| reported != standing) {
             self.answer();
@@ -85,7 +85,7 @@ impl Turns {
 
     fn answer(&mut self) {
         if let Some(reply) = self.waiting.take() {
-            // The engine may have gone; it asks again.
+            // The engine may have gone; it repeats the request.
             let _ = reply.send(EngineAnswer::Called { outcome: Value::Null });
         }
     }

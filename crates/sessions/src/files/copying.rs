@@ -15,8 +15,8 @@ use super::{FilePlace, FileTrouble};
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
-/// The most files of one copy.
-const MOST_FILES: usize = 100_000;
+/// Maximum number of files of one copy.
+const MAX_FILES: usize = 100_000;
 
 /// Maximum length of a path, in bytes (`PATH_MAX`), and of all paths of a copy: another machine may list directories without end.
 const MAX_PATH_BYTES: usize = 4096;
@@ -25,7 +25,7 @@ const MAX_PLAN_BYTES: usize = 64 << 20;
 /// The time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a copy does, in order.
+/// Steps of a copy, in order.
 #[derive(Debug, Clone)]
 enum CopyStep {
     /// Make a directory.
@@ -45,7 +45,7 @@ pub struct CopyEvents {
 }
 
 impl Sessions {
-    /// Plans a copy. Nothing is written before its events are asked for.
+    /// Plans a copy. Nothing is written before its events are requested.
     pub async fn copy_file(&self, caller: &Arc<Caller>, verb: CopyFile) -> (CopyFileReply, Option<CopyEvents>) {
         let replace = verb.overwrite;
         match self.plan(caller, verb).await {
@@ -146,9 +146,9 @@ impl Sessions {
                     Some(FileKind::Other) | None => steps.push(CopyStep::Skip(from.path.display().to_string())),
                 }
             }
-            if steps.len() + open.len() > MOST_FILES {
+            if steps.len() + open.len() > MAX_FILES {
                 return Err(FileTrouble::Invalid(format!(
-                    "the directory has more than {MOST_FILES} files; pack it first, as with tar"
+                    "the directory has more than {MAX_FILES} files; pack it first, as with tar"
                 )));
             }
         }

@@ -24,7 +24,7 @@ const IN_BLOB: i64 = 2;
 
 /// No text is more than this many times as long as its compressed form: a length of LZ4 grows by 255 with each of
 /// its bytes. See <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
-const BEST_RATIO: usize = 255;
+const MAX_RATIO: usize = 255;
 
 /// The columns that [`read`] takes, of `records` joined to `blobs`.
 pub(super) const SELECT: &str = "
@@ -129,7 +129,7 @@ pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<
     } else {
         let length = usize::try_from(number(6)?).map_err(|_| damaged("its length does not fit"))?;
         let packed = bytes(7)?;
-        if length > packed.len().saturating_mul(BEST_RATIO) {
+        if length > packed.len().saturating_mul(MAX_RATIO) {
             return Err(damaged("its length does not fit"));
         }
         let text = block::decompress(packed, length).map_err(|_| damaged("its long text can not be unpacked"))?;

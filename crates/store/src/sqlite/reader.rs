@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::entry;
 use crate::{KnownRun, ReadError, Record, RunFilter, StorageError, Summary};
 
-/// What is read of each run, for [`known`].
+/// The columns of each run, for [`known`].
 macro_rules! known {
     () => {
         concat!(
@@ -21,13 +21,13 @@ macro_rules! known {
 pub(super) enum ReaderQuery {
     /// Some entries of a run.
     Records { run: RunId, from: u64, at_most: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
-    /// Which runs there are.
+    /// The runs that match a filter.
     Runs { filter: RunFilter, reply: oneshot::Sender<Result<Vec<KnownRun>, StorageError>> },
-    /// What is known of a run.
+    /// A run, as lists show it.
     Find { run: RunId, reply: oneshot::Sender<Result<Option<KnownRun>, StorageError>> },
-    /// What its writer keeps about a run.
+    /// The private data that a run's writer keeps.
     Private { run: RunId, reply: oneshot::Sender<Result<Option<String>, StorageError>> },
-    /// Which run has a key.
+    /// The run with a key.
     Key { key: String, reply: oneshot::Sender<Result<Option<RunId>, StorageError>> },
 }
 

@@ -14,7 +14,7 @@ use crate::{OpenError, StorageError};
 /// Marks the file as ours for `file(1)` and for us: "Step". See <https://www.sqlite.org/fileformat.html#application_id>.
 const APPLICATION: i64 = 0x5374_6570;
 
-/// What makes a database of one format from one of the format before; the first from an empty one. The format is
+/// Steps that turn a database of one format into the next one; the first begins with an empty one. The format is
 /// kept as `user_version`. Steps are added and never changed.
 const MIGRATIONS: &[&str] = &["
     -- One row: who may write.
@@ -54,8 +54,8 @@ const MIGRATIONS: &[&str] = &["
     CREATE TABLE blobs (hash BLOB PRIMARY KEY, length INTEGER NOT NULL, packed BLOB NOT NULL);
 "];
 
-/// How long a connection waits for another process that is about to lose the journal, or to take it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which a connection waits for another process that is about to lose the journal, or to take it.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The log is cut back to this size when it has grown beyond, in bytes.
 const LOG_KEPT: i64 = 16 << 20;
@@ -98,7 +98,7 @@ fn open_where_there_is_room(path: &Path, options: &SqliteOptions) -> Result<(Con
     create(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let storage = |cause: rusqlite::Error| OpenError::Storage { path: path.to_owned(), cause: cause.into() };
-    // Looked at before anything is changed: a foreign database stays as it is.
+    // Checked before anything is changed: a foreign database stays unchanged.
     check_format(&connection, path)?;
     connection
         .pragma_update(None, "journal_mode", "WAL")
@@ -158,7 +158,7 @@ fn create(path: &Path) -> std::io::Result<()> {
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     let opened = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).and_then(|connection| {
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     });

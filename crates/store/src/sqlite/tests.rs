@@ -1,4 +1,4 @@
-//! What only this journal promises: durability, detection of damage, and that it stops when it
+//! Properties that only this journal promises: durability, detection of damage, and that it stops when it
 //! must.
 
 use std::sync::Arc;
@@ -222,7 +222,7 @@ async fn a_history_longer_than_one_read_comes_whole() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let run = RunId::random();
-    let texts: Vec<String> = (1..=2 * READ_AT_ONCE + 5).map(|number| number.to_string()).collect();
+    let texts: Vec<String> = (1..=2 * READ_BATCH + 5).map(|number| number.to_string()).collect();
     journal.append(&run, 0, 1, texts.clone()).await.unwrap();
     let back: Vec<String> = journal.read(&run, 1).await.unwrap().into_iter().map(|record| record.text).collect();
     assert_eq!(back, texts);

@@ -14,13 +14,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::{entry, reader, schema};
 use crate::{Append, Appended, Retention, StorageError};
 
-/// Requests that share a transaction at the most.
-const GROUP: usize = 512;
+/// Maximum number of requests that share a transaction.
+const MAX_GROUP_REQUESTS: usize = 512;
 
-/// Text that makes a transaction full, in bytes: one that takes long makes many wait.
-const GROUP_TEXT: usize = 4 << 20;
+/// Length of text that makes a transaction full, in bytes: one that takes long makes many wait.
+const MAX_GROUP_BYTES: usize = 4 << 20;
 
-/// What a test does to a connection.
+/// A test's change to a connection.
 #[cfg(test)]
 type Tampering = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
 
@@ -72,7 +72,7 @@ impl WriterRequest {
 pub(super) struct Writer {
     connection: Connection,
     epoch: u64,
-    /// Where the file is to be found, and which one it was.
+    /// The path of the file, and its identity.
     place: (PathBuf, Option<(u64, u64)>),
 }
 
@@ -86,8 +86,8 @@ impl Writer {
         while let Some(first) = asked.blocking_recv() {
             let mut weight = first.weight();
             let mut group = vec![first];
-            while group.len() < GROUP
-                && weight < GROUP_TEXT
+            while group.len() < MAX_GROUP_REQUESTS
+                && weight < MAX_GROUP_BYTES
                 && let Ok(next) = asked.try_recv()
             {
                 weight += next.weight();

@@ -18,7 +18,7 @@ pub(crate) struct Spill {
     capacity: u64,
     /// The position of the oldest byte that is still used, counted without regard to the ring.
     oldest: u64,
-    /// Where the next byte goes, counted likewise.
+    /// Offset of the next byte, counted likewise.
     next: u64,
 }
 
@@ -47,13 +47,13 @@ impl Spill {
         Ok(Self { file, capacity: capacity as u64, oldest: 0, next: 0 })
     }
 
-    /// Whether a block of `length` bytes can be written without giving up another one.
+    /// Returns whether a block of `length` bytes can be written without giving up another one.
     #[must_use]
     pub(crate) fn has_room_for(&self, length: usize) -> bool {
         self.next - self.oldest + length as u64 <= self.capacity
     }
 
-    /// Whether a block of `length` bytes could ever be written.
+    /// Returns whether a block of `length` bytes could ever be written.
     #[must_use]
     pub(crate) fn could_hold(&self, length: usize) -> bool {
         length as u64 <= self.capacity

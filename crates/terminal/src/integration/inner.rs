@@ -1,9 +1,9 @@
 //! Shells within shells: the integration of a shell that is reached through `ssh`, `su`, `docker exec` or another shell.
 //!
 //! Such a shell was not started here and reads no file of ours. Two short lines are typed at its prompt instead: one
-//! asks which shell it is, and one sets up its marks. What the shell prints in answer is taken out of the output, see
-//! [`HiddenTyping`]. Lines begin with a blank, which keeps them out of the history of most shells; bash and fish drop
-//! them in any case.
+//! queries the kind of the shell, and one sets up its marks. What the shell prints in answer is taken out of the
+//! output, see [`HiddenTyping`]. Lines begin with a blank, which keeps them out of the history of most shells; bash and
+//! fish drop them in any case.
 //!
 //! The lines are below 1,000 characters, because busybox reads no longer ones.
 
@@ -21,7 +21,7 @@ pub(crate) fn agree() -> IntegrationSession {
     IntegrationSession { kind: Kind::Posix, nonce: random(), files: None }
 }
 
-/// The line that asks a shell which one it is. Understood by all shells but those of the csh family.
+/// The line that queries the kind of a shell. Understood by all shells but those of the csh family.
 pub(crate) fn kind_line(nonce: &str) -> String {
     framed(nonce, "printf \"%s,%s,%s\" \"$ZSH_VERSION\" \"$BASH_VERSION\" \"$FISH_VERSION\"")
 }
@@ -82,10 +82,10 @@ pub(crate) struct HiddenTyping {
     held: Vec<u8>,
 }
 
-/// What a shell printed for a line that was typed unseen.
+/// Output of a shell for a line that was typed unseen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HiddenAnswer {
-    /// What the line itself printed, with `\n` as line ends.
+    /// Output of the line itself, with `\n` as line ends.
     pub(crate) answer: Vec<u8>,
     /// The last line of the prompt that followed; empty where prompts have no marks yet.
     pub(crate) prompt: Vec<u8>,
@@ -94,8 +94,8 @@ pub(crate) struct HiddenAnswer {
 }
 
 impl HiddenTyping {
-    /// The most bytes that are held back: the longest answer, and its line as the shell draws it.
-    const LONGEST: usize = 8 << 20;
+    /// Maximum bytes that are held back: the longest answer, and its line as the shell draws it.
+    const MAX_HELD_BYTES: usize = 8 << 20;
 
     /// `marked` is whether the prompt that follows carries marks.
     pub(crate) fn new(nonce: &str, marked: bool) -> Self {
@@ -139,9 +139,9 @@ impl HiddenTyping {
         Some(HiddenAnswer { answer, prompt: self.held[prompt].to_vec(), rest: self.held[rest..].to_vec() })
     }
 
-    /// Whether so much was printed that it is no answer.
+    /// Returns whether so much was printed that it is no answer.
     pub(crate) fn is_too_long(&self) -> bool {
-        self.held.len() > Self::LONGEST
+        self.held.len() > Self::MAX_HELD_BYTES
     }
 
     /// Returns what was held back when there will be no answer.
@@ -154,7 +154,7 @@ impl HiddenTyping {
 mod tests {
     use super::*;
 
-    const LONGEST_OF_BUSYBOX: usize = 1000;
+    const MAX_BUSYBOX_LINE_BYTES: usize = 1000;
 
     #[test]
     fn lines_are_one_line_each_and_short_enough_for_every_shell() {
@@ -162,7 +162,7 @@ mod tests {
         for kind in [Kind::Bash, Kind::Zsh, Kind::Posix, Kind::Fish] {
             let line = marks_line(kind, &nonce);
             assert!(line.starts_with(' ') && !line.contains('\n') && !line.contains("KEY"), "{line}");
-            assert!(kind != Kind::Posix || line.len() < LONGEST_OF_BUSYBOX, "{}", line.len());
+            assert!(kind != Kind::Posix || line.len() < MAX_BUSYBOX_LINE_BYTES, "{}", line.len());
             assert!(kind != Kind::Bash || !line.contains('!'), "bash expands an exclamation mark: {line}");
         }
         assert!(kind_line(&nonce).len() < 200);

@@ -14,7 +14,7 @@ use super::spawn::{Program, SpawnError, Streams, spawn};
 use super::system::watched;
 use super::tree::{OrphanMatcher, started};
 
-/// How a program ended.
+/// Exit of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// The exit code; for a program that a signal ended, 128 and the signal's number, as shells have it.
@@ -68,7 +68,7 @@ impl Child {
         OrphanMatcher { family: self.family.clone(), orphans: self.orphans.clone() }
     }
 
-    /// Whether it has ended and was collected, so that its number may mean another process.
+    /// Returns whether it has ended and was collected, so that its number may mean another process.
     pub(crate) fn is_collected(&self) -> bool {
         self.collected.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! What a process is doing, as the kernel reports it: its name, its working directory, the program
-//! in it, and what it sleeps in.
+//! State of a process, as the kernel reports it: its name, its working directory, the program in it, and what it sleeps
+//! in.
 //!
 //! Every call reads `/proc` (proc(5)) anew and keeps nothing. A process that is gone, or that we
 //! may not inspect, gives `None`.
@@ -34,7 +34,7 @@ pub(crate) fn folder_of(pid: i32) -> Option<String> {
     (!folder.ends_with(" (deleted)")).then_some(folder)
 }
 
-/// Whether a process has a handler for a signal, so that the signal does not end it.
+/// Returns whether a process has a handler for a signal, so that the signal does not end it.
 pub(crate) fn catches(pid: i32, signal: i32) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
@@ -74,7 +74,7 @@ impl ProcessImage {
     }
 }
 
-/// What a foreground program does about typed input.
+/// Behaviour of a foreground program towards typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputState {
     /// It waits for input.
@@ -157,7 +157,7 @@ const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
 /// program runs while it starts may have the foreground.
 pub(crate) fn takes_entries(pid: i32, shell: i32) -> bool {
     let above = std::iter::successors(Some(pid), |pid| fields_of(*pid).map(|(parent, _)| parent));
-    above.take_while(|pid| *pid != shell && *pid > 1).take(MOST_LOOKED_AT).any(is_entry_program)
+    above.take_while(|pid| *pid != shell && *pid > 1).take(MAX_INSPECTED).any(is_entry_program)
 }
 
 fn is_entry_program(pid: i32) -> bool {
@@ -192,7 +192,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     let mut relays = false;
     for pid in members {
         let name = name_of(pid).unwrap_or_default();
-        // A relay that asks for a password itself reads the terminal as whole lines.
+        // A relay that requests a password itself reads the terminal as whole lines.
         if line_editing && is_relay(&name) {
             return InputState::Relays;
         }
@@ -219,8 +219,8 @@ fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
     children.any(|child| stillness(child, device) == WaitChannel::ReadsTerminal)
 }
 
-/// How many processes of a group, and threads of a process, are looked at.
-const MOST_LOOKED_AT: usize = 16;
+/// Maximum number of processes of a group, and of threads of a process, that are looked at.
+const MAX_INSPECTED: usize = 16;
 
 /// The living processes of a group: its first one, children of the same parent or of the terminal's own program,
 /// and what they have started.
@@ -235,13 +235,13 @@ fn members_of(session: i32, group: i32) -> Vec<i32> {
         }
     }
     let mut next = 0;
-    while next < members.len() && members.len() < MOST_LOOKED_AT {
+    while next < members.len() && members.len() < MAX_INSPECTED {
         let children = children_of(members[next]).into_iter().filter(|pid| of_group(*pid));
         let children: Vec<i32> = children.filter(|pid| !members.contains(pid)).collect();
         members.extend(children);
         next += 1;
     }
-    members.truncate(MOST_LOOKED_AT);
+    members.truncate(MAX_INSPECTED);
     members
 }
 
@@ -258,10 +258,10 @@ fn fields_of(pid: i32) -> Option<(i32, i32)> {
 
 fn children_of(pid: i32) -> Vec<i32> {
     let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    listed.split_ascii_whitespace().filter_map(|child| child.parse().ok()).take(MOST_LOOKED_AT).collect()
+    listed.split_ascii_whitespace().filter_map(|child| child.parse().ok()).take(MAX_INSPECTED).collect()
 }
 
-/// What a process sleeps in.
+/// Call in which a process sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitChannel {
     /// In a read of the terminal, or until the terminal or something else can be read.
@@ -291,7 +291,7 @@ fn stillness(pid: i32, device: &Path) -> WaitChannel {
     }
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return first };
     let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let others = threads.filter(|thread| *thread != pid).take(MOST_LOOKED_AT);
+    let others = threads.filter(|thread| *thread != pid).take(MAX_INSPECTED);
     let mut all = vec![first];
     all.extend(others.map(|thread| thread_stillness(pid, thread, device)));
     let any = |channel: WaitChannel| all.contains(&channel);
@@ -338,8 +338,8 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     }
 }
 
-/// The most descriptors of one system call that are looked at.
-const MOST_POLLED: u64 = 1024;
+/// Maximum descriptors of one system call that are looked at.
+const MAX_POLLED_DESCRIPTORS: u64 = 1024;
 
 /// Returns the descriptors that a system call waits to read from. None where that cannot be determined.
 ///
@@ -353,7 +353,7 @@ fn polled(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
     };
     if POLLS.contains(&call) {
         // struct pollfd: int fd, short events, short revents.
-        let entries = memory(first, second.min(MOST_POLLED) * 8)?;
+        let entries = memory(first, second.min(MAX_POLLED_DESCRIPTORS) * 8)?;
         let entries = entries.chunks_exact(8).map(|entry| {
             let descriptor = i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
             (descriptor, i16::from_ne_bytes([entry[4], entry[5]]))
@@ -365,7 +365,7 @@ fn polled(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
             return Some(Vec::new());
         }
         // struct fd_set: a bit for each descriptor, in longs.
-        let count = first.min(MOST_POLLED);
+        let count = first.min(MAX_POLLED_DESCRIPTORS);
         let bits = memory(second, count.div_ceil(64) * 8)?;
         let is_set = |descriptor: &u64| {
             let at = usize::try_from(*descriptor).unwrap_or(usize::MAX);

@@ -20,11 +20,11 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) struct Orphans {
     waited_for: Arc<Mutex<HashSet<i32>>>,
     families: Arc<Mutex<OrphanOrigins>>,
-    /// Whether every child of this process without a waiting caller was left by a terminal.
+    /// True if every child of this process without a waiting caller was left by a terminal.
     adopting: Arc<AtomicBool>,
 }
 
-/// When the terminals were opened that are there, by a number that each is given.
+/// Start times of the open terminals, by a number that each is given.
 #[derive(Debug, Default)]
 struct OrphanOrigins {
     next: u64,
@@ -43,7 +43,7 @@ pub(crate) struct OrphanOrigin {
 }
 
 impl OrphanOrigin {
-    /// Whether an orphan that started then can have come from this terminal, and from no other one.
+    /// Returns whether an orphan that started then can have come from this terminal, and from no other.
     pub(super) fn claim(&self, started: Ticks) -> Claim {
         let families = self.families.lock();
         let others = families.began.iter().any(|(number, began)| *number != self.number && *began <= started);
@@ -94,7 +94,7 @@ impl Orphans {
         OrphanOrigin { number, began, families: self.families.clone() }
     }
 
-    /// Whether this child of ours was left by a terminal, whichever that was.
+    /// Returns whether this child of ours was left by a terminal, whichever that was.
     pub(super) fn includes(&self, pid: i32) -> bool {
         self.adopting.load(Ordering::Relaxed) && !self.waited_for.lock().contains(&pid)
     }
@@ -151,7 +151,7 @@ impl Orphans {
     }
 }
 
-/// Whether a child has ended and waits to be collected.
+/// Returns whether a child has ended and waits to be collected.
 fn has_ended(child: i32) -> bool {
     let wanted = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), wanted), Ok(Some(_))))

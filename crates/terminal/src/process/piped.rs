@@ -22,7 +22,7 @@ use super::orphans::Orphans;
 use super::spawn::{Program, SpawnError, Streams};
 use super::tree::{SessionLeader, Survivor, end_all, end_left};
 
-/// How long the exit of a killed program may take to be reported.
+/// Time limit for the report of a killed program's exit.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The programs on pipes of this process. Cheap to clone; the clones know of each other's children.
@@ -40,14 +40,14 @@ pub struct PipedSpec {
     pub folder: PathBuf,
     /// Its environment, complete but for the variable by which its family is known.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where its standard input comes from.
+    /// Source of its standard input.
     pub stdin: Stdin,
     /// The name of its family, by which [`Programs::end_left`] finds it in another process; names are unique. Without
     /// one it gets a random name.
     pub family: Option<String>,
 }
 
-/// Where a program's standard input comes from.
+/// Source of a program's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdin {
     /// There is nothing to read: it sees the end at once.
@@ -59,14 +59,14 @@ pub enum Stdin {
 /// A program that runs on pipes.
 #[derive(Debug)]
 pub struct Piped {
-    /// Taken when it is over.
+    /// Taken when it has ended.
     family: Option<ProcessGroupKey>,
     stdin: Option<Sender>,
     stdout: Option<Receiver>,
     stderr: Option<Receiver>,
 }
 
-/// What a family is found by.
+/// Key by which a family is found.
 #[derive(Debug)]
 struct ProcessGroupKey {
     child: Child,
@@ -76,7 +76,7 @@ struct ProcessGroupKey {
 /// The result of ending a program and all that it started.
 #[derive(Debug, Default)]
 pub struct ProcessEnd {
-    /// How the program itself ended; `None` if it did not.
+    /// Exit of the program itself; `None` if it did not end.
     pub exit: Option<Exit>,
     /// The processes that could not be ended.
     pub survivors: Vec<Survivor>,

@@ -25,21 +25,21 @@ pub(crate) struct Pty {
     master: AsyncFd<OwnedFd>,
 }
 
-/// What the terminal itself does with what is typed.
+/// Treatment of typed input by the terminal itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Discipline {
     /// It collects lines and hands them over whole (ICANON).
     pub(crate) whole_lines: bool,
     /// It shows what is typed (ECHO).
     pub(crate) echo: bool,
-    /// How the program reads.
+    /// Mode in which the program reads.
     pub(crate) reading: Reading,
     /// A carriage return reaches the program as such (ICRNL and INLCR unset), also one that it reads only after it has
     /// changed that: a character is translated on its arrival.
     pub(crate) keeps_returns: bool,
 }
 
-/// How a program reads what is typed, according to the modes of the terminal.
+/// Mode in which a program reads what is typed, according to the modes of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Whole lines, which the terminal collects.
@@ -66,13 +66,13 @@ impl Reading {
 }
 
 impl Discipline {
-    /// Whether the program reads whole lines and has them not shown, as for a password.
+    /// Returns whether the program reads whole lines and has them not shown, as for a password.
     pub(crate) fn is_unseen(self) -> bool {
         self.whole_lines && !self.echo
     }
 }
 
-/// What a read gave.
+/// Result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     Bytes(usize),
@@ -125,14 +125,15 @@ impl Pty {
         }
     }
 
-    /// Whether there is something to read. [`Pty::read`] may find nothing if the reactor has not been notified yet.
+    /// Returns whether there is something to read. [`Pty::read`] may find nothing if the reactor has not been notified
+    /// yet.
     pub(crate) fn has_unread(&self) -> bool {
         let mut polled = [PollFd::new(self.master.get_ref(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(poll(&mut polled, Some(&at_once)), Ok(1..))
     }
 
-    /// Whether there is typed input that the program can read and has not read. In a mode that hands over whole
+    /// Returns whether there is typed input that the program can read and has not read. In a mode that hands over whole
     /// lines, a line that is not entered does not count.
     pub(crate) fn has_unread_input(&self) -> bool {
         // The kernel counts input at the program's side only (FIONREAD, see tty_ioctl(4)).
@@ -162,7 +163,7 @@ impl Pty {
         tcgetpgrp(self.master.get_ref()).ok()
     }
 
-    /// How the terminal takes what is typed, as the program has set it (termios(3)).
+    /// Returns how the terminal takes what is typed, as the program has set it (termios(3)).
     pub(crate) fn line_discipline(&self) -> Option<Discipline> {
         let modes = tcgetattr(self.master.get_ref()).ok()?;
         let reading = Reading::of(&modes);

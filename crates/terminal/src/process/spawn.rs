@@ -19,11 +19,11 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
     /// Its environment, complete.
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// How many descriptors it may open (RLIMIT_NOFILE, soft), if other than this process.
+    /// Limit of the descriptors that it may open (RLIMIT_NOFILE, soft), if other than this process.
     pub(crate) descriptors: Option<u64>,
 }
 
-/// Why a program could not be started.
+/// Reason why a program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// There was no program to start.
@@ -43,7 +43,7 @@ pub enum SpawnError {
     System(#[from] io::Error),
 }
 
-/// What a program reads from and writes to.
+/// Streams that a program reads from and writes to.
 #[derive(Debug)]
 pub(crate) enum Streams {
     /// The program's side of a pseudo-terminal, which controls its session.

@@ -141,7 +141,7 @@ impl PidHandle {
     }
 }
 
-/// What distinguishes the orphans of a terminal from those of others.
+/// Criteria that distinguish the orphans of a terminal from those of others.
 #[derive(Debug, Clone)]
 pub(crate) struct OrphanMatcher {
     pub(super) family: Arc<OrphanOrigin>,
@@ -189,8 +189,8 @@ async fn family(
     TerminalProcesses { members: processes, doubtful }
 }
 
-/// Whether a process is a daemon or a terminal host like us, which lives for more than one terminal. Its name and its arguments are
-/// its own words, so it has to execute our program.
+/// Returns whether a process is a daemon or a terminal host like us, which lives for more than one terminal. Its name
+/// and its arguments are its own words, so it has to execute our program.
 fn serves_others(pid: i32, name: &str) -> bool {
     const OURS: &str = "steplatch";
     name == OURS
@@ -201,8 +201,8 @@ fn serves_others(pid: i32, name: &str) -> bool {
         })
 }
 
-/// Whether a process executes the file that this one executes, or one that has replaced it, or that it has replaced: of an upgrade,
-/// both stay what they are.
+/// Returns whether a process executes the file that this one executes, or one that has replaced it, or that it has
+/// replaced: of an upgrade, both stay what they are.
 fn executes_our_program(pid: i32) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     const REPLACED: &str = " (deleted)";
@@ -223,7 +223,7 @@ fn us() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-/// When a process started, if it is there.
+/// Returns the start time of a process, if it is there.
 pub(super) fn started(pid: Pid) -> Option<Ticks> {
     let line = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     Some(parse_stat(&line)?.started)
@@ -267,7 +267,7 @@ fn carries(pid: i32, mark: &str) -> bool {
     has_entry(pid, |entry| entry == mark.as_bytes())
 }
 
-/// Whether a process carries the mark of a terminal, whichever that is.
+/// Returns whether a process carries the mark of a terminal, whichever that is.
 fn is_marked(pid: i32) -> bool {
     let variable = TERMINAL_VARIABLE.as_bytes();
     has_entry(pid, |entry| entry.strip_prefix(variable).is_some_and(|rest| rest.starts_with(b"=")))

@@ -34,7 +34,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// Returns the control if this `CSI` sequence is one that the emulator lacks.
+    /// Returns the control if this `CSI` sequence is missing in the emulator.
     pub(crate) fn csi(params: &Params, intermediates: &[u8], action: char) -> Option<Self> {
         let ours = matches!(
             (intermediates, action),
@@ -63,7 +63,7 @@ impl Control {
         Some(Self::Csi { marks, action: action as u8, params })
     }
 
-    /// Whether nothing is left to see of `before` if this comes right behind it: both fill (DECFRA) or erase
+    /// Returns whether nothing is left to see of `before` if this comes right behind it: both fill (DECFRA) or erase
     /// (DECERA) the same rectangle.
     pub(crate) fn covers(&self, before: &Self) -> bool {
         let (Some((action, params)), Some((action_before, before))) = (self.fills(), before.fills()) else {
@@ -72,7 +72,7 @@ impl Control {
         action == action_before && params == before
     }
 
-    /// Whether it makes all cells of a rectangle alike; returns how, and the parameters that say which.
+    /// Returns how it makes all cells of a rectangle alike, if it does, and the parameters that name the rectangle.
     pub(crate) fn fills(&self) -> Option<(u8, &[u16])> {
         match self {
             Self::Csi { marks: [b'$', 0], action: b'x', params } => match params.split_first() {
@@ -84,7 +84,7 @@ impl Control {
         }
     }
 
-    /// Returns the control if this `ESC` sequence is one that the emulator lacks.
+    /// Returns the control if this `ESC` sequence is missing in the emulator.
     pub(crate) fn escape(intermediates: &[u8], byte: u8) -> Option<Self> {
         // DECBI, DECFI, SPA, EPA.
         matches!((intermediates, byte), ([], b'6' | b'9' | b'V' | b'W')).then_some(Self::Escape(byte))
@@ -113,7 +113,7 @@ enum Kind {
 }
 
 /// Names of settings and capabilities are a few bytes long; what is longer than this is not answered.
-const LONGEST_QUESTION: usize = 256;
+const MAX_QUESTION_BYTES: usize = 256;
 
 impl Question {
     /// A device control string begins.
@@ -129,7 +129,7 @@ impl Question {
     /// Its next byte.
     pub(crate) fn put(&mut self, byte: u8) {
         if self.kind.is_some() {
-            if self.text.len() < LONGEST_QUESTION {
+            if self.text.len() < MAX_QUESTION_BYTES {
                 self.text.push(byte);
             } else {
                 self.kind = None;

@@ -53,8 +53,8 @@ const TAB_INTERVAL: usize = 8;
 /// Marks a cell that selective erases leave alone. The emulator's own flags end one bit before it.
 const PROTECTED: Flags = Flags::from_bits_retain(1 << 15);
 
-/// Which erases respect protected cells: those of DEC (DECSED, DECSEL, DECSERA), or the ordinary ones (ED,
-/// EL, ECH) as ISO 6429 has it. As in xterm, the way in which a program last protected something decides.
+/// Erases that respect protected cells: those of DEC (DECSED, DECSEL, DECSERA), or the ordinary ones (ED, EL, ECH) as
+/// ISO 6429 has it. As in xterm, the way in which a program last protected something decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Protection {
     #[default]
@@ -75,10 +75,10 @@ pub(super) struct XtermScreen {
     tabs: Vec<bool>,
     protection: Protection,
     remembered: ExtraModes,
-    /// Whether origin mode was on when the cursor was saved, for the main and the alternate screen.
+    /// True if origin mode was on when the cursor was saved, for the main and the alternate screen.
     saved_origin: [bool; 2],
-    /// What was saved before the last save, which may turn out to have been none: `CSI s` sets margins
-    /// while left and right margins are on.
+    /// State that was saved before the last save, which may turn out to have been none: `CSI s` sets margins while left
+    /// and right margins are on.
     saved_before: (Cursor<Cell>, bool),
     /// The position of the cursor before the last relative motion.
     moved_from: (usize, usize),
@@ -123,7 +123,7 @@ impl XtermScreen {
             palette: Palette::default(),
             titles: Titles::default(),
             links: Links::default(),
-            level: HIGHEST_LEVEL,
+            level: MAX_LEVEL,
             allowance: DrawBudget::default(),
             scrolled: 0,
             epoch: 0,
@@ -262,7 +262,7 @@ impl XtermScreen {
         if let Some(level) = level.checked_sub(60).filter(|level| (1..=5).contains(level)) {
             // The manuals of the VT300 and later call this a hard reset.
             self.reset_state();
-            self.level = (level as u8).min(HIGHEST_LEVEL);
+            self.level = (level as u8).min(MAX_LEVEL);
         }
     }
 
@@ -315,7 +315,7 @@ impl XtermScreen {
         (self.top..=self.bottom).contains(&row) && self.is_between_sides(column)
     }
 
-    /// What an erased cell becomes.
+    /// Returns the cell that an erased cell becomes.
     fn blank(&self) -> Cell {
         self.term.grid().cursor.template.bg.into()
     }
@@ -358,14 +358,14 @@ impl XtermScreen {
         }
     }
 
-    /// Whether the main (0) or the alternate screen (1) is shown.
+    /// Returns the index of the shown screen: main (0) or alternate (1).
     fn which(&self) -> usize {
         usize::from(self.has(TermMode::ALT_SCREEN))
     }
 }
 
 /// The highest conformance level that is claimed: that of a VT420.
-const HIGHEST_LEVEL: u8 = 4;
+const MAX_LEVEL: u8 = 4;
 
 /// The rows and columns that scroll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -374,7 +374,7 @@ pub(super) struct Area {
     pub(super) rows: (usize, usize),
     /// The first and the last column, while there are left and right margins.
     pub(super) columns: Option<(usize, usize)>,
-    /// Whether positions count from the first row and column of it.
+    /// True if positions count from the first row and column of it.
     pub(super) origin: bool,
 }
 
@@ -387,7 +387,7 @@ fn line(row: usize) -> Line {
     Line(row as i32)
 }
 
-// What is not here does nothing. Colours and the stack of titles come as controls, which say more; the clipboard is
+// What is not here does nothing. Colours and the stack of titles come as controls, which state more; the clipboard is
 // neither read nor written.
 impl Handler for XtermScreen {
     #[inline]
@@ -429,7 +429,7 @@ impl Handler for XtermScreen {
     #[inline]
     fn terminal_attribute(&mut self, attribute: Attr) {
         if attribute == Attr::Reset {
-            // Protection is no rendition: SGR 0 leaves it as it is.
+            // Protection is no rendition: SGR 0 leaves it unchanged.
             let protected = self.term.grid().cursor.template.flags & PROTECTED;
             self.term.terminal_attribute(attribute);
             self.term.grid_mut().cursor.template.flags.insert(protected);
@@ -665,7 +665,7 @@ impl Handler for XtermScreen {
         self.attributes_in_rectangle = false;
         self.palette = palette;
         self.titles = titles;
-        self.level = HIGHEST_LEVEL;
+        self.level = MAX_LEVEL;
     }
 
     fn set_mode(&mut self, mode: Mode) {

@@ -13,7 +13,7 @@ use alacritty_terminal::vte::ansi::{Color, NamedColor};
 use super::Cursor;
 use super::emulator::push_cell;
 use super::page::{Area, Links};
-use super::picture::MOST_ADDRESSES;
+use super::picture::MAX_ROW_ADDRESS_BYTES;
 
 /// The rows with their colours, blanks at the right and rows at the bottom cut where they show nothing.
 pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
@@ -110,7 +110,7 @@ fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {
         let link = links.and_then(|links| cell.hyperlink().and_then(|link| links.address(&link)));
         if link != address {
             bytes += link.map_or(0, str::len);
-            let shown = link.filter(|_| bytes <= MOST_ADDRESSES).unwrap_or_default();
+            let shown = link.filter(|_| bytes <= MAX_ROW_ADDRESS_BYTES).unwrap_or_default();
             // Writing to a String does not fail.
             let _ = write!(out, "\x1b]8;;{shown}\x1b\\");
             address = link;

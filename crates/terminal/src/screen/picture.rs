@@ -14,7 +14,7 @@ use super::Cursor;
 use super::emulator::push_cell;
 use super::page::{Links, Palette, at_first};
 
-/// What a screen shows at one moment.
+/// Content of a screen at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     /// Cells in a row.
@@ -38,18 +38,18 @@ pub struct Run {
     pub col: u16,
     /// Columns that the run takes.
     pub cols: u16,
-    /// Whether each of its characters takes two columns.
+    /// True if each of its characters takes two columns.
     pub wide: bool,
     /// One character for each cell; or all characters of the only cell, where they are combined in it.
     pub text: String,
-    /// How the cells look.
+    /// Style of the cells.
     pub style: Style,
     /// The address that the program gave the text (OSC 8), in printable ASCII.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }
 
-/// How a cell looks.
+/// Style of a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Style {
     /// Colour of the text.
@@ -121,7 +121,7 @@ pub struct CursorCell {
     pub row: u16,
     /// Column, counted from 0 at the left: the first one of a wide character.
     pub col: u16,
-    /// Whether it is on a character of two columns.
+    /// True if it is on a character of two columns.
     pub wide: bool,
     /// Its shape (DECSCUSR).
     pub shape: CursorShape,
@@ -157,7 +157,7 @@ impl Picture {
 }
 
 impl Run {
-    /// Whether a cell at `col` follows this run with nothing between them, or with blanks that fit any style.
+    /// Returns whether a cell at `col` follows this run with nothing between them, or with blanks that fit any style.
     fn reaches(&self, col: u16) -> bool {
         self.col + self.cols == col || !(self.wide || self.style.shows_on_blanks())
     }
@@ -221,8 +221,8 @@ fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<Cursor
     Some(CursorCell { row: cursor.row, col, wide: flags(col).contains(Flags::WIDE_CHAR), shape, colour: None })
 }
 
-/// The most bytes of addresses in a row; further ones are left out.
-pub(super) const MOST_ADDRESSES: usize = 16 * 1024;
+/// Maximum bytes of addresses in a row; further ones are left out.
+pub(super) const MAX_ROW_ADDRESS_BYTES: usize = 16 * 1024;
 
 fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
@@ -260,7 +260,7 @@ fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
                 let mut text = String::new();
                 push_cell(&mut text, cell);
                 bytes += link.map_or(0, str::len);
-                let link = link.filter(|_| bytes <= MOST_ADDRESSES).map(str::to_owned);
+                let link = link.filter(|_| bytes <= MAX_ROW_ADDRESS_BYTES).map(str::to_owned);
                 runs.push(Run { col, cols, wide, text, style, link });
             }
         }
@@ -376,7 +376,7 @@ mod tests {
         let cell = |number: usize| format!("\x1b]8;;https://example.org/{number}{}\x07x", "y".repeat(1900));
         let picture = picture(&(0..20).map(cell).collect::<String>());
         let bytes: usize = picture.rows[0].iter().filter_map(|run| run.link.as_ref()).map(String::len).sum();
-        assert!(bytes > 10_000 && bytes <= MOST_ADDRESSES, "{bytes}");
+        assert!(bytes > 10_000 && bytes <= MAX_ROW_ADDRESS_BYTES, "{bytes}");
         assert_eq!(picture.rows[0].iter().map(|run| run.text.len()).sum::<usize>(), 20);
     }
 

@@ -14,33 +14,34 @@ use tokio::time::Instant;
 
 use crate::process::Reading;
 
-/// The most bytes that are held for a program that does not read byte by byte yet. Older answers make room for newer ones.
-const MOST_HELD: usize = 4096;
+/// Maximum bytes that are held for a program that does not read byte by byte yet. Older answers make room for newer
+/// ones.
+const MAX_HELD_BYTES: usize = 4096;
 
-/// The most bytes that wait until everything that was printed is read.
-const MOST_WAITING: usize = 256 * 1024;
+/// Maximum bytes that wait until everything that was printed is read.
+const MAX_WAITING_BYTES: usize = 256 * 1024;
 
-/// How long an answer is held for a program that does not read byte by byte yet.
-const LONGEST_HELD: Duration = Duration::from_secs(2);
+/// Maximum time that an answer is held for a program that does not read byte by byte yet.
+const MAX_HOLD_TIME: Duration = Duration::from_secs(2);
 
-/// How long a shell whose command is over may take to show its prompt on a busy machine. A query that the shell
-/// itself prints then, in a function for its prompt, is answered after that.
+/// Time limit for the prompt of a shell whose command has ended, on a busy machine. A query that the shell itself
+/// prints then, in a function for its prompt, is answered after that.
 pub(super) const PROMPT_COMES: Duration = Duration::from_secs(1);
 
-/// How long it may take until it is read that a command is over whose shell has the terminal back. What was written to a terminal
-/// is read a moment later than a change of its modes is seen, because the kernel passes it on in the background.
+/// Time limit for reading the end of a command whose shell has the terminal back. What was written to a terminal is
+/// read a moment later than a change of its modes is seen, because the kernel passes it on in the background.
 pub(super) const END_COMES: Duration = Duration::from_millis(200);
 
-/// When a program that sent a query while the terminal collected lines is looked at first. Each further look is twice
-/// as late.
+/// Time until the first look at a program that sent a query while the terminal collected lines. Each further look is
+/// twice as late.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 
-/// What is known of the reader of the terminal, when everything that was printed so far was read.
+/// Knowledge about the reader of the terminal, when everything that was printed so far was read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader {
     /// The process group in the foreground.
     pub(super) group: Option<Pid>,
-    /// How it reads, if the terminal reports it.
+    /// Mode in which it reads, if the terminal reports it.
     pub(super) reading: Option<Reading>,
     /// The shell, if it reports its prompts and its own group has the foreground.
     pub(super) shell: Option<ShellReader>,
@@ -51,7 +52,7 @@ pub(super) struct Reader {
 pub(super) struct ShellReader {
     /// It shows a prompt.
     pub(super) at_prompt: bool,
-    /// How long its prompt is waited for.
+    /// Time limit for its prompt.
     pub(super) prompt_comes: Duration,
 }
 
@@ -72,7 +73,7 @@ pub(super) struct Answers {
     length: usize,
     /// Since when the shell's prompt is to come.
     prompt_due_since: Option<Instant>,
-    /// When the reader is looked at next, and the time from then to the look after that.
+    /// Time of the next look at the reader, and the time from then to the look after that.
     inspect_at: Option<Instant>,
     step: Duration,
 }
@@ -86,7 +87,7 @@ impl Answers {
         (self.inspect_at, self.step) = (Some(now), FIRST_LOOK);
         self.length += bytes.len();
         self.waiting.push_back(Answer { bytes, group, since: now });
-        self.keep_newest(MOST_WAITING);
+        self.keep_newest(MAX_WAITING_BYTES);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -118,8 +119,8 @@ impl Answers {
         match (reader.reading, reader.shell) {
             (Some(Reading::Lines), _) => {
                 self.prompt_due_since = None;
-                self.retain(|answer| now.duration_since(answer.since) < LONGEST_HELD);
-                self.keep_newest(MOST_HELD);
+                self.retain(|answer| now.duration_since(answer.since) < MAX_HOLD_TIME);
+                self.keep_newest(MAX_HELD_BYTES);
                 self.inspect_at = (!self.is_empty()).then(|| now + self.step);
                 self.step *= 2;
                 Vec::new()
@@ -133,7 +134,7 @@ impl Answers {
                 if now >= due {
                     return self.all();
                 }
-                self.keep_newest(MOST_HELD);
+                self.keep_newest(MAX_HELD_BYTES);
                 self.inspect_at = Some(due);
                 Vec::new()
             }
@@ -255,7 +256,7 @@ mod tests {
         assert!(answers.take_due(shell(Reading::Keys, false), now).is_empty());
         assert_eq!(answers.inspect_at(), Some(now + PROMPT_COMES));
         assert!(answers.take_due(shell(Reading::Keys, true), now).is_empty() && answers.is_empty());
-        let (mut answers, later) = (with_answer(now), now + LONGEST_HELD / 2);
+        let (mut answers, later) = (with_answer(now), now + MAX_HOLD_TIME / 2);
         assert!(answers.take_due(shell(Reading::Lines, false), now).is_empty());
         assert!(
             answers.take_due(shell(Reading::Keys, false), later).is_empty(),
@@ -275,10 +276,10 @@ mod tests {
             answers
         };
         let all = flood().take_due(program(Reading::Bytes), now).len();
-        assert!((10 * MOST_HELD..=MOST_WAITING).contains(&all), "{all}");
+        assert!((10 * MAX_HELD_BYTES..=MAX_WAITING_BYTES).contains(&all), "{all}");
         let mut held = flood();
         assert!(held.take_due(program(Reading::Lines), now).is_empty());
         let given = held.take_due(program(Reading::Bytes), now);
-        assert!(given.len() <= MOST_HELD && given.ends_with(b"\x1b[99999;1R"), "{}", given.len());
+        assert!(given.len() <= MAX_HELD_BYTES && given.ends_with(b"\x1b[99999;1R"), "{}", given.len());
     }
 }

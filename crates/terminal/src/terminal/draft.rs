@@ -26,13 +26,13 @@ pub(super) struct Draft {
     is_paste: bool,
 }
 
-/// Whether a key ends the line: Enter, and what gives it up, Ctrl-C. The shell begins a new one.
+/// Returns whether a key ends the line: Enter, and what gives it up, Ctrl-C. The shell begins a new one.
 fn is_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n' | 0x03)
 }
 
 /// No more of a draft than this is kept; it is longer then, and that is enough to know.
-const LONGEST: usize = 4096;
+const MAX_DRAFT_BYTES: usize = 4096;
 
 /// Blanks between the end of a line and a prompt at the right; no command begins with so many.
 const GAP: &str = "    ";
@@ -58,22 +58,22 @@ impl Draft {
         }
     }
 
-    /// Whether nothing was typed, as far as keys show.
+    /// Returns whether nothing was typed, as far as keys show.
     fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.edited
     }
 
-    /// Whether this run typed all of it.
+    /// Returns whether this run typed all of it.
     pub(super) fn is_by(&self, run: &str) -> bool {
         self.by.as_deref() == Some(run)
     }
 
-    /// Whether this run ended the last line.
+    /// Returns whether this run ended the last line.
     pub(super) fn is_entered_by(&self, run: &str) -> bool {
         self.entered_by.as_deref() == Some(run)
     }
 
-    /// Returns the length of the text that was typed and not entered, in bytes, up to [`LONGEST`].
+    /// Returns the length of the text that was typed and not entered, in bytes, up to [`MAX_DRAFT_BYTES`].
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
@@ -136,7 +136,7 @@ impl Draft {
             // Ctrl-U takes the line, from an end that is where it was typed.
             0x15 if !self.edited => self.text.clear(),
             0x00..0x20 | 0x7f if byte != b'\t' => self.edited = true,
-            _ if self.text.len() < LONGEST => self.text.push(byte),
+            _ if self.text.len() < MAX_DRAFT_BYTES => self.text.push(byte),
             _ => {}
         }
     }

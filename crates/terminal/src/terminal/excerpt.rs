@@ -84,8 +84,8 @@ pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Lim
     Excerpt { tail, left_out, ..Excerpt::whole(text[..head].to_owned(), end) }
 }
 
-/// The most bytes of all pieces together.
-const MOST_IN_PIECES: usize = 4 << 20;
+/// Maximum bytes of all pieces together.
+const MAX_PIECES_BYTES: usize = 4 << 20;
 
 /// Returns a text as its lines looked when they were finished, with the blanks that its last line ends in if that is open:
 /// they belong to a question, and a pattern may ask for them.
@@ -98,9 +98,9 @@ fn settled_whole(raw: &str) -> String {
 }
 
 /// Returns the texts between offsets as lines looked when they were finished, each with its beginning and its end where
-/// it is longer than `most` characters. Once there are [`MOST_IN_PIECES`] bytes, the others are empty.
+/// it is longer than `most` characters. Once there are [`MAX_PIECES_BYTES`] bytes, the others are empty.
 pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> Vec<String> {
-    let mut left = MOST_IN_PIECES;
+    let mut left = MAX_PIECES_BYTES;
     let text = |(begin, end): &(u64, u64)| {
         let pieces = Pieces::within(history, *begin..(*end).max(*begin), |_, _| true);
         let excerpt = cut(history, &pieces, *end, None, Limit::HeadAndTail(most.min(left)), settled_whole);
@@ -160,16 +160,16 @@ fn cut(
 /// The fewest bytes that are read at once, so that characters of several bytes do not mean many small reads.
 const PORTION: u64 = 4096;
 
-/// What a part consists of, without its text.
+/// Ranges of a part, without its text.
 struct Pieces(Vec<Range<u64>>);
 
 impl Pieces {
-    /// What is held from `start` on, without what was drawn and what is not `wanted`.
+    /// Returns the ranges that are held from `start` on, without what was drawn and what is not `wanted`.
     fn from(history: &History, start: u64, wanted: impl Fn(u64, Zone) -> bool) -> Self {
         Self::within(history, start..history.end(), wanted)
     }
 
-    /// What is held in `range`, without what was drawn and what is not `wanted`.
+    /// Returns the ranges that are held in `range`, without what was drawn and what is not `wanted`.
     fn within(history: &History, range: Range<u64>, wanted: impl Fn(u64, Zone) -> bool) -> Self {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);
@@ -252,7 +252,7 @@ impl Pieces {
 /// Text with what is needed to find the offset of each of its bytes.
 struct Text {
     raw: String,
-    /// Where in `raw` each piece begins, and its offset.
+    /// Beginning of each piece in `raw`, and its offset.
     pieces: Vec<(usize, u64)>,
 }
 

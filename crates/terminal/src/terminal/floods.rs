@@ -21,7 +21,7 @@ const CROWD: usize = 4;
 
 /// The pause after a turn in a crowd. With turns of some twelve kilobytes that is a dozen megabytes a second in all,
 /// which takes a quarter of two cores.
-const PAUSE: Duration = Duration::from_millis(1);
+const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The queue of all terminals of a process. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub(super) struct Place {
     flooding: bool,
 }
 
-/// A turn. It is over when this is dropped.
+/// A turn. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
     permit: Option<OwnedSemaphorePermit>,
@@ -92,7 +92,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if let (Some(permit), true) = (self.permit.take(), self.paused) {
             tokio::spawn(async move {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(TURN_PAUSE).await;
                 drop(permit);
             });
         }
@@ -121,13 +121,13 @@ mod tests {
         }
         // Two at once, so two for each pause.
         let crowded = began.elapsed();
-        assert!((PAUSE * 498..=PAUSE * 502).contains(&crowded), "{crowded:?}");
+        assert!((TURN_PAUSE * 498..=TURN_PAUSE * 502).contains(&crowded), "{crowded:?}");
         places.truncate(CROWD);
         let began = tokio::time::Instant::now();
-        tokio::time::sleep(PAUSE * 2).await;
+        tokio::time::sleep(TURN_PAUSE * 2).await;
         for place in places.iter().cycle().take(1000) {
             drop(place.turn().await);
         }
-        assert_eq!(began.elapsed(), PAUSE * 2, "one that is gone is no part of a crowd");
+        assert_eq!(began.elapsed(), TURN_PAUSE * 2, "one that is gone is no part of a crowd");
     }
 }

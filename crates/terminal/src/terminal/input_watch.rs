@@ -1,4 +1,4 @@
-//! When a wait for typed input looks at the foreground program.
+//! Times at which a wait for typed input looks at the foreground program.
 //!
 //! No event announces that a program begins to read. A wait therefore looks once the program has been silent for a
 //! moment, and again after pauses that grow to a second: at most a few looks at `/proc` of some tens of microseconds.
@@ -11,40 +11,40 @@ use tokio::time::Instant;
 use crate::process::InputState;
 use crate::wait::InputWait;
 
-/// How long a program must be silent before it is looked at. Programs write a question in one piece, or nearly so.
+/// Silence of a program before it is looked at. Programs write a question in one piece, or nearly so.
 const SETTLED: Duration = Duration::from_millis(70);
 
-/// When a program that waits is looked at again. What it wrote just before it began to read may still be on its way: the
-/// kernel passes it on in a task of its own.
+/// Time until a program that waits is looked at again. What it wrote just before it began to read may still be on its
+/// way: the kernel passes it on in a task of its own.
 const CONFIRMED: Duration = Duration::from_millis(30);
 
-/// How long it must be silent where its state cannot be determined.
+/// Silence that is required where its state cannot be determined.
 const SETTLED_UNKNOWN: Duration = Duration::from_millis(800);
 
-/// How long it must be silent where its state cannot be determined, or is that of an editor of lines, and the text stands
+/// Silence that is required where its state cannot be determined, or is that of an editor of lines, and the text stands
 /// there that the wait is for.
 const SETTLED_FOUND: Duration = Duration::from_millis(200);
 
-/// How long a program must be silent that takes keys, where the rows are not there that a wait looks for on the screen: it draws them
-/// once what it waits for besides keys has come.
+/// Silence that is required of a program that takes keys, where the rows are not there that a wait looks for on the
+/// screen: it draws them once what it waits for besides keys has come.
 const SETTLED_DRAWING: Duration = Duration::from_secs(2);
 
-/// How long a program must be silent that passes input on, without a question on the screen. Longer, because a silent
-/// remote command looks the same.
+/// Silence that is required of a program that passes input on, without a question on the screen. Longer, because a
+/// silent remote command looks the same.
 const SETTLED_RELAY: Duration = Duration::from_secs(3);
 
-/// The first pause between two looks, which doubles with each, and the longest one.
+/// The first pause between two looks, which doubles with each, and the maximum.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a look at a program has shown.
+/// Result of a look at a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) state: InputState,
     pub(super) screen: ScreenState,
 }
 
-/// What a program shows where it may wait for input.
+/// State of the screen where a program may wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScreenState {
     /// A full-screen program has the screen. If it stands still, it waits.
@@ -55,7 +55,7 @@ pub(super) enum ScreenState {
     Lines,
 }
 
-/// What stands where a program may wait for input, for a wait that looks for a text with it.
+/// Content of the place where a program may wait for input, for a wait that looks for a text with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Awaited {
     /// The wait looks for no such text, or the text did not come in the output.
@@ -121,7 +121,7 @@ impl InputWatch {
         self.seen_waiting = waits;
         if !waits {
             self.look_at = now + self.pause;
-            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+            self.pause = (2 * self.pause).min(MAX_PAUSE);
         }
         waits
     }

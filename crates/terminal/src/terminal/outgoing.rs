@@ -89,7 +89,7 @@ struct Pause {
 #[derive(Debug, Default)]
 pub(super) struct Keystrokes {
     pub(super) bytes: Vec<u8>,
-    /// How many bytes there are up to the end of each key with a pause behind it, ascending.
+    /// Number of bytes up to the end of each key with a pause behind it, ascending.
     pauses: Vec<(usize, PausedKey)>,
 }
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// Who holds a terminal.
+/// Holder of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// Their name.
@@ -26,13 +26,13 @@ pub struct HoldKey(pub String);
 pub struct Handover {
     /// The client that held it.
     pub holder: LockHolder,
-    /// When it was given back.
+    /// Time at which it was given back.
     pub until: SystemTime,
     /// Offset of the output when they took it.
     pub from: u64,
     /// Offset of the output when they gave it back.
     pub to: u64,
-    /// What they wrote to the next client that types.
+    /// Note to the next client that types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -69,7 +69,7 @@ impl WriteLock {
         }
     }
 
-    /// Whether a client with `key`, or without one, may type. Returns the holder of the seat if not.
+    /// Checks that a client with `key`, or without one, may type. Returns the holder of the seat if not.
     pub(super) fn admits(&self, key: Option<&HoldKey>) -> Result<(), LockHolder> {
         match &self.held {
             Some((holder, held_with, _)) if key != Some(held_with) => Err(holder.clone()),

@@ -1,4 +1,4 @@
-//! What a shell is doing, according to its marks.
+//! State of a shell, according to its marks.
 //!
 //! Owns no text and no process: marks and lines that were typed go in, and whether the shell is at
 //! its prompt comes out.
@@ -23,7 +23,7 @@ pub(super) struct Shell {
     image: Option<ProcessImage>,
     /// The program that has taken the place of the shell in its process.
     pub(super) replaced_by: Option<String>,
-    /// When to see whether the command that has begun is such a program.
+    /// Time at which to see whether the command that has begun is such a program.
     pub(super) look_at: Option<Instant>,
     /// The time from that look to the next one.
     look_again: Duration,
@@ -49,7 +49,7 @@ pub(super) struct Shell {
     /// A prompt of which it is not known yet whether the shell reads at it.
     pub(super) doubt: Option<Doubt>,
     pub(super) running: bool,
-    /// When the last command began.
+    /// Start time of the last command.
     pub(super) began: Option<Instant>,
     pub(super) last_exit: Option<i32>,
     /// It runs within the terminal's own program, such as `ssh` or another shell.
@@ -69,7 +69,7 @@ pub(super) struct Doubt {
     is_new: bool,
 }
 
-/// Why a prompt may not be the one that is waited for.
+/// Reason why a prompt may not be the awaited one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
     /// It was shown while lines were untaken: typed ahead, or read by a program. Or zsh is about to begin its editor,
@@ -80,7 +80,7 @@ pub(super) enum DoubtfulPrompt {
 }
 
 impl Doubt {
-    /// How soon a shell takes the next line that was typed ahead, and begins to read behind its prompt.
+    /// Time in which a shell takes the next line that was typed ahead, and begins to read behind its prompt.
     const FIRST_PAUSE: Duration = Duration::from_millis(30);
     /// The same where another machine or terminal is between, so that nothing but time shows it.
     const RELAYED: Duration = Duration::from_millis(300);
@@ -101,8 +101,8 @@ impl Doubt {
     }
 }
 
-/// How soon after its beginning a command that replaces the shell has usually done so. Each further look takes twice as
-/// long, because a busy machine may start the program late.
+/// Time after its beginning at which a command that replaces the shell has usually done so. Each further look takes
+/// twice as long, because a busy machine may start the program late.
 const REPLACES_SHELL: Duration = Duration::from_millis(100);
 
 /// The longest time between two looks; after that one, nothing is looked for any more.
@@ -124,22 +124,23 @@ impl Shell {
         self.prompts = inner.prompts;
     }
 
-    /// Whether the program that was entered is gone. A shell that the terminal itself started is its own program.
+    /// Returns whether the program that was entered is gone. A shell that the terminal itself started is its own
+    /// program.
     pub(super) fn has_left(&self) -> bool {
         self.is_inner && ProcessImage::of(self.pid).is_none()
     }
 
-    /// Whether it reports what it does.
+    /// Returns whether it reports its state.
     pub(super) fn is_reporting(&self) -> bool {
         self.agreed.is_some() && self.prompts > 0
     }
 
-    /// Whether it waits for a command.
+    /// Returns whether it waits for a command.
     pub(super) fn is_idle(&self) -> bool {
         self.is_reporting() && self.at_prompt && !self.sent && !self.running
     }
 
-    /// Whether its command is over, as far as is known. fish reads keys again before it reports that.
+    /// Returns whether its command has ended, as far as is known. fish reads keys again before it reports that.
     pub(super) fn is_between_commands(&self) -> bool {
         !self.running || self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Fish)
     }
@@ -169,7 +170,7 @@ impl Shell {
             // Line editors draw their prompt again when the screen changes; nothing has happened then.
             Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
             Mark::PromptReady => {
-                // A command whose end was not reported is over all the same, with an unknown exit code.
+                // A command whose end was not reported has ended all the same, with an unknown exit code.
                 if self.running {
                     self.last_exit = None;
                 }
@@ -179,7 +180,7 @@ impl Shell {
                 if !self.is_inner {
                     self.folder = None;
                 }
-                // An empty line is taken without a command. A line that nobody has read is not taken.
+                // An empty line is taken without a command. An unread line is not taken.
                 let is_taken = std::mem::take(&mut self.line_taken);
                 if !std::mem::take(&mut self.took) && is_taken {
                     self.untaken = self.untaken.saturating_sub(1);
@@ -260,7 +261,7 @@ impl Shell {
         self.draft.comes_to_prompt();
     }
 
-    /// Whether its process runs another program by now, as after `exec sh`; looked up while a command runs.
+    /// Returns whether its process runs another program by now, as after `exec sh`; looked up while a command runs.
     pub(super) fn is_replaced(&self) -> bool {
         self.running && self.image.is_some() && ProcessImage::of(self.pid).is_some_and(|now| Some(now) != self.image)
     }

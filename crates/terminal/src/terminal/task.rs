@@ -57,27 +57,27 @@ use crate::wait::{
     on_screen,
 };
 
-/// What a terminal is made of.
+/// Parts of a terminal.
 pub(crate) struct TerminalParts {
     pub(crate) pty: Pty,
     pub(crate) child: Child,
     pub(crate) screen: Box<dyn Screen>,
     pub(crate) transcript: Transcript,
-    /// What does not change, and what the task keeps current.
+    /// Fixed properties, and those that the task keeps current.
     pub(crate) description: Description,
     /// The agreement with its shell, if it is one that reports what it does.
     pub(crate) agreed: Option<IntegrationSession>,
-    /// How long it stays readable after its program has ended.
+    /// Time that it stays readable after its program has ended.
     pub(crate) grace: Duration,
-    /// How long it may go without a writer, a viewer, a wait and output before it is closed.
+    /// Time without a writer, a viewer, a wait and output before it is closed.
     pub(crate) idle: Option<Duration>,
-    /// Whether what is asked of it is logged.
+    /// True if requests to it are logged.
     pub(crate) logs_inputs: bool,
-    /// Where lines go that are typed unseen.
+    /// Log of the lines that are typed unseen.
     pub(crate) hushed: HiddenInputLog,
     /// The queue of terminals that print without end.
     pub(crate) floods: OutputScheduler,
-    /// Where it is noted that something happened in the terminal.
+    /// Signal that something happened in the terminal.
     pub(crate) activity: Activity,
     /// The stages of its life, shared with its handles.
     pub(crate) life: Lifecycle,
@@ -89,8 +89,8 @@ const READS_PER_TURN: usize = 3;
 /// Portions of a turn after each of which the waits are looked at, before the rest is read.
 const PROMPT_PORTIONS: usize = 2;
 
-/// Input that a program has not read yet is kept up to this size.
-const MOST_WAITING_INPUT: usize = 4 << 20;
+/// Maximum bytes of input that a program has not read yet.
+const MAX_WAITING_INPUT_BYTES: usize = 4 << 20;
 
 /// Time before an input in which output shows that the program prints of its own accord.
 const NOISE_TIME: Duration = Duration::from_millis(150);
@@ -98,11 +98,12 @@ const NOISE_TIME: Duration = Duration::from_millis(150);
 /// Time after an input in which output may be the answer to it.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
-/// How long output may still come after the program ended, while another process holds the terminal open.
+/// Time limit for output after the program ended, while another process holds the terminal open.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// How long quiet does not begin while the program has not read its input; one that never reads is not waited for.
-const UNREAD_PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time that quiet does not begin while the program has not read its input; a program that never reads is not
+/// waited for.
+const UNREAD_INPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Portions that an attached client may be behind before it is shown the screen anew.
 const VIEWER_BACKLOG: usize = 256;
@@ -120,10 +121,10 @@ struct Task {
     shell: Shell,
     /// The shells around it, outermost first.
     outer: Vec<Shell>,
-    /// When an inner shell was left last.
+    /// Time at which an inner shell was left last.
     left_inner: Option<Instant>,
     outgoing: Outgoing,
-    /// Whether the program was printing something of its own accord at the last input.
+    /// True if the program was printing something of its own accord at the last input.
     is_noisy: bool,
     /// Answers to printed queries that no program can read yet.
     answers: Answers,
@@ -132,7 +133,7 @@ struct Task {
     entered: Option<(u64, u64)>,
     seat: WriteLock,
     idle: Option<Duration>,
-    /// When there was last something to keep it open for.
+    /// Time of the last reason to keep it open.
     last_use: Instant,
     hushed: HiddenInputLog,
     hushed_line: HiddenLine,
@@ -175,7 +176,7 @@ struct Task {
 struct Pending {
     search: Search,
     has_patterns: bool,
-    /// Where it began to look.
+    /// Offset at which it began to look.
     from: u64,
     /// The patterns again, for a wait that looks at the screen, and the drawing it looked at last.
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
@@ -192,12 +193,13 @@ struct Pending {
     found: Option<PatternMatch>,
     /// The count of drawn portions when such a wait was searched.
     searched_at: Option<u64>,
-    /// When it began, or all of the input whose answer it waits for is written; and whether there was output since.
+    /// Time at which it began, or all of the input whose answer it waits for was written; and whether there was output
+    /// since.
     began: Instant,
     heard: bool,
     deadline: Instant,
     missed_before: Option<u64>,
-    /// What the log of inputs has of it, once it is over.
+    /// Its part of the log of inputs, once it has ended.
     logged: Option<LoggedWait>,
     reply: Reply,
 }
@@ -222,7 +224,7 @@ enum Reply {
 }
 
 impl Pending {
-    /// Whether the prompt of a shell is all that it waits for, besides a match.
+    /// Returns whether it waits only for the prompt of a shell, besides a match.
     fn is_for_prompt(&self) -> bool {
         self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
     }
@@ -306,7 +308,7 @@ pub(crate) async fn run(
 type ClosingRequest = Option<(Closing, oneshot::Sender<Closed>)>;
 
 impl Task {
-    /// Serves until a caller closes the terminal, its grace time is over, or no handle is left.
+    /// Serves until a caller closes the terminal, its grace time has ended, or no handle is left.
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
         loop {
             let more = self.check_waits();
@@ -369,7 +371,7 @@ impl Task {
         waits.chain(own.into_iter().flatten()).chain(entering).chain(prompt).min()
     }
 
-    /// When it is closed because it is unused.
+    /// Returns the time at which it is closed because it is unused.
     fn idle_until(&self) -> Option<Instant> {
         let used = !self.waits.is_empty()
             || self.running.is_some()
@@ -380,7 +382,7 @@ impl Task {
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
 
-    /// Whether the terminal types by itself, so that no command can be entered.
+    /// Returns whether the terminal types by itself, so that no command can be entered.
     fn is_typing_itself(&self) -> bool {
         self.exchanging.is_some() || self.typed_line.is_some()
     }
@@ -478,7 +480,7 @@ impl Task {
         }
     }
 
-    /// Answers the viewers who do not know the screen as it is. Output that the program holds back is not shown yet.
+    /// Answers the viewers who do not know the current screen. Output that the program holds back is not shown yet.
     fn answer_watchers(&mut self) {
         if self.watchers.is_empty() || self.intake.screen.held_until().is_some() {
             return;
@@ -559,7 +561,7 @@ impl Task {
         let reader = Reader { group: foreground, reading, shell };
         let answers = self.answers.take_due(reader, Instant::now());
         // A program that sends queries and never reads is not answered for ever.
-        if self.outgoing.len() + answers.len() <= MOST_WAITING_INPUT {
+        if self.outgoing.len() + answers.len() <= MAX_WAITING_INPUT_BYTES {
             self.outgoing.extend(answers);
         }
     }
@@ -652,7 +654,7 @@ impl Task {
         }
     }
 
-    /// How the shell reads at this moment, if it does, and has read all that was typed.
+    /// Returns how the shell reads at this moment, if it does, and has read all that was typed.
     fn shell_reads(&self) -> ShellReads {
         if self.is_stirring() || self.pty.has_unread_input() || self.is_input_in_transit() {
             return ShellReads::NotYet;
@@ -712,7 +714,7 @@ impl Task {
             self.life.end();
             self.activity.note();
             self.shell.running = false;
-            // The screen of a viewer says that the program has ended.
+            // The screen of a viewer shows that the program has ended.
             self.drawn += 1;
             let _ = self.viewers.send(Output::Ended(exit));
         }
@@ -755,10 +757,10 @@ impl Task {
         {
             return drop(reply.send(Err(error.into())));
         }
-        if bytes.len() > MOST_WAITING_INPUT {
-            return drop(reply.send(Err(InputError::TooLong { most: MOST_WAITING_INPUT })));
+        if bytes.len() > MAX_WAITING_INPUT_BYTES {
+            return drop(reply.send(Err(InputError::TooLong { most: MAX_WAITING_INPUT_BYTES })));
         }
-        if self.outgoing.len() + bytes.len() > MOST_WAITING_INPUT {
+        if self.outgoing.len() + bytes.len() > MAX_WAITING_INPUT_BYTES {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
         }
         if let Some(run) = &input.run
@@ -769,7 +771,7 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
-        // Keys of an attached person are frequent, and nobody looks from them on.
+        // Keys of an attached person are frequent, and no client looks from them on.
         if input.raw.is_empty() {
             self.mark_screen();
         }
@@ -994,7 +996,7 @@ impl Task {
             screen: None,
             prompt_after: None,
             quiet: None,
-            unread_until: now + UNREAD_PATIENCE,
+            unread_until: now + UNREAD_INPUT_TIMEOUT,
             input: None,
             reads: None,
             found: None,
@@ -1039,7 +1041,7 @@ impl Task {
         self.waits.push(pending);
     }
 
-    /// Ends every wait that is over. Returns whether some output is still to be searched.
+    /// Ends every wait that is due. Returns whether some output is still to be searched.
     fn check_waits(&mut self) -> bool {
         self.check_command();
         self.check_entry();
@@ -1062,7 +1064,7 @@ impl Task {
         more
     }
 
-    /// Whether a wait ends because the program waits for input.
+    /// Returns whether a wait ends because the program waits for input.
     fn is_at_input(&mut self, index: usize, now: Instant) -> bool {
         let is_due = self.waits[index].input.as_ref().is_some_and(|watch| now >= watch.due());
         if !is_due {
@@ -1087,13 +1089,13 @@ impl Task {
         wait.input.as_mut().is_some_and(|watch| watch.looked(look, awaited, now))
     }
 
-    /// Whether there is input to write or output to read, so that the silence begins anew.
+    /// Returns whether there is input to write or output to read, so that the silence begins anew.
     fn is_stirring(&self) -> bool {
         !self.outgoing.is_empty() || self.pty.has_unread()
     }
 
-    /// Whether a wait ends because there was no output for its time. Quiet begins once the program has read its input,
-    /// or has not read it for [`UNREAD_PATIENCE`].
+    /// Returns whether a wait ends because there was no output for its time. Quiet begins once the program has read its
+    /// input, or has not read it for [`UNREAD_INPUT_TIMEOUT`].
     fn is_quiet(&mut self, index: usize, now: Instant) -> bool {
         let wait = &mut self.waits[index];
         if !self.outgoing.is_empty() || wait.quiet_at(self.last_output).is_none_or(|at| now < at) {
@@ -1311,7 +1313,7 @@ impl Task {
     }
 }
 
-/// How a shell reads, that may have shown its prompt.
+/// Mode in which a shell reads, that may have shown its prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShellReads {
     /// Key by key, as its line editor does.
@@ -1325,7 +1327,7 @@ enum ShellReads {
 }
 
 /// Splits output behind each mark of a shell that a command has ended, so that viewers are shown what is done there.
-/// `is_in_string` says that the output begins within such a mark, or another control string.
+/// `is_in_string` states that the output begins within such a mark, or another control string.
 fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";
     let mut rest = bytes;

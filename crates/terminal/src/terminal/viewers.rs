@@ -1,4 +1,4 @@
-//! What the viewers of a terminal receive: its output, without the queries in it.
+//! Output for the viewers of a terminal, without the queries in it.
 //!
 //! A program queries its terminal for the cursor, for colours, for its capabilities, and the answer
 //! is typed into the program. The terminal here has answered already; the terminal of a viewer
@@ -11,11 +11,12 @@
 //! sequence that is taken out must not become another one: a sequence that another one cuts off is
 //! not passed on, and a string that it ends is ended.
 //!
-//! What comes from another machine ([`QueryFilter::drawing_only`]) is filtered by a list of what is passed on instead: sequences that
-//! draw, and modes that are switched off when the viewer leaves. What a terminal makes of others is not known.
+//! Output from another machine ([`QueryFilter::drawing_only`]) is filtered by a list of what is passed on instead:
+//! sequences that draw, and modes that are switched off when the viewer leaves. The effect of others on a terminal is
+//! not known.
 
-/// The longest unfinished sequence that is held back.
-const LONGEST: usize = 4096;
+/// Maximum length of an unfinished sequence that is held back.
+const MAX_SEQUENCE_BYTES: usize = 4096;
 
 const ESC: u8 = 0x1b;
 /// Ends a string.
@@ -38,7 +39,7 @@ pub struct QueryFilter {
     state: State,
     /// The sequence that has begun.
     held: Vec<u8>,
-    /// Where its parameters begin in what is held.
+    /// Beginning of its parameters in what is held.
     body: usize,
     /// The beginning of a string was passed on, and not its end, as far as is known.
     in_string: bool,
@@ -249,7 +250,7 @@ impl QueryFilter {
             return;
         }
         self.held.push(byte);
-        if self.held.len() < LONGEST {
+        if self.held.len() < MAX_SEQUENCE_BYTES {
             return;
         }
         // No program prints a sequence like this, and passed on it might still turn out to be a query.
@@ -308,7 +309,7 @@ impl QueryFilter {
     }
 }
 
-/// Whether a control sequence with these parameters and intermediates, and this final byte, is to be answered.
+/// Returns whether a control sequence with these parameters and intermediates, and this final byte, is to be answered.
 fn expects_answer(body: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
     match (marks.as_slice(), last) {
@@ -403,8 +404,9 @@ fn is_picture(body: &[u8], last: u8) -> bool {
     last == b'q' && body.iter().all(|byte| byte.is_ascii_digit() || *byte == b';' || *byte < 0x20)
 }
 
-/// Whether an operating system command is about the viewer's window or desktop, and not about what is drawn: titles (0 to 2), the
-/// clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves files and sets variables.
+/// Returns whether an operating system command is about the viewer's window or desktop, and not about what is drawn:
+/// titles (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves files
+/// and sets variables.
 fn is_of_window(number: u32) -> bool {
     matches!(number, 0..=2 | 9 | 52 | 99 | 777 | 1337 | 5522)
 }
@@ -417,7 +419,8 @@ fn number(bytes: &[u8]) -> Option<u32> {
     })
 }
 
-/// Whether an operating system command is to be answered: a value is `?`, or its number or its name makes it a query.
+/// Returns whether an operating system command is to be answered: a value is `?`, or its number or its name makes it a
+/// query.
 fn question(body: &[u8]) -> bool {
     if matches!(number(body), Some(60 | 61)) || number(body).is_some_and(is_of_window) {
         return true;
@@ -629,8 +632,8 @@ mod tests {
     /// A query that is taken out must not join what is around it to another one.
     #[test]
     fn no_query_is_made_of_what_is_left_of_others() {
-        let long = "0".repeat(2 * LONGEST);
-        let nothing = "\0".repeat(2 * LONGEST);
+        let long = "0".repeat(2 * MAX_SEQUENCE_BYTES);
+        let nothing = "\0".repeat(2 * MAX_SEQUENCE_BYTES);
         let cases = [
             ("\x1b\x1b[6n[6n".to_owned(), "[6n"),
             ("\x1b[\x1b[6n6n".to_owned(), "6n"),
@@ -683,11 +686,11 @@ mod tests {
             viewers.pass(begin.as_bytes());
             for _ in 0..100 {
                 viewers.pass(&[b'('; 1000]);
-                assert!(viewers.held.len() < LONGEST, "{begin:?}");
+                assert!(viewers.held.len() < MAX_SEQUENCE_BYTES, "{begin:?}");
             }
             assert!(viewers.pass(b"m\x1b\\\x07after").ends_with(b"after"), "{begin:?}");
         }
-        let long = format!("\x1b[{}6nafter", "0".repeat(2 * LONGEST));
+        let long = format!("\x1b[{}6nafter", "0".repeat(2 * MAX_SEQUENCE_BYTES));
         assert_eq!(passed(&[long.as_bytes()]), b"after", "a question is one however long it is");
     }
 
@@ -699,7 +702,7 @@ mod tests {
         assert_eq!(viewers.pass(b"shown"), b"shown");
     }
 
-    /// What a terminal answers to these bytes, and its screen after them.
+    /// Returns the answers of a terminal to these bytes, and its screen after them.
     fn answered(bytes: &[u8]) -> (Vec<u8>, String) {
         let screen = Emulator::new(Size { cols: 40, rows: 8 });
         let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));

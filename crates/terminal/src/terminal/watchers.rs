@@ -1,7 +1,8 @@
 //! Viewers that wait until the screen is another one, and what of it each of them does not know.
 //!
-//! A viewer knows a version of the screen. Each row has the version in which it was first noted as it is now, so a viewer receives
-//! the rows that are newer than its version. A row is known by its hash: 16 bytes a row, however much it shows.
+//! A viewer knows a version of the screen. Each row has the version in which its current text was first noted, so a
+//! viewer receives the rows that are newer than its version. A row is known by its hash: 16 bytes a row, however much
+//! it shows.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -61,9 +62,9 @@ impl ScreenWatchers {
         self.waiting.extract_if(.., |watcher| watcher.known != Some(version)).collect()
     }
 
-    /// Answers viewers with the screen as it is.
+    /// Answers viewers with the current screen.
     pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
-        // Also for a viewer that receives the whole: it may ask for the rows next.
+        // Also for a viewer that receives the whole: it may request the rows next.
         self.rows.note(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
             // A viewer may leave at this moment.
@@ -90,7 +91,7 @@ struct RowVersions {
 }
 
 impl RowVersions {
-    /// Notes the screen as it is in `version`. Versions grow.
+    /// Notes the screen in `version`. Versions grow.
     fn note(&mut self, version: u64, picture: &Picture) {
         let is_resized = self.cols != picture.cols || self.rows.len() != picture.rows.len();
         match &mut self.noted {

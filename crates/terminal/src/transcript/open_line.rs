@@ -76,17 +76,17 @@ impl OpenLine {
         self.is_floating
     }
 
-    /// Whether the next character is not written behind the last one.
+    /// Returns whether the next character is not written behind the last one.
     pub(super) fn is_moved(&self) -> bool {
         self.target.is_some()
     }
 
-    /// Whether the line is wider than the screen.
+    /// Returns whether the line is wider than the screen.
     pub(super) fn is_wrapped(&mut self, history: &History) -> bool {
         !self.fits(history) && self.render(history) && self.rendered.width() > self.columns
     }
 
-    /// Whether the cursor is behind the last column of a row, where it stays until the next character.
+    /// Returns whether the cursor is behind the last column of a row, where it stays until the next character.
     pub(super) fn is_full(&mut self, history: &History) -> bool {
         let is_shorter = !self.has_tabs && history.end() - self.start < self.columns as u64;
         if self.columns == 0 || self.is_moved() || is_shorter {
@@ -104,7 +104,7 @@ impl OpenLine {
         self.rendered.width().saturating_sub(row.end).div_ceil(self.columns)
     }
 
-    /// Whether the next tab stop is certainly within the row.
+    /// Returns whether the next tab stop is certainly within the row.
     fn has_room_for_tab(&mut self, history: &History) -> bool {
         let is_short = !self.has_tabs && history.end() - self.start + 8 < self.columns as u64;
         self.columns == 0
@@ -114,7 +114,7 @@ impl OpenLine {
             })
     }
 
-    /// Whether the line is certainly no wider than the screen.
+    /// Returns whether the line is certainly no wider than the screen.
     fn fits(&self, history: &History) -> bool {
         self.columns == 0 || !self.has_tabs && history.end() - self.start <= self.columns as u64
     }

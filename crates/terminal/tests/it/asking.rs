@@ -1,4 +1,4 @@
-//! Waits and commands that end where the program asks for input.
+//! Waits and commands that end where the program requests input.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ pub(crate) fn until_input() -> Wait {
     Wait { input: Some(InputWait::Known), ..until_prompt() }
 }
 
-/// Starts a program in a shell, and waits until it asks for input.
+/// Starts a program in a shell, and waits until it requests input.
 pub(crate) async fn start(session: &Session, program: &str) {
     session.types(&format!("{program}\n")).await;
     let (waited, view) = session.waits(until_input()).await;
@@ -60,7 +60,7 @@ async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
         session.types("sleep 0.2; sh -c 'exit 4'\n").await;
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}:\n{}", view.screen);
-        // A command that asks is returned from.
+        // A command that requests input is returned from.
         let ran = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
         assert!(ran.asks.is_some() && ran.output == "Name: ", "{shell}: {ran:?}");
         session.types("ana\n").await;
@@ -191,7 +191,7 @@ async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
                     "{program}: {text}"
                 );
             }
-            // It asks before it ends at the end of input.
+            // It asks for confirmation before it ends at the end of input.
             session.types(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
             let (waited, view) = session.waits(until_input()).await;
             assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);

@@ -1,10 +1,10 @@
-//! What a program leaves on when it ends, and the shell that comes back.
+//! Modes that a program leaves on when it ends, and the shell that comes back.
 
 use steplatch_terminal::{Input, Output};
 
 use super::shells::{SHELLS, World};
 
-/// What programs turn on, that end without turning it off.
+/// Modes that programs turn on, that end without turning them off.
 const LEFT_ON: [&str; 13] = [
     "\\033[?1049h",
     "\\033[?47h",

@@ -14,7 +14,7 @@ fn spec(command: &str) -> PipedSpec {
     }
 }
 
-/// Whether a process runs; one that has ended and was not collected, or is being collected, does not.
+/// Returns whether a process runs; one that has ended and was not collected, or is being collected, does not.
 fn runs(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| ![") Z ", ") X "].iter().any(|gone| stat.contains(gone)))

@@ -1,11 +1,11 @@
-//! Commands run as they are written, and nothing but their shell says when they began and ended.
+//! Commands run unchanged, and nothing but their shell reports when they began and ended.
 
 use steplatch_terminal::RunError;
 
 use super::inner_shells::{entry, gives, integrate, start};
 use super::shells::{SHELLS, Session, World};
 
-/// What people set up for lines that they type.
+/// Conveniences that people set up for lines that they type.
 const CONVENIENCES: [(&str, &str, &str); 3] = [
     ("bash", ".bashrc", "set -H; shopt -s histverify\n"),
     ("zsh", ".zshrc", "setopt correct correct_all; alias -g G='| wc -l'; alias -g '%%'=x\n"),

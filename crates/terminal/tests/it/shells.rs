@@ -105,7 +105,7 @@ impl Session {
         ran
     }
 
-    /// What a command prints, and its exit code.
+    /// Returns the output of a command, and its exit code.
     pub(crate) async fn gives(&self, command: &str) -> (String, Option<i32>) {
         let ran = self.runs(command).await;
         (ran.output, ran.exit_code)
@@ -290,7 +290,7 @@ async fn zsh_finds_all_of_the_users_files_and_leaves_its_own_folder_as_it_was() 
     assert!(world.home.path().join("moved/.zsh_history").exists());
 }
 
-/// What people do to their shells.
+/// Settings that people make in their shells.
 const HOSTILE: &[(&str, &[&str])] = &[
     (
         "bash",
@@ -568,7 +568,7 @@ async fn a_command_gives_exactly_what_it_printed_and_how_it_ended() {
                 );
                 assert_eq!((ran.left_out, ran.tail), (0, None), "{shell}: {command:?}");
             }
-            // What the shell itself says of it differs.
+            // The shell's own message about it differs.
             assert_eq!(session.runs("sh -c 'kill -9 $$'").await.exit_code, Some(137), "{shell}");
         }
     }

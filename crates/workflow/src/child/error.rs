@@ -1,4 +1,4 @@
-//! What is wrong with the parameters of a `run_workflow`.
+//! Problems with the parameters of a `run_workflow`.
 
 use steplatch_ids::InvalidId;
 
@@ -8,10 +8,10 @@ use crate::event::InvalidLimits;
 /// A problem of one parameter, or of all of them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidChild {
-    /// No parameter says what to run.
+    /// No parameter names the workflow.
     #[error("Either '{DEFINITION}' or 'workflow_name' must be provided")]
     NoWorkflow,
-    /// Two parameters say what to run.
+    /// Two parameters name the workflow.
     #[error("Provide either '{DEFINITION}' OR 'workflow_name', not both")]
     TwoWorkflows,
     /// The definition is not an object.
@@ -44,7 +44,7 @@ impl InvalidChild {
     }
 }
 
-/// Why a parameter is no limit of a run.
+/// Reason that a parameter is no limit of a run.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidLimit {
     /// It is not a number.

@@ -1,4 +1,4 @@
-//! How a condition is read from a definition: as an object with keys, or as a word.
+//! Reading a condition from a definition: as an object with keys, or as a word.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::Condition;
 use super::test::{PatternText, Test, Word};
 use crate::decide::NONE_OF_THESE;
 use crate::definition::{
-    CONDITION_KEYS, CONDITION_WORDS, Diagnostics, JsonPath, LONGEST_DESCRIPTION, ToolCatalog, kind, suggestion,
+    CONDITION_KEYS, CONDITION_WORDS, Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, ToolCatalog, kind, suggestion,
 };
 
 impl Condition {
@@ -89,9 +89,9 @@ fn read_description(findings: &mut Diagnostics, tools: &dyn ToolCatalog, place: 
     }
     let description = findings.text(place, "'description'")?;
     let length = description.chars().count();
-    if description.trim().is_empty() || length > LONGEST_DESCRIPTION {
+    if description.trim().is_empty() || length > MAX_DESCRIPTION_CHARS {
         let message =
-            format!("what is to be judged has 1 to {LONGEST_DESCRIPTION} characters, not {length} or only blanks");
+            format!("what is to be judged has 1 to {MAX_DESCRIPTION_CHARS} characters, not {length} or only blanks");
         findings.error(&place.pointer, message);
         return None;
     }

@@ -1,4 +1,4 @@
-//! The tests of conditions: all that there is to say about each of them.
+//! The tests of conditions: everything about each of them.
 //!
 //! A test is a variant of [`Test`], its keys are fields of [`ConditionKeys`], and the words for it are variants of
 //! [`Word`]. The functions of [`Test`] read it, evaluate it and describe it. No other module names a test.
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
 
 use super::{ConditionError, Ending, resolved};
-use crate::definition::{Diagnostics, JsonPath, LONGEST_DESCRIPTION, OutcomeKind};
+use crate::definition::{Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, OutcomeKind};
 use crate::path::reach;
 use crate::substitute::{self, Lookup};
 use crate::tool;
@@ -34,12 +34,12 @@ pub(crate) struct ConditionKeys {
     /// Each field of the result contains the text
     #[schemars(default, schema_with = "texts")]
     field_contains: Option<Map<String, Value>>,
-    /// Whether the state timed out, or an await_output ended without a match
+    /// True if the state timed out, or an await_output ended without a match
     timeout_occurred: Option<bool>,
-    /// Whether it is not known if the action happened
+    /// True if it is not known whether the action happened
     outcome_unknown: Option<bool>,
-    /// What somebody judges
-    #[schemars(length(min = 1, max = LONGEST_DESCRIPTION))]
+    /// Text that a person or an agent judges
+    #[schemars(length(min = 1, max = MAX_DESCRIPTION_CHARS))]
     description: Option<String>,
 }
 

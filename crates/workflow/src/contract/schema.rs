@@ -9,7 +9,7 @@ use steplatch_pattern::Pattern;
 
 use crate::substitute;
 
-/// The words that are understood; the last three say nothing about the value.
+/// The words that are understood; the last three state nothing about the value.
 pub(crate) const KEYWORDS: &[&str] = &[
     "type",
     "enum",
@@ -61,7 +61,7 @@ pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     }
 }
 
-/// Why a schema is none, and at which of its words.
+/// Reason that a schema is none, and the word that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InvalidSchema {
     pub(crate) word: &'static str,
@@ -74,7 +74,7 @@ impl InvalidSchema {
     }
 }
 
-/// Two schemas are the same when they say the same.
+/// Two schemas are equal when their rules are.
 impl PartialEq for ValueSchema {
     fn eq(&self, other: &Self) -> bool {
         let pattern = |schema: &Self| schema.pattern.as_ref().map(|pattern| pattern.as_str().to_owned());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::definition::{Definition, State};
 use crate::gateless::{GatelessNames, may_ask_person};
 
-/// What people have decided, or have yet to decide, about a run that waits in a state.
+/// Decisions of people, made or still due, about a run that waits in a state.
 pub(super) struct Approvals<'d> {
     entrances: Vec<Entrance<'d>>,
     /// The states to which the machine leads from that state, past no gate.
@@ -49,7 +49,7 @@ impl<'d> Approvals<'d> {
     ///
     /// It does not where the machine leads there past no gate, from its beginning or from where the run waits, nor where each answer
     /// that may have led the run here leads there as well: that is a repetition. What an answer leads to at once is what was
-    /// approved, and is asked again.
+    /// approved, and needs another answer.
     pub(super) fn passes_gate(&self, to: &str) -> bool {
         let begins = |entrance: &Entrance<'_>| entrance.approved.is_none() && entrance.reached.contains(to);
         if self.onward.contains(to) || self.entrances.iter().any(begins) {

@@ -1,7 +1,7 @@
 //! The exchanges of a run with its shell before the first state and after the last.
 //!
 //! Before the first state, the arguments that the run was started with are exported, the others are looked up, and
-//! defaults are exported for those that are not set. A secret is exported only if its declaration says so; it is looked
+//! defaults are exported for those that are not set. A secret is exported only if declared so; it is looked
 //! up and checked all the same. A run that opens its own terminal opens it first: the arguments that it was started
 //! with go into the environment of that terminal, and the others are looked up as soon as it is open.
 

@@ -1,4 +1,4 @@
-//! Why a placeholder has no value, in words.
+//! Reason that a placeholder has no value, in words.
 
 use crate::definition::Definition;
 use crate::history::History;

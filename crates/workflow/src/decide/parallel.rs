@@ -13,7 +13,7 @@ use crate::items::{ForEach, ForEachParallel, ItemsError};
 use crate::parallel::{Branches, FAIL_FAST, ITEMS, MAX_PARALLEL, Parallel, WORKFLOWS, kept, left_open};
 use crate::substitute::Lookup;
 
-/// Why a state is not entered for its items.
+/// Reason that a state is not entered for its items.
 pub(super) enum NotEntered {
     /// A placeholder has no value.
     Unresolved(String),

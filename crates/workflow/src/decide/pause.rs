@@ -52,7 +52,7 @@ impl DecisionBuilder<'_> {
         self.decision
     }
 
-    /// Has the time of the run go on, unless it is paused.
+    /// Restarts the time of the run, unless it is paused.
     pub(super) fn rearm(&mut self) {
         if !self.paused {
             self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });

@@ -1,7 +1,7 @@
 //! Patches of the machine of a run that stopped at a screen which the machine does not know.
 //!
 //! A proposal opens a gate for a person over the one that waits. If the patch is declined, that one waits again. If it is
-//! accepted, the patched document is the run's from the answer on, and the answer says where the run goes on.
+//! accepted, the patched document is the run's from the answer on, and the answer states where the run continues.
 
 use steplatch_ids::StepId;
 
@@ -11,7 +11,7 @@ use crate::event::{By, Event};
 use crate::history::{Gate, GateRequest, History};
 use crate::repair::{ACCEPT_AND_ASK, DECLINE, Proposal};
 
-/// What the place of a question about a patch ends with. No state has such a name.
+/// Suffix of the place of a question about a patch. No state has such a name.
 const PLACE_END: &str = "-patch";
 
 /// Returns the place of the questions about patches in a state.

@@ -3,7 +3,7 @@
 use super::Effect;
 
 impl Effect {
-    /// Whether it ends something that the run has begun.
+    /// Returns whether it ends something that the run has begun.
     #[must_use]
     pub fn closes(&self) -> bool {
         matches!(self, Self::CloseTerminal { .. } | Self::CloseOpened { .. } | Self::Abandon { .. })

@@ -1,7 +1,7 @@
-//! What follows where a state found nothing that it expects: a person or an agent decides.
+//! The end of a state that found nothing that it expects: a person or an agent decides what follows.
 //!
-//! A state with `on_unknown` does not fail at once. The run stops at a gate that says what was expected, with the line that
-//! comes nearest to it. Programs in the terminal go on meanwhile; who answers may type there first.
+//! A state with `on_unknown` does not fail at once. The run stops at a gate that shows what was expected and the line that
+//! is nearest to it. Programs in the terminal continue meanwhile; the respondent may type there first.
 
 use serde_json::{Map, Value};
 
@@ -23,10 +23,10 @@ const COMPARED_LINES: usize = 60;
 /// for one that has ended, and earlier versions wrote the third.
 const QUESTION_ENDS: [&str; 3] = [r" *\Z", r"\s*\Z", " *$"];
 
-/// How alike a line must be to be called near, from 0 to 1.
-const NEAR: f64 = 0.2;
+/// Minimum similarity of a line that is called near, from 0 to 1.
+const MIN_SIMILARITY: f64 = 0.2;
 
-/// Returns where a run may go on: where the state leads, the state again, or any other state. A state that stands behind a
+/// Returns where a run may continue: where the state leads, the state again, or any other state. A state behind a
 /// gate for a person is a person's choice, or an agent would pass the gate.
 pub(crate) fn choices(definition: &Definition, state: &State, gateless: &GatelessNames) -> Vec<Choice> {
     let approvals = Approvals::new(definition, state, gateless);
@@ -72,7 +72,7 @@ pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Valu
     }
 }
 
-/// Returns the line that is most like what one of the patterns says, if any is.
+/// Returns the line that is most similar to one of the patterns, if any is near.
 fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
     // Of a pattern over several lines, the last line is the question.
     let last = |pattern: &str| plain(pattern.rsplit(r"[\s\S]*?").next().unwrap_or(pattern));
@@ -84,7 +84,7 @@ fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
         let known: String = line.chars().take(300).map(|sign| if sign.is_ascii_digit() { '0' } else { sign }).collect();
         for said in &said {
             let alike = strsim::normalized_levenshtein(said, &known);
-            if alike >= NEAR && best.is_none_or(|(most, _)| alike >= most) {
+            if alike >= MIN_SIMILARITY && best.is_none_or(|(most, _)| alike >= most) {
                 best = Some((alike, line));
             }
         }

@@ -11,8 +11,8 @@ use crate::{dialogue, substitute};
 
 /// The key of the side whose variables a run exports.
 pub(super) const ARGUMENTS: &str = "arguments";
-pub(super) const MOST_VARIABLES: usize = 20;
-pub(super) const LONGEST_VARIABLE: usize = 64;
+pub(super) const MAX_VARIABLES: usize = 20;
+pub(super) const MAX_VARIABLE_NAME_CHARS: usize = 64;
 
 impl Diagnostics {
     /// Reads one side of a contract; `what` is its key.
@@ -20,8 +20,8 @@ impl Diagnostics {
         let Some(place) = document.get(what) else { return Contract::default() };
         let Some(entries) = self.free_object(&place, &format!("'{what}'")) else { return Contract::default() };
         let count = entries.fields.len();
-        if count > MOST_VARIABLES {
-            let message = format!("'{what}' has at most {MOST_VARIABLES} variables, not {count}");
+        if count > MAX_VARIABLES {
+            let message = format!("'{what}' has at most {MAX_VARIABLES} variables, not {count}");
             self.error(&entries.pointer, message);
         }
         for (name, place) in entries.iter() {
@@ -63,7 +63,7 @@ impl Diagnostics {
     fn variable(&mut self, what: &str, name: &str, place: &JsonPath<'_>) -> Option<ContractVariable> {
         let is_argument = what == ARGUMENTS;
         let letter = |byte: u8| if is_argument { byte.is_ascii_alphabetic() } else { byte.is_ascii_uppercase() };
-        let well_formed = (1..=LONGEST_VARIABLE).contains(&name.len())
+        let well_formed = (1..=MAX_VARIABLE_NAME_CHARS).contains(&name.len())
             && name.bytes().next().is_some_and(letter)
             && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit() || byte == b'_');
         if !well_formed {
@@ -71,7 +71,7 @@ impl Diagnostics {
             let capitals = if is_argument { "" } else { "be uppercase, " };
             let message = format!(
                 "{kind} '{name}' must {capitals}start with letter, contain only letters, numbers, and underscores, and have at \
-                 most {LONGEST_VARIABLE} characters"
+                 most {MAX_VARIABLE_NAME_CHARS} characters"
             );
             self.error(&place.pointer, message);
         } else if !may_be_named(name) {

@@ -11,7 +11,7 @@ pub(crate) struct JsonPath<'v> {
     pub(crate) pointer: String,
 }
 
-/// What was found wrong so far.
+/// Problems found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
     pub(crate) problems: Vec<Problem>,
@@ -168,8 +168,8 @@ pub(crate) fn hint(unknown: &str, meant: Option<&str>) -> String {
     }
 }
 
-/// The longest word, in bytes, that is taken for a mistyped one.
-const LONGEST_COMPARED: usize = 128;
+/// Maximum size of a word, in bytes, that is taken for a mistyped one.
+const MAX_COMPARED_BYTES: usize = 128;
 
 /// Names the known word that an unknown one is probably meant to be: `, did you mean 'transitions'?`
 ///
@@ -180,7 +180,7 @@ pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> St
 
 fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     // A text this long is no typing mistake, and comparing two of them takes too long.
-    let comparable = |text: &str| text.len() <= LONGEST_COMPARED;
+    let comparable = |text: &str| text.len() <= MAX_COMPARED_BYTES;
     known
         .filter(|candidate| comparable(candidate) && comparable(unknown))
         .map(|candidate| (strsim::damerau_levenshtein(&unknown.to_lowercase(), &candidate.to_lowercase()), candidate))

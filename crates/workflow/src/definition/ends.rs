@@ -1,4 +1,4 @@
-//! How a run may end in a state, as far as the state itself shows.
+//! Possible ends of a run in a state, as far as the state itself shows.
 //!
 //! An action ends in one of a few [`OutcomeKind`]s. A run may end at an ending that no transition is sure to take and that
 //! no `on_timeout` leads on from: it completes if the action succeeded and fails if it did not, as in `decide`. The

@@ -1,4 +1,4 @@
-//! Machines that ask a person and go on in a terminal that others have opened.
+//! Machines that ask a person and continue in a terminal that others have opened.
 
 use serde_json::Value;
 

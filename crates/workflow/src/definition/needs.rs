@@ -25,7 +25,7 @@ pub(super) struct NeededVariable {
     pointer: String,
     /// The nearest name that is known, as `, did you mean 'x'?`, or a full stop.
     meant: String,
-    /// Whether only messages of `fail` have it, which are shown as they are written.
+    /// True if only messages of `fail` have it, which are shown as they are written.
     is_optional: bool,
 }
 

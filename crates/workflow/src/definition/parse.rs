@@ -16,34 +16,34 @@ use super::{
     Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, stale,
     waits,
 };
-use crate::child::{self, MOST_LEVELS};
+use crate::child::{self, MAX_LEVELS};
 use crate::condition::Condition;
 use crate::items::{ForEach, ForEachParallel};
 use crate::parallel::{self, InvalidParallel, Parallel};
 use crate::variables::{STANDARD_NAMES, may_be_named};
 use crate::{dialogue, items, question, tool};
 
-pub(super) const MOST_STATES: usize = 100;
-/// Up to how many states are checked in a machine that has too many.
-const SENSIBLE_STATES: usize = 2 * MOST_STATES;
-pub(super) const MOST_TRANSITIONS: usize = 20;
-pub(super) const LONGEST_NAME: usize = 64;
-pub(crate) const LONGEST_DESCRIPTION: usize = 500;
+pub(super) const MAX_STATES: usize = 100;
+/// Maximum number of states that are checked in a machine that has too many.
+const MAX_CHECKED_STATES: usize = 2 * MAX_STATES;
+pub(super) const MAX_TRANSITIONS: usize = 20;
+pub(super) const MAX_NAME_CHARS: usize = 64;
+pub(crate) const MAX_DESCRIPTION_CHARS: usize = 500;
 /// The longest is that of a run.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=7200.0;
 /// As many as a run may execute.
 const VISITS: std::ops::RangeInclusive<u64> = 1..=1000;
 
-/// The longest document that is read, in bytes of JSON without white space: ten times what the largest sensible machine
+/// Maximum size of a document, in bytes of JSON without white space: ten times what the largest sensible machine
 /// takes.
-pub const LONGEST_DOCUMENT: usize = 1 << 20;
+pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
 /// Reads a whole document.
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
     let bytes = length(document);
-    if bytes > LONGEST_DOCUMENT {
+    if bytes > MAX_DOCUMENT_BYTES {
         // There could be as many problems as bytes, so they are not collected.
-        let message = format!("the definition takes {bytes} bytes, at most {LONGEST_DOCUMENT} are read");
+        let message = format!("the definition takes {bytes} bytes, at most {MAX_DOCUMENT_BYTES} are read");
         return Err(Problems::of(vec![Problem::error("", message)]));
     }
     parse_at(document, tools, 0)
@@ -114,11 +114,11 @@ impl Reader<'_> {
         let initial_name = initial.as_ref().and_then(|place| self.findings.text(place, "'initial_state'"));
         let states = self.findings.required(&object, "states");
         let states = states.and_then(|place| self.findings.free_object(&place, "'states'"))?;
-        if states.fields.is_empty() || states.fields.len() > MOST_STATES {
+        if states.fields.is_empty() || states.fields.len() > MAX_STATES {
             let count = states.fields.len();
-            self.findings.error(&states.pointer, format!("a workflow has 1 to {MOST_STATES} states, not {count}"));
+            self.findings.error(&states.pointer, format!("a workflow has 1 to {MAX_STATES} states, not {count}"));
         }
-        if states.fields.len() > SENSIBLE_STATES {
+        if states.fields.len() > MAX_CHECKED_STATES {
             // Looking for what each of them could have meant would take longer than its author would wait.
             return None;
         }
@@ -186,8 +186,8 @@ impl Reader<'_> {
     fn description(&mut self, place: &JsonPath<'_>) -> Option<String> {
         let description = self.findings.text(place, "'description'")?;
         let length = description.chars().count();
-        if length > LONGEST_DESCRIPTION {
-            let message = format!("'description' has {length} characters, at most {LONGEST_DESCRIPTION} are allowed");
+        if length > MAX_DESCRIPTION_CHARS {
+            let message = format!("'description' has {length} characters, at most {MAX_DESCRIPTION_CHARS} are allowed");
             self.findings.error(&place.pointer, message);
         }
         Some(description.to_owned())
@@ -223,10 +223,10 @@ impl Reader<'_> {
     }
 
     fn state(&mut self, name: &str, place: &JsonPath<'_>, known: &Object<'_>, host: Option<&str>) -> Option<State> {
-        let well_formed = (1..=LONGEST_NAME).contains(&name.len())
+        let well_formed = (1..=MAX_NAME_CHARS).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !well_formed {
-            let message = format!("'{name}' is not a name for a state (1 to {LONGEST_NAME} letters, digits or '_')");
+            let message = format!("'{name}' is not a name for a state (1 to {MAX_NAME_CHARS} letters, digits or '_')");
             self.findings.error(&place.pointer, message);
         }
         let object = self.findings.object(place, "a state", &STATE_KEYS)?;
@@ -281,7 +281,7 @@ impl Reader<'_> {
         let alone = |items: &Value| ForEach {
             items: items.clone(),
             name: items::ITEM.to_owned(),
-            most: items::USUAL,
+            most: items::DEFAULT_MAX_ITEMS,
             parallel: None,
         };
         let for_each = match place.value {
@@ -341,7 +341,7 @@ impl Reader<'_> {
     fn item_name(&mut self, place: &JsonPath<'_>) -> Option<String> {
         let name = self.findings.text(place, "'as'")?;
         let is_name = !name.is_empty()
-            && name.len() <= LONGEST_NAME
+            && name.len() <= MAX_NAME_CHARS
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
             && !STANDARD_NAMES.contains(&name);
         if !is_name {
@@ -354,9 +354,10 @@ impl Reader<'_> {
 
     fn max_items(&mut self, place: &JsonPath<'_>) -> Option<u32> {
         let most = place.value.as_u64().and_then(|most| u32::try_from(most).ok());
-        let most = most.filter(|most| (1..=items::MOST).contains(most));
+        let most = most.filter(|most| (1..=items::MAX_ITEMS).contains(most));
         if most.is_none() {
-            let message = format!("'max_items' is a whole number from 1 to {}, not {}", items::MOST, kind(place.value));
+            let message =
+                format!("'max_items' is a whole number from 1 to {}, not {}", items::MAX_ITEMS, kind(place.value));
             self.findings.error(&place.pointer, message);
         }
         most
@@ -484,8 +485,8 @@ impl Reader<'_> {
             Problem::error(pointer, complaint.to_string())
         }));
         match params.get(child::DEFINITION) {
-            Some(document) if document.is_object() && self.level >= MOST_LEVELS => {
-                let message = format!("workflows are nested at most {MOST_LEVELS} levels deep");
+            Some(document) if document.is_object() && self.level >= MAX_LEVELS => {
+                let message = format!("workflows are nested at most {MAX_LEVELS} levels deep");
                 problems.push(Problem::error(format!("/{}", child::DEFINITION), message));
             }
             Some(document) if document.is_object() => {
@@ -505,9 +506,9 @@ impl Reader<'_> {
 
     fn transitions(&mut self, state: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
         let items = self.findings.list(place, "'transitions'");
-        if items.len() > MOST_TRANSITIONS {
+        if items.len() > MAX_TRANSITIONS {
             let count = items.len();
-            let message = format!("a state has at most {MOST_TRANSITIONS} transitions, not {count}");
+            let message = format!("a state has at most {MAX_TRANSITIONS} transitions, not {count}");
             self.findings.error(&place.pointer, message);
         }
         let transitions: Vec<_> = items.iter().map(|item| self.transition(state, item, known)).collect();

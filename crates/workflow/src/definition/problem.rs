@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct Problem {
     /// A JSON pointer into the document; empty for the whole of it.
     pub pointer: String,
-    /// What is wrong, and what would be right.
+    /// The mistake, and the correct form.
     pub message: String,
-    /// Whether it keeps the workflow from running.
+    /// Its severity: an error keeps the workflow from running.
     pub severity: Severity,
 }
 
-/// How bad a problem is.
+/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {

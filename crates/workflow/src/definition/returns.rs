@@ -8,7 +8,7 @@ use crate::tool;
 /// Shells that report their variables.
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// Returns a warning for every return value that the shell has to report although it may not be able to. It is asked
+/// Returns a warning for every return value that the shell has to report although it may not be able to. It reports
 /// before a finally state, so only what is reached from the initial state counts.
 pub(super) fn warnings(return_values: &Contract, initial: &str, states: &[State]) -> Vec<Problem> {
     let reached = reach::reached(initial, states);

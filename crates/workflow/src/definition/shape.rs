@@ -12,11 +12,11 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, json_schema};
 use serde_json::{Map, Value};
 
-use super::contracts::{LONGEST_VARIABLE, MOST_VARIABLES};
-use super::parse::{LONGEST_DESCRIPTION, LONGEST_NAME, MOST_STATES, MOST_TRANSITIONS};
+use super::contracts::{MAX_VARIABLE_NAME_CHARS, MAX_VARIABLES};
+use super::parse::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_STATES, MAX_TRANSITIONS};
 use crate::condition::{ConditionKeys, Word};
 use crate::contract::KEYWORDS;
-use crate::dialogue::{LONGEST_TIMEOUT, MOST_ANSWERS, MOST_RULES};
+use crate::dialogue::{MAX_ANSWERS, MAX_RULES, MAX_TIMEOUT_SECONDS};
 use crate::rehearsal::StubFile;
 
 /// A machine: named states with one action each, and conditional transitions between them.
@@ -26,8 +26,8 @@ pub(super) struct Machine {
     /// Name of the workflow
     #[schemars(regex(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"))]
     name: Option<String>,
-    /// What it is for, in a sentence
-    #[schemars(length(max = LONGEST_DESCRIPTION))]
+    /// Purpose of the workflow, in a sentence
+    #[schemars(length(max = MAX_DESCRIPTION_CHARS))]
     description: Option<String>,
     /// Values that a run is started with, for {NAME}; a name in capitals is also an environment variable of the shell
     #[schemars(default, schema_with = "arguments")]
@@ -47,11 +47,11 @@ pub(super) struct Machine {
     states: BTreeMap<String, State>,
 }
 
-/// What a variable of a contract is for, or all that can be said about it.
+/// Purpose of a variable of a contract, or its full entry.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 enum Variable {
-    /// What the variable is for
+    /// Purpose of the variable
     Described(String),
     Entry(VariableEntry),
 }
@@ -62,18 +62,18 @@ enum Variable {
 pub(super) struct VariableEntry {
     /// The same as its key; may be left out
     name: Option<String>,
-    /// What the variable is for
+    /// Purpose of the variable
     description: Option<String>,
-    /// Whether it must be set (default true)
+    /// True if it must be set (default true)
     required: Option<bool>,
     /// Its value where the shell has none
     #[schemars(default, schema_with = "any_value")]
     default: Option<Value>,
-    /// Whether its value must not be shown
+    /// True if its value must not be shown
     secret: Option<bool>,
-    /// Of a return value: text with variables that is its value; without it, the shell is asked
+    /// Of a return value: text with variables that is its value; without it, the shell's value is read
     from: Option<String>,
-    /// Of an argument: whether it goes into the environment of the terminal (default true; false for a secret, which {NAME} stands for)
+    /// Of an argument: true if it goes into the environment of the terminal (default true; false for a secret, which {NAME} stands for)
     export: Option<bool>,
     /// JSON Schema of the value as text
     #[schemars(default, schema_with = "value_schema")]
@@ -84,10 +84,10 @@ pub(super) struct VariableEntry {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct State {
-    /// What the state does
+    /// Action of the state
     action: Action,
-    /// Where it leads: the first transition that holds is taken. When none holds the run is complete, or has failed with the action
-    #[schemars(length(max = MOST_TRANSITIONS))]
+    /// Ways from the state: the first transition that holds is taken. When none holds the run is complete, or has failed with the action
+    #[schemars(length(max = MAX_TRANSITIONS))]
     transitions: Option<Vec<Transition>>,
     /// Machine that the state opens its terminal on, in place of that of the workflow
     host: Option<String>,
@@ -97,7 +97,7 @@ pub(super) struct State {
     /// The same as timeout
     #[schemars(range(min = 0.1, max = 7200.0))]
     timeout_seconds: Option<f64>,
-    /// How often a run may enter the state; {visits} is how often it did
+    /// Maximum number of visits to the state; {visits} is the number so far
     #[schemars(range(min = 1, max = 1000))]
     max_visits: Option<u32>,
     /// State to go to instead of entering it once more; without it, the run fails
@@ -106,16 +106,16 @@ pub(super) struct State {
     for_each: Option<AnyForEach>,
     /// State to go to when it takes longer, and when the action failed or its output did not come and no transition holds
     on_timeout: Option<String>,
-    /// What to do when the state would fail, or none of its transitions holds: ask, at a gate, where the run goes on
+    /// Reaction when the state would fail, or none of its transitions holds: ask, at a gate, where the run continues
     on_unknown: Option<OnUnknown>,
 }
 
-/// What to do where a state found nothing that it expects.
+/// Reaction of a state that found nothing that it expects.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 #[allow(dead_code, reason = "this type is described, never built")]
 enum OnUnknown {
-    /// A person or an agent decides where the run goes on
+    /// A person or an agent decides where the run continues
     Ask,
     /// The run fails
     Fail,
@@ -138,17 +138,17 @@ pub(super) struct ForEach {
     items: Value,
     /// Variable of the current item (default item)
     r#as: Option<String>,
-    /// The most items (default 100)
+    /// Maximum number of items (default 100)
     #[schemars(range(min = 1, max = 1000))]
     max_items: Option<u32>,
-    /// Of a run_workflow: how many runs are in progress at once, each with a terminal of its own (default: one after the other)
+    /// Of a run_workflow: number of runs in progress at once, each with a terminal of its own (default: one after the other)
     #[schemars(range(min = 1, max = 32))]
     max_parallel: Option<u32>,
     /// Beside max_parallel: the first failure cancels the others (default false)
     fail_fast: Option<bool>,
 }
 
-/// What a state does.
+/// Action of a state.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Action {
@@ -158,13 +158,13 @@ pub(super) struct Action {
     params: Option<Map<String, Value>>,
 }
 
-/// Where a state leads, and when.
+/// A way from a state to another one, and its condition.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[schemars(extend("if" = {"properties": {"condition": {"enum": ["pattern_match", "pattern_no_match"]}}, "required": ["condition"]}))]
 #[schemars(extend("then" = {"properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}))]
 pub(super) struct Transition {
-    /// When it is taken; {} always holds
+    /// Condition under which it is taken; {} always holds
     condition: AnyCondition,
     /// Pattern for the words pattern_match and pattern_no_match
     pattern: Option<String>,
@@ -184,25 +184,25 @@ enum AnyCondition {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Dialogue {
-    /// What is answered to what: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers)
-    #[schemars(length(min = 1, max = MOST_RULES))]
+    /// Answers to questions: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers)
+    #[schemars(length(min = 1, max = MAX_RULES))]
     rules: Vec<Rule>,
-    /// Pattern that ends it, or several: {"field_equals": {"pattern": …}} says which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0
+    /// Pattern that ends it, or several: {"field_equals": {"pattern": …}} states which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0
     #[schemars(default, schema_with = "patterns")]
     until: Option<Value>,
     /// Text that is typed first, such as the command that asks
     input_text: Option<String>,
     /// Seconds that it may take in all (default 60)
-    #[schemars(range(min = 0.1, max = LONGEST_TIMEOUT))]
+    #[schemars(range(min = 0.1, max = MAX_TIMEOUT_SECONDS))]
     timeout: Option<f64>,
     /// Answers that it types at most (default 20)
-    #[schemars(range(min = 1, max = MOST_ANSWERS))]
+    #[schemars(range(min = 1, max = MAX_ANSWERS))]
     max_answers: Option<u32>,
     /// Terminal to work in (default: that of the run)
     session_id: Option<String>,
 }
 
-/// What is answered to a question.
+/// Answer to a question.
 #[derive(JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub(super) struct Rule {
@@ -217,7 +217,7 @@ pub(super) struct Rule {
     /// true: the text is hidden. A name: the secret argument that is typed, with Enter
     #[schemars(default, schema_with = "secret")]
     secret: Option<Value>,
-    /// How often it answers
+    /// Number of times that it answers
     #[schemars(default, schema_with = "times")]
     times: Option<u32>,
 }
@@ -226,7 +226,7 @@ pub(super) struct Rule {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Sleep {
-    /// How long
+    /// Seconds to wait
     #[schemars(range(min = 0.0, max = 7200.0))]
     seconds: f64,
 }
@@ -239,7 +239,7 @@ pub(super) struct Set {}
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Return {
-    /// What the run returns
+    /// Result of the run
     #[schemars(default, schema_with = "anything")]
     result: Option<Value>,
 }
@@ -248,25 +248,25 @@ pub(super) struct Return {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Fail {
-    /// What went wrong, for whoever reads of it
+    /// Message about what went wrong, for its readers
     message: String,
 }
 
-/// Ask somebody, and wait for the answer: it is the result's `answer`, and the variable of that name. Without an answer in
-/// time, the state has timed out. The time of the run stands still meanwhile.
+/// Ask a person or an agent, and wait for the answer: it is the result's `answer`, and the variable of that name.
+/// Without an answer in time, the state has timed out. The time of the run stands still meanwhile.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Gate {
     /// The question
     prompt: String,
-    /// What can be answered; without them, any text
+    /// The choices; without them, any text is an answer
     choices: Option<Vec<String>>,
-    /// What is to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" | "number" | "integer" |
+    /// Form to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" | "number" | "integer" |
     /// "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result
     form: Option<Map<String, Value>>,
     /// Seconds to wait (0 to 31536000; default: for ever)
     timeout: Option<f64>,
-    /// Who may answer: human (default), agent or anyone
+    /// Person or agent that may answer: human (default), agent or anyone
     answered_by: Option<String>,
 }
 
@@ -291,7 +291,7 @@ pub(super) struct RunWorkflow {
     execution_timeout: Option<f64>,
     /// Leave its terminals open when it fails or is cancelled
     keep_terminals: Option<bool>,
-    /// Save a workflow_definition in the library when it completes (default true, unless the outer run says false)
+    /// Save a workflow_definition in the library when it completes (default true, unless the outer run has false)
     save_on_success: Option<bool>,
 }
 
@@ -303,7 +303,7 @@ pub(super) struct Parallel {
     /// A list, or an object with a name for each; each has the parameters of run_workflow. {STATE_results} has what they returned, in the same form
     #[schemars(schema_with = "workflows")]
     workflows: Value,
-    /// How many run at once (default 4)
+    /// Number of runs at once (default 4)
     #[schemars(range(min = 1, max = 32))]
     max_parallel: Option<u32>,
     /// The first failure cancels the others (default false: all are brought to their ends)
@@ -313,7 +313,7 @@ pub(super) struct Parallel {
 fn workflows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     json_schema!({
         "type": ["array", "object"], "items": {"type": "object"}, "additionalProperties": {"type": "object"},
-        "maxItems": crate::parallel::MOST, "maxProperties": crate::parallel::MOST
+        "maxItems": crate::parallel::MAX_BRANCHES, "maxProperties": crate::parallel::MAX_BRANCHES
     })
 }
 
@@ -329,8 +329,8 @@ fn contract_of(generator: &mut schemars::SchemaGenerator, names: &str) -> schema
     let variable = generator.subschema_for::<Variable>();
     json_schema!({
         "type": ["object", "null"],
-        "propertyNames": {"pattern": names, "maxLength": LONGEST_VARIABLE},
-        "maxProperties": MOST_VARIABLES,
+        "propertyNames": {"pattern": names, "maxLength": MAX_VARIABLE_NAME_CHARS},
+        "maxProperties": MAX_VARIABLES,
         "additionalProperties": variable
     })
 }
@@ -339,9 +339,9 @@ fn states(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let state = generator.subschema_for::<State>();
     json_schema!({
         "type": "object",
-        "propertyNames": {"pattern": "^[A-Za-z0-9_]+$", "maxLength": LONGEST_NAME},
+        "propertyNames": {"pattern": "^[A-Za-z0-9_]+$", "maxLength": MAX_NAME_CHARS},
         "minProperties": 1,
-        "maxProperties": MOST_STATES,
+        "maxProperties": MAX_STATES,
         "additionalProperties": state
     })
 }
@@ -359,7 +359,7 @@ fn patterns(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 fn times(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    json_schema!({"type": ["integer", "string", "null"], "minimum": 1, "maximum": MOST_ANSWERS})
+    json_schema!({"type": ["integer", "string", "null"], "minimum": 1, "maximum": MAX_ANSWERS})
 }
 
 fn secret(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -381,7 +381,7 @@ pub(super) fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Takes away what only says that a key may be left out.
+/// Removes null defaults, which only state that a key may be left out.
 fn drop_null_defaults(schema: &mut Value) {
     match schema {
         Value::Object(words) => {

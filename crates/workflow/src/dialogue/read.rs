@@ -8,22 +8,22 @@ use steplatch_pattern::Pattern;
 use super::{Dialogue, RULES, Rule, SECRET, TYPE};
 use crate::substitute::{as_text, has_placeholder};
 
-/// Rules that a dialogue has at most.
-pub(crate) const MOST_RULES: usize = 50;
-/// Answers that it types at most, unless its author says otherwise, and the most that its author can say.
-pub(crate) const USUAL_ANSWERS: u32 = 20;
-pub(crate) const MOST_ANSWERS: u32 = 200;
-/// Seconds that it takes at most, unless its author says otherwise, and the most that its author can say.
-pub(crate) const USUAL_TIMEOUT: f64 = 60.0;
-pub(crate) const LONGEST_TIMEOUT: f64 = 3600.0;
+/// Maximum number of rules of a dialogue.
+pub(crate) const MAX_RULES: usize = 50;
+/// Default and upper bound of the maximum number of its answers.
+pub(crate) const DEFAULT_MAX_ANSWERS: u32 = 20;
+pub(crate) const MAX_ANSWERS: u32 = 200;
+/// Default and upper bound of its time limit, in seconds.
+pub(crate) const DEFAULT_TIMEOUT_SECONDS: f64 = 60.0;
+pub(crate) const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 
-/// What is wrong with the parameters of a dialogue.
+/// Problem with the parameters of a dialogue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct InvalidDialogue {
     /// The place within the parameters, as a JSON pointer.
     pub(crate) pointer: String,
-    /// What is wrong, as a sentence without a full stop.
+    /// The problem, as a sentence without a full stop.
     pub(crate) message: String,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn complaints(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
 /// The reader of a dialogue.
 struct Reader {
     complaints: Vec<InvalidDialogue>,
-    /// Whether all variables are replaced.
+    /// True if all variables are replaced.
     is_final: bool,
 }
 
@@ -69,11 +69,11 @@ impl Reader {
     fn dialogue(&mut self, params: &Map<String, Value>) -> Dialogue {
         let set = |key: &str| params.get(key).filter(|value| !value.is_null());
         let rules = match set(RULES) {
-            Some(Value::Array(rules)) if (1..=MOST_RULES).contains(&rules.len()) => {
+            Some(Value::Array(rules)) if (1..=MAX_RULES).contains(&rules.len()) => {
                 rules.iter().enumerate().filter_map(|(index, rule)| self.rule(index, rule)).collect()
             }
             Some(Value::Array(rules)) => {
-                self.complain("/rules", format!("a dialogue has 1 to {MOST_RULES} rules, not {}", rules.len()));
+                self.complain("/rules", format!("a dialogue has 1 to {MAX_RULES} rules, not {}", rules.len()));
                 Vec::new()
             }
             Some(open) if self.is_open(open) => Vec::new(),
@@ -97,13 +97,15 @@ impl Reader {
         if let Some(value) = set("input_text").filter(|value| !value.is_string() && !value.is_number()) {
             self.complain("/input_text", format!("'input_text' is a text, not {value}"));
         }
-        let timeout = self.number("/timeout", "timeout", set("timeout"), 0.1, LONGEST_TIMEOUT).unwrap_or(USUAL_TIMEOUT);
-        let most = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MOST_ANSWERS));
+        let timeout = self
+            .number("/timeout", "timeout", set("timeout"), 0.1, MAX_TIMEOUT_SECONDS)
+            .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+        let most = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MAX_ANSWERS));
         Dialogue {
             rules,
             until,
             timeout: Duration::from_secs_f64(timeout),
-            max_answers: most.map_or(USUAL_ANSWERS, whole),
+            max_answers: most.map_or(DEFAULT_MAX_ANSWERS, whole),
         }
     }
 
@@ -154,7 +156,7 @@ impl Reader {
         if name.is_none() && text.is_empty() && keys.is_empty() {
             self.complain(&at, "the rule has no answer: give 'type', 'press' or 'secret'");
         }
-        let times = self.number(&format!("{at}/times"), "times", set("times"), 1.0, f64::from(MOST_ANSWERS)).map(whole);
+        let times = self.number(&format!("{at}/times"), "times", set("times"), 1.0, f64::from(MAX_ANSWERS)).map(whole);
         Some(Rule { when: when?, text, keys, secret, named: name.cloned(), times })
     }
 
@@ -228,7 +230,7 @@ mod tests {
     fn numbers_may_be_written_as_text() {
         let params = json!({"rules": [{"when": "a", "type": "7", "press": "enter", "times": "2"}], "timeout": "1.5"});
         let dialogue = Dialogue::read(params.as_object().expect("an object")).expect("a dialogue");
-        assert_eq!((dialogue.timeout, dialogue.max_answers), (Duration::from_millis(1500), USUAL_ANSWERS));
+        assert_eq!((dialogue.timeout, dialogue.max_answers), (Duration::from_millis(1500), DEFAULT_MAX_ANSWERS));
         let Rule { text, keys, times, .. } = &dialogue.rules[0];
         assert_eq!((text.as_str(), keys.as_slice(), *times), ("7", ["enter".to_owned()].as_slice(), Some(2)));
     }

@@ -94,7 +94,7 @@ impl Conversation<'_> {
         self.script.dialogue.turn(&Map::from_iter(begin), &self.answers, spent, &self.secrets)
     }
 
-    /// Takes in the result of a turn. Returns the result of the dialogue once it is over: `success`, `error`, `pattern`,
+    /// Takes in the result of a turn. Returns the dialogue's result once it has ended: `success`, `error`, `pattern`,
     /// `match_text`, `groups`, `answers`, `answered`, `reason`, `exit_code`.
     pub fn hear(&mut self, heard: &Map<String, Value>) -> Option<Map<String, Value>> {
         match self.script.dialogue.after(&self.answers, heard, &self.secrets) {

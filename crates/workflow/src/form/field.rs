@@ -16,7 +16,7 @@ pub struct Field {
     kind: Kind,
 }
 
-/// What a field of a form must be, as a fragment that follows its name.
+/// Requirement on a field of a form, as a fragment that follows its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidField {
     /// A text is required.
@@ -25,13 +25,13 @@ pub enum InvalidField {
     /// A value of another kind is required.
     #[error("must be filled in: {wanted}")]
     MissingKind {
-        /// What the field takes.
+        /// Description of the values that the field takes.
         wanted: String,
     },
     /// The value has another type or format, or is out of bounds.
     #[error("must be {wanted}, not {given}")]
     Wrong {
-        /// What the field takes.
+        /// Description of the values that the field takes.
         wanted: String,
         /// The value as JSON; at most 100 characters.
         given: String,
@@ -113,7 +113,7 @@ impl Field {
         self.description.as_deref()
     }
 
-    /// Whether its value is secret: not shown where it is typed, and not recorded.
+    /// Returns whether its value is secret: not shown where it is typed, and not recorded.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         matches!(self.kind, Kind::Text { format: Some(Format::Password), .. })
@@ -346,10 +346,10 @@ fn number(value: &Value) -> Option<Number> {
 }
 
 /// The largest bound up to which every whole number can be represented exactly.
-const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 fn is_whole(number: &Number) -> bool {
-    number.is_i64() || number.as_f64().is_some_and(|size| size.fract() == 0.0 && size.abs() <= LARGEST_WHOLE)
+    number.is_i64() || number.as_f64().is_some_and(|size| size.fract() == 0.0 && size.abs() <= MAX_EXACT_INTEGER)
 }
 
 /// The same number, written without a fraction.

@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use super::format::Format;
 
-/// The most that a field offers to choose from.
-const MOST_OFFERED: usize = 100;
+/// Maximum number of choices that a field offers.
+const MAX_OFFERED: usize = 100;
 
-/// What a field accepts.
+/// Kind of the values that a field accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Text { least: Option<u64>, most: Option<u64>, format: Option<Format> },
@@ -16,7 +16,7 @@ pub(super) enum Kind {
     Truth,
 }
 
-/// What can be chosen, and how it is shown.
+/// A choice, and the title that it is shown with.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Offered {
     pub(super) value: String,
@@ -107,8 +107,8 @@ pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Ve
             }
         }
     }
-    if wrong.is_empty() && (offered.is_empty() || offered.len() > MOST_OFFERED) {
-        wrong.push(format!("offers {}; 1 to {MOST_OFFERED} texts can be chosen from", offered.len()));
+    if wrong.is_empty() && (offered.is_empty() || offered.len() > MAX_OFFERED) {
+        wrong.push(format!("offers {}; 1 to {MAX_OFFERED} texts can be chosen from", offered.len()));
     }
     let same = (1..offered.len()).find(|at| offered[..*at].iter().any(|before| before.value == offered[*at].value));
     if let Some(at) = same {

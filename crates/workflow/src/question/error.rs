@@ -1,4 +1,4 @@
-//! What is wrong with the parameters of a gate.
+//! Problems with the parameters of a gate.
 
 use serde_json::Value;
 

@@ -140,10 +140,11 @@ fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Sou
 fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) -> Result<(Outcome, Duration), Missing> {
     let is_dialogue = current.tool == tool::DIALOGUE;
     let own = matches!(current.tool.as_str(), tool::AWAIT_OUTPUT | tool::SEND_INPUT)
-        .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::USUAL_LIMIT))
+        .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::DEFAULT_TIMEOUT))
         .or_else(|| {
-            is_dialogue
-                .then(|| own_timeout(&current.params).unwrap_or(Duration::from_secs_f64(dialogue::USUAL_TIMEOUT)))
+            is_dialogue.then(|| {
+                own_timeout(&current.params).unwrap_or(Duration::from_secs_f64(dialogue::DEFAULT_TIMEOUT_SECONDS))
+            })
         });
     match (current.limit, own) {
         (Some(limit), own) if own.is_none_or(|own| own >= limit) => Ok((Outcome::TimedOut, limit)),

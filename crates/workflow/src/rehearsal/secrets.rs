@@ -3,8 +3,8 @@
 //! A rehearsal is shown to people and kept in the logs of those who test machines, and its stubs may be made from a
 //! real run. Secrets are known by value and by name: the values of variables that a contract declares secret, and texts
 //! that are typed as a secret, are hidden wherever they occur, in the forms that our filters write too. A secret of
-//! fewer than [`SHORTEST`] characters would hide half of every text, so it is hidden only where it is the whole text,
-//! and in fields with the name of its variable.
+//! fewer than [`MIN_SECRET_CHARS`] characters would hide half of every text, so it is hidden only where it is the whole
+//! text, and in fields with the name of its variable.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use crate::definition::Definition;
 use crate::parallel;
 use crate::substitute::{as_text, filtered_forms};
 
-/// The fewest characters that are searched for inside other text.
-const SHORTEST: usize = 4;
+/// Minimum number of characters of a secret that is searched for inside other text.
+const MIN_SECRET_CHARS: usize = 4;
 
 /// The secrets of one rehearsal.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
     /// Variables whose values are secret.
     names: BTreeSet<String>,
-    /// What is hidden inside of any text.
+    /// Texts that are hidden inside of any text.
     texts: BTreeSet<String>,
     /// Texts that are hidden only where they are the whole text.
     short: BTreeSet<String>,
@@ -87,7 +87,7 @@ impl Secrets {
     /// Collects a secret, line by line: a screen does not show more of it in one piece.
     fn learn(&mut self, secret: &str) {
         for line in secret.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            if line.chars().count() < SHORTEST {
+            if line.chars().count() < MIN_SECRET_CHARS {
                 self.short.insert(line.to_owned());
                 continue;
             }

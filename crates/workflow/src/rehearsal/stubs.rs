@@ -25,7 +25,7 @@ pub struct Stubs {
     pub(super) gates: BTreeMap<String, Answers<String>>,
     pub(super) shell: BTreeMap<String, String>,
     pub(super) session_id: Option<String>,
-    /// How long a wait for output without a time limit lasts, where its tool specifies it.
+    /// Duration of a wait for output without a time limit, where its tool specifies it.
     pub(super) usual_wait: Option<Duration>,
 }
 
@@ -234,9 +234,10 @@ impl Reading<'_> {
                     }
                 }
                 if let Some(elapsed) = fields.get("elapsed_time")
-                    && !elapsed.as_f64().is_some_and(|seconds| (0.0..=LONGEST).contains(&seconds))
+                    && !elapsed.as_f64().is_some_and(|seconds| (0.0..=MAX_ELAPSED_SECONDS).contains(&seconds))
                 {
-                    let message = format!("'elapsed_time' is a number of seconds from 0 to {LONGEST}, not {elapsed}");
+                    let message =
+                        format!("'elapsed_time' is a number of seconds from 0 to {MAX_ELAPSED_SECONDS}, not {elapsed}");
                     self.found.error(&place.pointer, message);
                 }
                 Some(Stub::Result(fields.clone()))
@@ -306,8 +307,8 @@ impl Reading<'_> {
     }
 }
 
-/// The longest duration of a stubbed action: longer than any run.
-const LONGEST: f64 = 100_000.0;
+/// Maximum duration of a stubbed action: longer than any run.
+const MAX_ELAPSED_SECONDS: f64 = 100_000.0;
 
 /// Returns whether the action of a state opens a gate.
 fn opens_gate(state: &crate::State) -> bool {

@@ -32,13 +32,13 @@ const FIRST_MARK: char = '\u{e000}';
 /// An alternative that a pattern has besides those of another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewAlternative {
-    /// As it is written.
+    /// The text as it is written.
     pub(super) text: String,
-    /// What is known of it besides that it is new.
+    /// A remark on it, besides that it is new.
     pub(super) remark: Option<Remark>,
 }
 
-/// What makes a new alternative one that a person should look at twice.
+/// Reason that a person should look twice at a new alternative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remark {
     /// It matches nearly anything, or cannot be compared.
@@ -151,7 +151,7 @@ fn remark(flags: &str, alternative: &str, marks: &Marks<'_>, unknown_lines: &[&S
     values.find(|value| !value.ends_with("|regex}")).map(|value| Remark::Value(value.to_owned()))
 }
 
-/// Whether a pattern, or one of its alternatives, matches nearly anything. One that cannot be compared counts as one.
+/// Returns whether a pattern, or one of its alternatives, matches nearly anything or cannot be compared.
 pub(super) fn matches_nearly_anything(pattern: &str) -> bool {
     let Ok(all) = Alternatives::of(&without_variables(pattern)) else { return true };
     all.iter().any(|alternative| {

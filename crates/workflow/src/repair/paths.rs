@@ -11,9 +11,9 @@ use crate::tool;
 /// One way out of a state.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Edge<'d> {
-    /// When it is taken, as it is written.
+    /// Its condition, as it is written.
     pub(super) condition: Value,
-    /// Where it leads; `None` is the completion of the run.
+    /// State that it leads to; `None` is the completion of the run.
     pub(super) to: Option<&'d str>,
 }
 

@@ -1,4 +1,4 @@
-//! A patch that was proposed for a run, as a person is asked about it.
+//! A patch that was proposed for a run, as it is shown to a person.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::definition::Definition;
 use crate::event::{Choice, shared};
 use crate::gateless::GatelessNames;
 
-/// The answer that takes the patch and has the run ask again where it goes on.
+/// The answer that accepts the patch and has the run ask again where it continues.
 pub const ACCEPT_AND_ASK: &str = "accept, then ask where the run goes on";
 
-/// The answer that leaves the machine as it is.
+/// The answer that leaves the machine unchanged.
 pub const DECLINE: &str = "decline";
 
 /// A patch to the machine of a run that stopped at a screen that the machine does not know. It was checked before.
@@ -27,19 +27,19 @@ pub struct Proposal {
     pub definition: Arc<Value>,
     /// The patch (RFC 6902).
     pub patch: Value,
-    /// Why, in the words of its author.
+    /// The reason, in the words of its author.
     pub reason: String,
-    /// Who proposed it.
+    /// Author of the proposal.
     pub by: String,
     /// The lines that differ.
     pub difference: String,
-    /// What it weakens, as sentences.
+    /// Weakenings by the patch, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weakens: Vec<String>,
-    /// What was checked, as sentences.
+    /// Checks that were made, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<String>,
-    /// Where the run goes on with the patched machine, by the answer.
+    /// Ways to continue the run with the patched machine, by the answer.
     pub choices: Vec<Choice>,
 }
 

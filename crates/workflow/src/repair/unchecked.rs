@@ -1,4 +1,4 @@
-//! What a patched machine types without a check in between: an input behind a new one, whatever that brought about.
+//! Inputs of a patched machine without a check in between: one behind a new one, whatever that brought about.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn unchecked_targets(state: &State) -> impl Iterator<Item = &str> {
     unchecked.map(Transition::next_state).chain(state.on_timeout()).chain(state.on_exhausted())
 }
 
-/// Whether a state waits for the end of a command, or for text that few programs print.
+/// Returns whether a state waits for the end of a command, or for text that few programs print.
 fn waits_for_something(state: &State) -> bool {
     let params = state.action().params();
     let until = params.get("until").and_then(Value::as_str);

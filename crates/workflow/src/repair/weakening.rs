@@ -1,4 +1,4 @@
-//! What a patch weakens.
+//! Weakenings of a machine by a patch.
 //!
 //! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, shorter time limits that
 //! end nothing but the run, arguments with a default that are not exported, and new states that do nothing, make no check old, and
@@ -19,9 +19,9 @@ use crate::tool;
 /// One thing that a patch weakens, or may weaken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weakening {
-    /// Where, as a JSON pointer (RFC 6901) into the document before or after.
+    /// Place, as a JSON pointer (RFC 6901) into the document before or after.
     pub place: String,
-    /// What, as a sentence without a full stop.
+    /// The weakening, as a sentence without a full stop.
     pub what: String,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for Weakening {
     }
 }
 
-/// The fewest blanks one after the other that are counted and not shown, and the longest text that is shown with what it has in
-/// common with another one, in characters.
+/// Minimum number of consecutive blanks that are counted and not shown, and maximum number of characters of a text that
+/// is shown with what it has in common with another one.
 const MIN_COUNTED_BLANKS: usize = 4;
 const MAX_COMMON_CHARS: usize = 120;
 
@@ -186,11 +186,11 @@ impl<'a> Comparison<'a> {
         self.ways(&place, before, after);
     }
 
-    /// Names a limit that is raised, and one that is lowered where the run goes on once it is passed.
+    /// Names a limit that is raised, and one that is lowered where the run continues once it is passed.
     fn limit(&mut self, place: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
         // An action without a limit has the usual one.
-        let usual = tool::USUAL_LIMIT.as_secs_f64();
+        let usual = tool::DEFAULT_TIMEOUT.as_secs_f64();
         let is_lower = match (number(old), number(new)) {
             (Some(old), Some(new)) => new <= old,
             (None, Some(new)) if old.is_none() => key == "max_visits" || new <= usual,
@@ -283,7 +283,7 @@ impl<'a> Comparison<'a> {
         if typed.is_empty() { String::new() } else { format!(", and then {}", typed.join(", or ")) }
     }
 
-    /// Returns where the values of the variables in a text come from, as far as the patch says it, as the end of a sentence.
+    /// Returns the sources of the variables' values in a text, as far as the patch states them, as the end of a sentence.
     fn sources(&self, text: &str) -> String {
         let mut sentence = String::new();
         let mut known = BTreeSet::new();
@@ -578,8 +578,8 @@ fn keys<'v>(before: &'v Map<String, Value>, after: &'v Map<String, Value>) -> im
     before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))).map(String::as_str)
 }
 
-/// Whether a run may go on from a state because less time has brought less output: by `on_timeout`, or under a condition
-/// that demands nothing.
+/// Returns whether a run may continue from a state because less time has brought less output: by `on_timeout`, or under
+/// a condition that demands nothing.
 fn may_go_on_late(state: &State) -> bool {
     state.on_timeout().is_some()
         || state.transitions().iter().any(|transition| !transition.condition().demands_output())
@@ -603,7 +603,7 @@ fn without_words(variable: &Value) -> Value {
     variable
 }
 
-/// The most bytes of a sentence about where values come from, without the last one.
+/// Maximum number of bytes of a sentence about where values come from, without the last one.
 const MAX_SOURCES_BYTES: usize = 16 << 10;
 
 /// Returns a value as it is written. Long runs of blanks are counted: what stands behind them is not moved out of sight.

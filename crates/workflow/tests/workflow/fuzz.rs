@@ -11,10 +11,10 @@ use steplatch_workflow::{
 
 use crate::machine::{Tools, fields, start};
 
-/// Inputs after which a run is left alone.
-const MOST_INPUTS: u64 = 40;
+/// Number of inputs after which a run is left alone.
+const MAX_INPUTS: u64 = 40;
 
-/// What the run of an input waits for, answered by a number.
+/// Returns an input that the run waits for, chosen by a number.
 fn next_input(history: &History, pick: u64) -> Input {
     let text = ["ok", "error (", "{session_id}", "0", ""][(pick % 5) as usize];
     if let Some(current) = history.current() {
@@ -46,7 +46,7 @@ fn run(definition: &Definition, mut pick: u64) -> usize {
     let (mut history, mut events) = (History::new(), Vec::<Event>::new());
     let mut now = Timestamp(1_700_000_000_000_000);
     let mut input = Input::Start(Start { limits, session_id: Some("term_given".to_owned()), ..start() });
-    for _ in 0..MOST_INPUTS {
+    for _ in 0..MAX_INPUTS {
         let decision = decide(definition, &history, input.clone(), now);
         assert_eq!(decide(definition, &history, input, now), decision, "the same decision again");
         history.extend(&decision.events);

@@ -115,7 +115,7 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
     })
 }
 
-/// How a run begins.
+/// Generates starts of runs.
 pub(crate) fn starts() -> impl Strategy<Value = Start> {
     let variables = prop::sample::select(vec![json!({}), json!({"A": "a"}), json!({"A": "a", "B": "ok"})]);
     (1u32..12, any::<bool>(), variables, 0u32..7).prop_map(|(max_states, given, variables, depth)| Start {

@@ -78,7 +78,7 @@ struct World {
     journal: Vec<Event>,
     /// The effects that must not be performed twice, by step.
     ledger: BTreeMap<String, Effect>,
-    /// How often each such effect was really performed.
+    /// Number of times that each such effect was really performed.
     done: BTreeMap<String, u32>,
     /// The terminal that each step opened, whether or not the run learned of it.
     opened: BTreeMap<String, String>,

@@ -61,7 +61,7 @@ pub(crate) fn fields(value: &Value) -> Map<String, Value> {
     value.as_object().expect("an object").clone()
 }
 
-/// What a run in a test begins with.
+/// Returns the start of a run in a test.
 pub(crate) fn start() -> Start {
     Start {
         run: "run_0123456789abcdef".parse().expect("a run id"),
@@ -157,7 +157,7 @@ impl Machine {
         self.history.current().map_or("(none)", |current| &current.step.place)
     }
 
-    /// The parameters that the current action was asked for with.
+    /// The parameters that the current action was requested with.
     pub(crate) fn params(&self) -> Value {
         self.history.current().expect("a step in flight").params.clone().into()
     }
@@ -183,7 +183,7 @@ impl Machine {
         execution_log(&self.events)
     }
 
-    /// Why the last transition was taken.
+    /// Returns the reason of the last transition.
     pub(crate) fn because(&self) -> &str {
         let mut reasons = self.events.iter().rev().filter_map(|event| match event {
             Event::Transitioned { because, .. } => Some(because.as_str()),

@@ -31,7 +31,7 @@ fn warnings(document: &Value) -> String {
     definition(document).warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// What is wrong with starting a machine with these variables, where no shell has any.
+/// Returns the error of starting a machine with these variables, where no shell has any.
 fn refused(document: &Value, variables: &Value) -> String {
     let checked = definition(document).check_start(&fields(variables), |_| false);
     checked.err().map(|error| error.to_string()).unwrap_or_default()

@@ -21,7 +21,7 @@ fn play_with(document: &Value, stubs: &Value, variables: &Value, limits: Limits)
     rehearse(&definition, &stubs, fields(variables), limits)
 }
 
-/// What is wrong with stubs.
+/// Returns the problems of stubs.
 fn refused(document: &Value, stubs: &Value) -> String {
     Stubs::read(stubs, &definition(document), &Tools).expect_err("stubs with mistakes").to_string()
 }

@@ -769,7 +769,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What another document must have changed for nothing to be named: only words, or limits that are lower.
+/// Returns whether a change is harmless, so that it is not named: only words, or limits that are lower.
 fn is_harmless(place: &str, old: &Value, new: Option<&Value>) -> bool {
     let key = place.rsplit('/').next().unwrap_or_default();
     let is_lower = || new.and_then(Value::as_f64).zip(old.as_f64()).is_some_and(|(new, old)| new <= old);

@@ -1,4 +1,4 @@
-//! What a run computes and returns: `set`, `return`, and return values that are made of variables.
+//! Values that a run computes and returns: `set`, `return`, and return values that are made of variables.
 
 use expect_test::expect;
 use serde_json::{Value, json};

@@ -239,8 +239,8 @@ fn the_documentation_has_every_key_and_every_parameter() {
 
         | key | type | what |
         |---|---|---|
-        | `rules` | array, required | What is answered to what: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers) |
-        | `until` | string, array | Pattern that ends it, or several: {"field_equals": {"pattern": …}} says which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0 |
+        | `rules` | array, required | Answers to questions: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers) |
+        | `until` | string, array | Pattern that ends it, or several: {"field_equals": {"pattern": …}} states which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0 |
         | `input_text` | string | Text that is typed first, such as the command that asks |
         | `timeout` | number | Seconds that it may take in all (default 60) (0.1 to 3600.0) |
         | `max_answers` | integer | Answers that it types at most (default 20) (1 to 200) |
@@ -252,7 +252,7 @@ fn the_documentation_has_every_key_and_every_parameter() {
 
         | key | type | what |
         |---|---|---|
-        | `seconds` | number, required | How long (0.0 to 7200.0) |
+        | `seconds` | number, required | Seconds to wait (0.0 to 7200.0) |
 
         ### set
 
@@ -264,7 +264,7 @@ fn the_documentation_has_every_key_and_every_parameter() {
 
         | key | type | what |
         |---|---|---|
-        | `result` | any | What the run returns |
+        | `result` | any | Result of the run |
 
         ### fail
 
@@ -272,20 +272,20 @@ fn the_documentation_has_every_key_and_every_parameter() {
 
         | key | type | what |
         |---|---|---|
-        | `message` | string, required | What went wrong, for whoever reads of it |
+        | `message` | string, required | Message about what went wrong, for its readers |
 
         ### gate
 
-        Ask somebody, and wait for the answer: it is the result's `answer`, and the variable of that name. Without an answer in
-        time, the state has timed out. The time of the run stands still meanwhile.
+        Ask a person or an agent, and wait for the answer: it is the result's `answer`, and the variable of that name.
+        Without an answer in time, the state has timed out. The time of the run stands still meanwhile.
 
         | key | type | what |
         |---|---|---|
         | `prompt` | string, required | The question |
-        | `choices` | array | What can be answered; without them, any text |
-        | `form` | object | What is to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" \| "number" \| "integer" \| "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result |
+        | `choices` | array | The choices; without them, any text is an answer |
+        | `form` | object | Form to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" \| "number" \| "integer" \| "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result |
         | `timeout` | number | Seconds to wait (0 to 31536000; default: for ever) |
-        | `answered_by` | string | Who may answer: human (default), agent or anyone |
+        | `answered_by` | string | Person or agent that may answer: human (default), agent or anyone |
     "###]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
     for word in ["success", "failure", "timeout", "pattern_match", "pattern_no_match"] {

@@ -15,12 +15,12 @@ const DECISION: &str = "decision";
 /// The name of the field that holds a text.
 const ANSWER: &str = "answer";
 
-/// The longest message that a dialog shows whole, in characters and in lines: clients show it in a small window that
-/// people rarely scroll.
-const LONGEST_MESSAGE: usize = 4000;
-const MOST_LINES: usize = 60;
+/// Maximum length of a message that a dialog shows whole, in characters and in lines: clients show it in a small window
+/// that people rarely scroll.
+const MAX_MESSAGE_CHARS: usize = 4000;
+const MAX_MESSAGE_LINES: usize = 60;
 
-/// Why a gate cannot be shown as a dialog.
+/// Reason for not showing a gate as a dialog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::contract) enum NoDialog {
     /// Its form is outside the schema that MCP clients support.
@@ -63,7 +63,11 @@ pub(in crate::contract) fn form(
     let message = message(gate, wrong);
     // Choices and texts of fields are read like the message; hidden characters in them must not pass unseen.
     let all = format!("{message}\n{schema}");
-    if gate.shortened || gate.masked || all.chars().count() > LONGEST_MESSAGE || message.lines().count() > MOST_LINES {
+    if gate.shortened
+        || gate.masked
+        || all.chars().count() > MAX_MESSAGE_CHARS
+        || message.lines().count() > MAX_MESSAGE_LINES
+    {
         return Err(NoDialog::TooLong);
     }
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
@@ -107,7 +111,7 @@ fn shown_form(form: &Value) -> Result<Value, NoDialog> {
     Ok(shown)
 }
 
-/// Returns the choices as they are shown, each different from the others.
+/// Returns the choices in their shown form, each different from the others.
 fn shown_choices(gate: &GateInfo) -> Vec<String> {
     let shown: Vec<String> = gate.choices.iter().map(|choice| visible(choice)).collect();
     let numbered = |(index, text): (usize, &String)| match shown.iter().filter(|other| *other == text).count() {

@@ -17,7 +17,7 @@ use super::uri::Address;
 use crate::offer::Updates;
 
 /// The pauses between attempts to reconnect to the daemon. A subscription does not start a daemon.
-const PAUSES_MS: [u64; 8] = [10, 50, 250, 1000, 2000, 4000, 8000, 16_000];
+const RETRY_PAUSES_MS: [u64; 8] = [10, 50, 250, 1000, 2000, 4000, 8000, 16_000];
 
 /// The resource of a subscription.
 enum Followed {
@@ -120,7 +120,7 @@ async fn notify_all(mut followed: Followed, mut events: Events, daemon: Reconnec
 }
 
 async fn joined_again(followed: &mut Followed, daemon: &ReconnectingClient) -> Option<Events> {
-    for pause in PAUSES_MS {
+    for pause in RETRY_PAUSES_MS {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         if let Ok(client) = daemon.running().await
             && let Ok(joined) = followed.join(&client).await

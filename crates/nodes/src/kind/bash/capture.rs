@@ -8,8 +8,8 @@ use tokio::net::unix::pipe::Receiver;
 use crate::host::MAX_OUTPUT_BYTES;
 
 /// Bytes that are kept from the beginning, and from the end.
-const HEAD: usize = MAX_OUTPUT_BYTES / 2;
-const TAIL: usize = MAX_OUTPUT_BYTES - HEAD;
+const HEAD_BYTES: usize = MAX_OUTPUT_BYTES / 2;
+const TAIL_BYTES: usize = MAX_OUTPUT_BYTES - HEAD_BYTES;
 
 /// One stream of a program, as far as it was read.
 #[derive(Debug)]
@@ -66,11 +66,11 @@ impl Capture {
 
 impl CapturedOutput {
     fn push(&mut self, bytes: &[u8]) {
-        let room = (HEAD - self.head.len()).min(bytes.len());
+        let room = (HEAD_BYTES - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
         self.tail.extend(rest);
-        let excess = self.tail.len().saturating_sub(TAIL);
+        let excess = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..excess);
         self.left_out += excess as u64;
     }
@@ -96,20 +96,21 @@ mod tests {
     #[test]
     fn the_beginning_and_the_end_are_kept_and_what_lies_between_is_counted() {
         let mut kept = CapturedOutput::default();
-        let all: Vec<u8> = (0..HEAD + TAIL + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
+        let all: Vec<u8> =
+            (0..HEAD_BYTES + TAIL_BYTES + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
         for piece in all.chunks(1777) {
             kept.push(piece);
         }
         assert_eq!(kept.left_out, 3000);
-        assert_eq!(kept.head, all[..HEAD]);
-        assert_eq!(kept.tail, &all[HEAD + 3000..]);
+        assert_eq!(kept.head, all[..HEAD_BYTES]);
+        assert_eq!(kept.tail, &all[HEAD_BYTES + 3000..]);
         assert!(matches!(kept.text(), CapturedText::Ends { left_out: 3000, .. }));
     }
 
     #[test]
     fn a_character_across_head_and_tail_stays_whole_where_nothing_is_left_out() {
         let mut kept = CapturedOutput::default();
-        kept.push(&vec![b'x'; HEAD - 1]);
+        kept.push(&vec![b'x'; HEAD_BYTES - 1]);
         kept.push("é!".as_bytes());
         assert!(matches!(kept.text(), CapturedText::Whole(text) if text.ends_with("xé!")));
     }

@@ -2,7 +2,7 @@
 
 use reqwest::Response;
 
-/// What was read of a body.
+/// The part of a body that was read.
 #[derive(Debug, Default)]
 pub(crate) struct Bounded {
     pub(crate) bytes: Vec<u8>,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::result::{ExecutorOutcome, Failure};
 
-/// What a model has answered so far.
+/// The answer of a model so far.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     text: String,
@@ -24,8 +24,8 @@ struct ToolCall {
     arguments: String,
 }
 
-/// The most calls in one answer; a piece with a larger index is rejected.
-const MOST_CALLS: usize = 128;
+/// Maximum number of calls in one answer; a piece with a larger index is rejected.
+const MAX_CALLS: usize = 128;
 
 impl Answer {
     pub(super) fn text(&self) -> &str {
@@ -76,7 +76,7 @@ impl Answer {
         self.refusal.push_str(text("refusal"));
         for (place, call) in part.get("tool_calls").and_then(Value::as_array).into_iter().flatten().enumerate() {
             let index = call.get("index").and_then(Value::as_u64).map_or(place, |index| index as usize);
-            if index >= MOST_CALLS {
+            if index >= MAX_CALLS {
                 continue;
             }
             if self.tool_calls.len() <= index {

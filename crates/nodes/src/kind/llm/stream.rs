@@ -2,8 +2,8 @@
 //!
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
-/// The longest line that is taken, in bytes.
-const LONGEST_LINE: usize = 4 << 20;
+/// Maximum length of a line, in bytes.
+const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Reads events from pieces of bytes that may be cut anywhere.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Events {
             match byte {
                 b'\n' if self.after_return => {}
                 b'\n' | b'\r' => complete.extend(self.end_line()),
-                _ if self.line.len() == LONGEST_LINE => return Err(StreamError::LineTooLong),
+                _ if self.line.len() == MAX_LINE_BYTES => return Err(StreamError::LineTooLong),
                 _ => self.line.push(byte),
             }
             self.after_return = byte == b'\r';
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_refused() {
         let mut events = Events::default();
-        events.push(&vec![b'x'; LONGEST_LINE]).unwrap();
+        events.push(&vec![b'x'; MAX_LINE_BYTES]).unwrap();
         assert_eq!(events.push(b"x"), Err(StreamError::LineTooLong));
     }
 

@@ -26,13 +26,13 @@ use crate::result::{ErrorType, Failure};
 use crate::template::TemplateValues;
 
 /// The time limit for a server's greeting; a package manager may have to download it first.
-const STARTING: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a program may take to end by itself once its input is closed.
-const LEAVING: Duration = Duration::from_millis(500);
+/// Time that a program may take to end by itself once its input is closed.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The most bytes that are kept of a program's standard error.
-const MOST_SAID: usize = 8 << 10;
+/// Maximum bytes that are kept of a program's standard error.
+const MAX_STDERR_BYTES: usize = 8 << 10;
 
 type Service = RunningService<RoleClient, ClientConfig>;
 
@@ -84,12 +84,12 @@ impl Server {
             let said = said.lock();
             not_greeted(error, last_line(&String::from_utf8_lossy(&said)))
         };
-        let service = match timeout(STARTING, us().serve((stdout, stdin))).await {
+        let service = match timeout(START_TIMEOUT, us().serve((stdout, stdin))).await {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => {
                 // The last lines of its standard error are the reason; they are complete once it has ended.
                 let _ = piped.end(Some(Signal::TERM)).await;
-                let _ = timeout(LEAVING, listening).await;
+                let _ = timeout(EXIT_TIMEOUT, listening).await;
                 return Err(why(Some(error)));
             }
             Err(_) => return Err(why(None)),
@@ -109,7 +109,7 @@ impl Server {
         }
         let config = StreamableHttpClientTransportConfig::with_uri(filling.url(&address.url)).custom_headers(headers);
         let transport = StreamableHttpClientTransport::with_client(web.client().await?.clone(), config);
-        match timeout(STARTING, us().serve(transport)).await {
+        match timeout(START_TIMEOUT, us().serve(transport)).await {
             Ok(Ok(service)) => Ok(Self { service, program: None }),
             Ok(Err(error)) => Err(not_greeted(Some(error), None)),
             Err(_) => Err(not_greeted(None, None)),
@@ -128,7 +128,7 @@ impl Server {
     /// Ends it, and returns when it has ended.
     pub(super) async fn end(self) {
         let Self { service, program } = self;
-        let _ = timeout(LEAVING, service.cancel()).await;
+        let _ = timeout(EXIT_TIMEOUT, service.cancel()).await;
         if let Some(ProcessReaper { stop, task }) = program {
             drop(stop);
             let _ = task.await;
@@ -150,7 +150,7 @@ async fn keep(mut piped: Piped, stop: CancellationToken) {
         () = stop.cancelled() => {}
     }
     // Its input is closed, which requests a server to end.
-    if timeout(LEAVING, piped.wait()).await.is_err() {
+    if timeout(EXIT_TIMEOUT, piped.wait()).await.is_err() {
         let ended = piped.end(Some(Signal::TERM)).await;
         if !ended.survivors.is_empty() {
             tracing::warn!(survivors = ?ended.survivors, "a process of an MCP server could not be ended");
@@ -165,7 +165,7 @@ async fn listen(stderr: Option<Receiver>, said: Arc<Mutex<Vec<u8>>>) {
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         let mut said = said.lock();
         said.extend_from_slice(&buffer[..count]);
-        let excess = said.len().saturating_sub(MOST_SAID);
+        let excess = said.len().saturating_sub(MAX_STDERR_BYTES);
         said.drain(..excess);
     }
 }
@@ -178,7 +178,7 @@ fn not_greeted(error: Option<ClientInitializeError>, said: Option<&str>) -> Fail
         return unreachable(error);
     }
     let why = match error {
-        None => format!("it did not answer within {} s", STARTING.as_secs()),
+        None => format!("it did not answer within {} s", START_TIMEOUT.as_secs()),
         Some(ClientInitializeError::ConnectionClosed(_)) => "it ended before it answered".to_owned(),
         // Writing to a program that has ended.
         Some(ClientInitializeError::TransportError { error, .. }) if error.error.is::<std::io::Error>() => {

@@ -15,8 +15,8 @@ use crate::nodes::Surroundings;
 use crate::result::Failure;
 use crate::template::TemplateValues;
 
-/// The most servers that are kept at once; one more ends the least recently used one.
-const MOST: usize = 32;
+/// Maximum number of servers that are kept at once; one more ends the least recently used one.
+const MAX_SERVERS: usize = 32;
 
 pub(crate) struct Servers {
     web: HttpClient,
@@ -59,7 +59,7 @@ impl Servers {
         let mut places = self.places.lock();
         let found = places.iter().position(|place| place.declared == declared).map(|index| places.remove(index));
         let place = found.unwrap_or_else(|| Arc::new(Place { declared, server: tokio::sync::Mutex::new(None) }));
-        if places.len() == MOST {
+        if places.len() == MAX_SERVERS {
             // Calls in progress hold their server until they are done.
             places.remove(0);
         }

@@ -12,7 +12,7 @@ use crate::graphs::story::{Story, done, failed, graph_of};
 #[derive(Debug, Clone)]
 struct Plan {
     document: Value,
-    /// Which open effect ends next, and with which outcome.
+    /// The open effects that end next, and their outcomes.
     moves: Vec<(usize, u8)>,
 }
 

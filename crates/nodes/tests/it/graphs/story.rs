@@ -31,7 +31,7 @@ pub(crate) struct Story {
     pub(crate) node: Node,
     pub(crate) history: Vec<GraphEvent>,
     pub(crate) progress: Progress,
-    /// What is being done now, as text: `a1` is the first attempt of step a, `a@5` waits until second 5.
+    /// Current actions, as text: `a1` is the first attempt of step a, `a@5` waits until second 5.
     pub(crate) open: Vec<String>,
     pub(crate) effects: Vec<Effect>,
     now: i64,

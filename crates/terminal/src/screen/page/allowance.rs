@@ -16,7 +16,7 @@ const SCREENS: usize = 2;
 /// A character between left and right margins costs as much as so many others.
 const BETWEEN_SIDES: usize = 32;
 
-/// What is left of it.
+/// Rest of the cells that one read may draw.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DrawBudget(usize);
 

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 use alacritty_terminal::vte::ansi::Rgb;
 
-/// Where the special colours (bold, underline, blink, reverse, italic) follow the palette.
+/// Index of the special colours (bold, underline, blink, reverse, italic), behind the palette.
 const SPECIAL: u16 = 256;
 
-/// How many special colours there are.
+/// Number of special colours.
 const SPECIALS: u16 = 5;
 
-/// Where dynamic colours are kept: behind all others, by the number of their command.
+/// Index of the dynamic colours: behind all others, by the number of their command.
 const DYNAMIC: u16 = 1000;
 
 const FOREGROUND: Rgb = Rgb { r: 220, g: 220, b: 220 };
@@ -74,7 +74,7 @@ impl Palette {
         replies
     }
 
-    /// Whether no program has set a colour.
+    /// Returns whether no program has set a colour.
     pub(in crate::screen) fn is_default(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Where the cursor goes, and where it was when it was saved.
+//! Motions of the cursor, and its saved position.
 //!
 //! Motions stop at margins when they begin inside of them (DEC STD 070); HPR and
 //! VPR do not. What is saved is in the emulator, except for origin mode.

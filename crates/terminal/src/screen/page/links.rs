@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use alacritty_terminal::term::cell::Hyperlink;
 
-/// The longest address, in bytes.
-const LONGEST: usize = 2048;
+/// Maximum length of an address, in bytes.
+const MAX_ADDRESS_BYTES: usize = 2048;
 
-/// The most bytes of all addresses.
-const MOST_BYTES: usize = 256 * 1024;
+/// Maximum bytes of all addresses.
+const MAX_TOTAL_BYTES: usize = 256 * 1024;
 
-/// The most addresses.
-const MOST: usize = 1000;
+/// Maximum number of addresses.
+const MAX_LINKS: usize = 1000;
 
-/// What an address may begin with.
+/// Schemes with which an address may begin.
 const SCHEMES: [&str; 4] = ["http:", "https:", "mailto:", "file:"];
 
 /// The addresses of a screen.
@@ -31,7 +31,7 @@ pub(in crate::screen) struct Links {
 }
 
 impl Links {
-    /// Returns the link to an address, for cells; none if the address is not one of those that are known.
+    /// Returns the link to an address, for cells; none if the address is not a known one.
     pub(super) fn to(&mut self, address: &str) -> Option<Hyperlink> {
         if !is_link_address(address) {
             return None;
@@ -39,7 +39,7 @@ impl Links {
         if let Some((_, link)) = self.by_address.get(address) {
             return Some(link.clone());
         }
-        while self.by_number.len() >= MOST || self.bytes + address.len() > MOST_BYTES {
+        while self.by_number.len() >= MAX_LINKS || self.bytes + address.len() > MAX_TOTAL_BYTES {
             let (_, oldest) = self.by_number.pop_first()?;
             self.bytes -= oldest.len();
             self.by_address.remove(&oldest);
@@ -59,12 +59,14 @@ impl Links {
     }
 }
 
-/// Whether an address is short, has a known scheme, and only the characters that one may have: none that is invisible or changes
-/// the direction of text.
+/// Returns whether an address is short, has a known scheme, and only the characters that one may have: none that is
+/// invisible or changes the direction of text.
 #[must_use]
 pub fn is_link_address(address: &str) -> bool {
     let begins = |scheme: &&str| address.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
-    address.len() <= LONGEST && address.bytes().all(|byte| byte.is_ascii_graphic()) && SCHEMES.iter().any(begins)
+    address.len() <= MAX_ADDRESS_BYTES
+        && address.bytes().all(|byte| byte.is_ascii_graphic())
+        && SCHEMES.iter().any(begins)
 }
 
 #[cfg(test)]
@@ -89,8 +91,8 @@ mod tests {
         ] {
             assert_eq!(Links::default().to(address).is_some(), is, "{address}");
         }
-        assert!(is_link_address(&format!("https:{}", "x".repeat(LONGEST - 6))));
-        assert!(!is_link_address(&format!("https:{}", "x".repeat(LONGEST - 5))));
+        assert!(is_link_address(&format!("https:{}", "x".repeat(MAX_ADDRESS_BYTES - 6))));
+        assert!(!is_link_address(&format!("https:{}", "x".repeat(MAX_ADDRESS_BYTES - 5))));
     }
 
     #[test]
@@ -101,7 +103,7 @@ mod tests {
         for number in 0..5000 {
             let link = links.to(&format!("https://example.org/{number}/{}", "x".repeat(number % 1500))).unwrap();
             assert!(links.address(&link).unwrap().starts_with(&format!("https://example.org/{number}/")));
-            assert!(links.bytes <= MOST_BYTES && links.by_number.len() <= MOST);
+            assert!(links.bytes <= MAX_TOTAL_BYTES && links.by_number.len() <= MAX_LINKS);
             assert_eq!(links.by_number.len(), links.by_address.len());
         }
         assert_eq!(links.bytes, links.by_number.values().map(String::len).sum::<usize>());

@@ -30,7 +30,7 @@ const KEPT_ANSI: [u16; 2] = [2, 12];
 /// SATM, TSM, EBM.
 const NEVER_ON: [u16; 12] = [1, 5, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19];
 
-/// What DECRQM answers.
+/// Answer to DECRQM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Unknown = 0,
@@ -92,7 +92,7 @@ impl ExtraModes {
         self.set(Self::bit(&KEPT, 0, mode), on);
     }
 
-    /// Whether a cursor at the left margin goes back to the line before. Mode 45 is what it was in xterm until
+    /// Returns whether a cursor at the left margin goes back to the line before. Mode 45 is what it was in xterm until
     /// patch 380, and mode 1045 is since then: wrapped lines and others are treated alike.
     pub(super) fn reverse_wrap(&self) -> bool {
         self.is_set(REVERSE_WRAP) || self.is_set(EXTENDED_REVERSE_WRAP)
@@ -187,7 +187,7 @@ impl XtermScreen {
         self.term.swap_alt();
     }
 
-    /// Whether a DEC mode is on; nothing if there is no such mode.
+    /// Returns whether a DEC mode is on; nothing if there is no such mode.
     fn dec_mode(&self, mode: u16) -> Option<bool> {
         let flag = match mode {
             1 => TermMode::APP_CURSOR,
@@ -253,7 +253,7 @@ impl XtermScreen {
         }
     }
 
-    /// XTRESTORE: modes that were not saved stay as they are.
+    /// XTRESTORE: modes that were not saved stay unchanged.
     pub(super) fn restore_modes(&mut self, modes: &[u16]) {
         for mode in modes {
             if let Some(on) = self.remembered.saved.get(mode).copied()

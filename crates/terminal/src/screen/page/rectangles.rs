@@ -166,7 +166,7 @@ impl XtermScreen {
         self.outbox.reply(format!("\x1bP{id}!~{:04X}\x1b\\", sum.wrapping_neg()).as_bytes());
     }
 
-    /// Whether text written now is protected (DECSCA, SPA).
+    /// Returns whether text written now is protected (DECSCA, SPA).
     pub(super) fn protects(&self) -> bool {
         self.term.grid().cursor.template.flags.contains(PROTECTED)
     }

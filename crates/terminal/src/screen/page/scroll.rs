@@ -11,7 +11,7 @@ use alacritty_terminal::vte::ansi::Handler as _;
 
 use super::{XtermScreen, line};
 
-/// Which way cells are shifted, and how far.
+/// Direction and distance of a shift of cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shift {
     Left(usize),

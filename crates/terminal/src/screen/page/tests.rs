@@ -1,5 +1,5 @@
-//! What the page adds to the emulator, from the bytes that a program prints to the resulting cells
-//! and answers.
+//! Tests of the page's additions to the emulator, from the bytes that a program prints to the resulting cells and
+//! answers.
 
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Titles that a program put aside for later (XTWINOPS 22 and 23 of xterm's ctlseqs).
 
 /// Titles that are kept, as in xterm; deeper stacks lose their oldest.
-const MOST: usize = 10;
+const MAX_TITLES: usize = 10;
 
 /// A stack of window titles. Icons have none here.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub(super) struct Titles(Vec<String>);
 
 impl Titles {
     pub(super) fn push(&mut self, title: String) {
-        if self.0.len() == MOST {
+        if self.0.len() == MAX_TITLES {
             self.0.remove(0);
         }
         self.0.push(title);

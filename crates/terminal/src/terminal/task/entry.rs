@@ -1,9 +1,9 @@
 //! One entry at the prompt of a program without marks, and its output.
 //!
-//! The program is an interpreter, a debugger, or a shell without the integration. The entry is over when the prompt is
-//! back at which it was made, and the program reads again. There is no exit code. A text of several lines is typed line by
-//! line, each once the program requests it: a line that is typed ahead could be taken for the answer to a question, and its
-//! echo for output.
+//! The program is an interpreter, a debugger, or a shell without the integration. The entry ends when the prompt is
+//! back at which it was made, and the program reads again. There is no exit code. A text of several lines is typed line
+//! by line, each once the program requests it: a line that is typed ahead could be taken for the answer to a question,
+//! and its echo for output.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub(super) struct PromptEntry {
     /// Its entry in the log of inputs.
     logged: u64,
     limit: Limit,
-    /// Whether it ends when the program asks for other input.
+    /// True if it ends when the program requests other input.
     input: bool,
     deadline: Instant,
     prompt: LearnedPrompt,
@@ -34,15 +34,15 @@ pub(super) struct PromptEntry {
     group: Option<rustix::process::Pid>,
     /// Prompts of the shell around the program, so far.
     prompts: u64,
-    /// What is typed next, once the program requests it.
+    /// Lines that are typed next, once the program requests them.
     rest: VecDeque<String>,
     /// The output of what was typed before the current part.
     outputs: Vec<Range<u64>>,
-    /// Where the output was when the current part was entered.
+    /// Offset of the output when the current part was entered.
     entered: u64,
     /// Ends of lines that the echo of the current part has.
     lines: usize,
-    /// Where the echo ends.
+    /// Offset at which the echo ends.
     echoed: Option<u64>,
     /// An empty line was entered behind it.
     closed: bool,
@@ -52,24 +52,24 @@ pub(super) struct PromptEntry {
     pause: Duration,
 }
 
-/// How long the row must stand still, by what is known.
+/// Silence of the row that is required, by what is known.
 const AT_PROMPT: Duration = Duration::from_millis(15);
 const AT_UNKNOWN: Duration = Duration::from_millis(150);
 const AT_CONTINUATION: Duration = Duration::from_millis(120);
 const AT_UNKNOWN_CONTINUATION: Duration = Duration::from_millis(400);
 const AT_QUESTION: Duration = Duration::from_millis(150);
 
-/// How long an integrated shell is silent at its first prompt until that counts as one without marks.
+/// Silence of an integrated shell at its first prompt until that counts as a prompt without marks.
 const SHOWS_NO_MARK: Duration = Duration::from_secs(1);
 
 /// The pause after a look that has shown nothing, which grows.
 const FIRST_PAUSE: Duration = Duration::from_millis(30);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a program may take to give up an entry that is not complete.
+/// Time limit for a program to give up an entry that is not complete.
 const TAKES_BACK: Duration = Duration::from_millis(500);
 
-/// What the row of the cursor and the state of the program mean for an entry.
+/// Meaning of the cursor's row and the program's state for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Over,
@@ -95,7 +95,7 @@ fn verdict(row: RowKind, state: InputState, silent: Duration, has_more: bool) ->
 }
 
 impl PromptEntry {
-    /// When to look at it next.
+    /// Returns the time to look at it next.
     pub(super) fn due(&self) -> Instant {
         self.look_at.min(self.deadline)
     }
@@ -108,13 +108,13 @@ impl PromptEntry {
 }
 
 impl Task {
-    /// Returns the prompt at which the foreground program waits for an entry, if it is one that has no marks.
+    /// Returns the prompt at which the foreground program waits for an entry, if it has no marks.
     pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
         // The process of an inner shell may be that of `ssh`, which stays in the foreground whatever runs over there.
         let is_own_shell = self.shell.agreed.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
-            // One that can carry no mark, because all that would carry them is read-only, is a program like others.
+            // A shell that can carry no mark, because all that would carry them is read-only, is a program like others.
             && (self.shell.is_reporting() || Instant::now() < self.last_output + SHOWS_NO_MARK)
             && self.pty.foreground() == Some(self.shell_process());
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
@@ -140,8 +140,9 @@ impl Task {
             .is_some_and(|reached| Some(reached) == self.pty.foreground().map(|group| (group, self.last_input)))
     }
 
-    /// Whether the prompt of the last entry, or one of the foreground program's kind, stands at the cursor, so that its
-    /// program is about to read if it does not yet: line editors run something of their own behind each prompt.
+    /// Returns whether the prompt of the last entry, or one of the foreground program's kind, stands at the cursor, so
+    /// that its program is about to read if it does not yet: line editors run something of their own behind each
+    /// prompt.
     pub(super) fn shows_known_prompt(&self) -> bool {
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         let row = self.row_before_cursor();
@@ -164,7 +165,7 @@ impl Task {
         (!typed.is_empty() && before.trim_end().ends_with(typed)).then(|| typed.to_owned())
     }
 
-    /// Whether a tab is text to the foreground program, rather than a key that completes words.
+    /// Returns whether a tab is text to the foreground program, rather than a key that completes words.
     pub(super) fn takes_tabs(&self) -> bool {
         let whole_lines = self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines);
         whole_lines || self.intake.screen.modes().bracketed_paste
@@ -256,8 +257,8 @@ impl Task {
         self.write_waiting();
     }
 
-    /// Types the next part of the entry, unless a client holds the terminal. The current one is over if the program is at its
-    /// prompt.
+    /// Types the next part of the entry, unless a client holds the terminal. The current part ends if the program is at
+    /// its prompt.
     fn type_next_entry(&mut self, is_at_prompt: bool) {
         if self.seat.admits(None).is_err() {
             return self.end_entry(|_| {});
@@ -275,7 +276,7 @@ impl Task {
         }
     }
 
-    /// Answers the callers of an entry, if it is over or their time is up.
+    /// Answers the callers of an entry, if it has ended or their time is up.
     pub(super) fn check_entry(&mut self) {
         let Some(entry) = &self.entry else { return };
         let now = Instant::now();
@@ -331,7 +332,7 @@ impl Task {
         let Some(entry) = &mut self.entry else { return };
         entry.echoed = echoed;
         entry.look_at = now + entry.pause;
-        entry.pause = (2 * entry.pause).min(LONGEST_PAUSE);
+        entry.pause = (2 * entry.pause).min(MAX_PAUSE);
         match verdict {
             Verdict::NotYet => {}
             Verdict::Over if entry.taken_back => self.refuse_entry(&RunError::Incomplete),

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::exchange::{BASH_KEY, HoldResult, PATIENCE, Redraw, VariablesError, without_answer};
+use crate::exchange::{BASH_KEY, EXCHANGE_TIMEOUT, HoldResult, Redraw, VariablesError, without_answer};
 use crate::integration::{IntegrationSession, Kind};
 use crate::process::catches;
 use crate::transcript::Mark;
@@ -15,7 +15,7 @@ pub(super) struct Exchanging {
     reply: oneshot::Sender<Result<(), VariablesError>>,
     pub(super) deadline: Instant,
     nonce: String,
-    /// What is held back while bash draws its prompt again.
+    /// Output that is held back while bash draws its prompt again.
     redraw: Option<Redraw>,
 }
 
@@ -39,7 +39,7 @@ impl Task {
                 None
             }
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EXCHANGE_TIMEOUT;
         self.exchanging = Some(Exchanging { reply, deadline, nonce: agreed.nonce, redraw });
         self.write_waiting();
     }
@@ -66,7 +66,7 @@ impl Task {
             });
         }
         match agreed.kind {
-            // It is asked by a typed line.
+            // It receives a typed line.
             _ if self.shell.is_inner => Ok(agreed),
             // Its prompt would come back, but the typed text would be in the history twice.
             Kind::Bash => match self.half_typed() {

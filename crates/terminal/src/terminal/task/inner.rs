@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use super::Task;
 use super::running::Entering;
 use crate::command::{self, Editor, RunError};
-use crate::exchange::{PATIENCE, QueryScript, VariablesError};
+use crate::exchange::{EXCHANGE_TIMEOUT, QueryScript, VariablesError};
 use crate::integration::inner::{self, HiddenAnswer, HiddenTyping};
 use crate::integration::{IntegrationSession, Kind};
 use crate::terminal::shell::Shell;
 
-/// How long an inner shell may take to answer a typed line, over a slow connection.
+/// Time limit for an inner shell to answer a typed line, over a slow connection.
 const ANSWERS: Duration = Duration::from_secs(5);
 
 /// A line that was typed, and whose answer is awaited.
@@ -28,7 +28,7 @@ pub(super) struct HiddenLineTask {
 }
 
 enum Purpose {
-    /// Which shell it is; its marks come next, and then the command.
+    /// The kind of the shell; its marks come next, and then the command.
     Kind(IntegrationSession, Entering),
     /// Its marks; the command comes next.
     Marks(IntegrationSession, Entering),
@@ -63,7 +63,7 @@ impl Task {
             // Each end of a line would enter it.
             let is_split = line.contains('\n') && !self.intake.screen.modes().bracketed_paste;
             let is_completed = line.contains('\t') && !self.takes_tabs();
-            if is_split || is_completed || line.len() > LONGEST_LINE || self.check_lines(line.as_bytes()).is_err() {
+            if is_split || is_completed || line.len() > MAX_LINE_BYTES || self.check_lines(line.as_bytes()).is_err() {
                 return Err(VariablesError::NotTypeable);
             }
             command::entered(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, agreed))
@@ -73,7 +73,7 @@ impl Task {
             Err(error) => drop(reply.send(Err(error))),
             Ok((line, agreed)) => {
                 let typing = HiddenTyping::new(&agreed.nonce, true);
-                self.type_hidden(&line, typing, Purpose::Script(reply), PATIENCE);
+                self.type_hidden(&line, typing, Purpose::Script(reply), EXCHANGE_TIMEOUT);
             }
         }
     }
@@ -187,5 +187,5 @@ impl Task {
     }
 }
 
-/// The longest line that is typed into an inner shell.
-const LONGEST_LINE: usize = 64 << 10;
+/// Maximum length of a line that is typed into an inner shell.
+const MAX_LINE_BYTES: usize = 64 << 10;

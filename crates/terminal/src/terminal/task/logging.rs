@@ -1,4 +1,4 @@
-//! What the task writes into the log of inputs.
+//! Entries that the task writes into the log of inputs.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use crate::terminal::Input;
 use crate::transcript::{Mark, Marked};
 use crate::wait::{PatternMatch, Reason};
 
-/// The most characters of a question that an entry has.
-const LONGEST_ROW: usize = 400;
+/// Maximum characters of a question in an entry.
+const MAX_ROW_CHARS: usize = 400;
 
-/// The most characters of a screen that an entry has.
-const LONGEST_SCREEN: usize = 8192;
+/// Maximum characters of a screen in an entry.
+const MAX_SCREEN_CHARS: usize = 8192;
 
-/// How far back the beginning of a line is looked for that a shell took, in bytes.
-const LONGEST_LINE: u64 = 16 * 1024;
+/// Maximum distance to look back for the beginning of a line that a shell took, in bytes.
+const MAX_LINE_BYTES: u64 = 16 * 1024;
 
 impl Task {
-    /// Returns what the program shows at this moment. `unseen` says that it reads without showing what is typed.
+    /// Returns what the program shows at this moment. `unseen` states that it reads without showing what is typed.
     pub(super) fn input_context(&self, unseen: bool) -> InputContext {
-        let row = || self.row_before_cursor().chars().take(LONGEST_ROW).collect();
+        let row = || self.row_before_cursor().chars().take(MAX_ROW_CHARS).collect();
         if self.intake.screen.modes().alternate_screen {
             InputContext::FullScreen
         } else if unseen {
@@ -55,8 +55,8 @@ impl Task {
         self.inputs.add(by, Moment { offset, context, screen, awaited, directory }, action)
     }
 
-    /// Whether an input is typed into rows that a program draws in place: it takes keys, and the input is a key that may choose
-    /// from them, or `row`, that of the cursor, is not the end of what was printed.
+    /// Returns whether an input is typed into rows that a program draws in place: it takes keys, and the input is a key
+    /// that may choose from them, or `row`, that of the cursor, is not the end of what was printed.
     fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
         if self.pty.line_discipline().is_none_or(|now| now.whole_lines) {
             return false;
@@ -71,7 +71,7 @@ impl Task {
 
     fn logged_screen(&self) -> String {
         let screen = self.intake.screen.text();
-        screen.trim_end().chars().take(LONGEST_SCREEN).collect()
+        screen.trim_end().chars().take(MAX_SCREEN_CHARS).collect()
     }
 
     /// Logs a line that the shell takes, and how its command ends. A command of a request has an entry of its own.
@@ -102,7 +102,7 @@ impl Task {
     fn line_before(&self, offset: u64) -> String {
         let history = self.intake.transcript.history();
         let (mut prompt, mut line) = (None, None);
-        for (range, zone) in history.zones(offset.saturating_sub(LONGEST_LINE)..offset) {
+        for (range, zone) in history.zones(offset.saturating_sub(MAX_LINE_BYTES)..offset) {
             match zone {
                 Zone::Prompt => prompt = Some(range),
                 Zone::Input => line = Some(range),
@@ -148,7 +148,7 @@ impl Task {
         self.log_input(request.by.as_deref(), context, action)
     }
 
-    /// Logs how a command ended, or that it goes on without its caller: its end is logged when it comes.
+    /// Logs how a command ended, or that it continues without its caller: its end is logged when it comes.
     pub(super) fn log_outcome(&mut self, entry: u64, result: &Result<CommandResult, RunError>) {
         if self.inputs.is_off() {
             return;
@@ -160,7 +160,7 @@ impl Task {
         self.inputs.finish(entry, outcome);
     }
 
-    /// Logs a wait that is over.
+    /// Logs a wait that has ended.
     pub(super) fn log_wait(&mut self, pending: &Pending, reason: Reason, found: Option<&PatternMatch>) {
         let Some(LoggedWait { by, patterns }) = pending.logged.as_ref().filter(|_| !self.inputs.is_off()) else {
             return;

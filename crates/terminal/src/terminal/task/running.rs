@@ -1,7 +1,7 @@
 //! Running one command for a caller that waits for its end.
 //!
-//! The command is entered at the prompt, and the marks of the shell report the rest. Only one can
-//! run in a terminal, because the shell is not at its prompt again before it is over.
+//! The command is entered at the prompt, and the marks of the shell report the rest. Only one can run in a terminal,
+//! because the shell is not at its prompt again before it has ended.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 pub(super) struct Entering {
     pub(super) request: CommandRequest,
     pub(super) reply: Reply,
-    /// When the caller is refused, where a shell is to come back to its prompt and does not.
+    /// Time at which the caller is refused, where a shell is to come back to its prompt and does not.
     until: Instant,
-    /// When the command's time is up; a shell or program that is starting is waited for until then.
+    /// Time limit of the command; a shell or program that is starting is waited for until then.
     pub(super) deadline: Instant,
-    /// When to look for the prompt again; each pause is longer.
+    /// Time of the next look for the prompt; each pause is longer.
     pub(super) look_at: Instant,
     pause: Duration,
 }
@@ -46,7 +46,7 @@ enum ExpectedPrompt {
     Soon,
     /// A shell or another program that takes entries is starting.
     AfterStart,
-    /// Something else runs, or asks.
+    /// Something else runs, or requests input.
     No,
 }
 
@@ -85,10 +85,10 @@ impl Entering {
     }
 }
 
-/// How long after the last output a prompt without marks is looked for.
+/// Times after the last output at which a prompt without marks is looked for.
 const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
-/// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
+/// Time limit of a command's wait for a shell that is in the foreground itself and not at its prompt yet.
 const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
 /// Maximum age of a command whose program may still execute another one.
@@ -98,7 +98,7 @@ const COMMAND_START_TIMEOUT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a program must be silent that passes input on, until what stands in the row of the cursor is no beginning.
+/// Required silence of a program that passes input on, until what stands in the row of the cursor is no beginning.
 const STANDS_STILL: Duration = Duration::from_secs(3);
 
 /// A command with a waiting caller.
@@ -111,9 +111,9 @@ pub(super) struct Running {
     /// Ends when the command waits for input; none where the caller waits for its end only.
     input: Option<InputWatch>,
     kind: Kind,
-    /// What is entered once this one has succeeded, and the folder that this one changes to.
+    /// Command that is entered once this one has succeeded, and the folder that this one changes to.
     then: Option<(String, String)>,
-    /// It is over when the shell has shown more prompts than this.
+    /// It has ended when the shell has shown more prompts than this.
     prompts: u64,
     /// Offsets: of all output when the line was entered, where the shell took it, where the command began and ended.
     entered: u64,
@@ -127,26 +127,26 @@ pub(super) struct Running {
     is_one_entry: bool,
     /// Another command has started after its end.
     is_passed: bool,
-    /// How often the shell requests more and gets it: where it has no line editor it reads line by line.
+    /// Number of times that the shell requests more and gets it: where it has no line editor it reads line by line.
     asks: usize,
     /// The shell wants more than it was given.
     incomplete: bool,
-    /// Where the shell had taken a line that it may not have understood.
+    /// Offset at which the shell had taken a line that it may not have understood.
     refused: Option<u64>,
-    /// Where something was printed last that may be a prompt.
+    /// Offset of the last output that may be a prompt.
     claimed: Option<u64>,
     /// The inner shell in which it was entered has exited.
     pub(super) has_ended_shell: bool,
     /// Time of the next look for the last output of an inner shell that has exited.
     left: Option<Instant>,
-    /// When the end of input is sent once more: a shell that is just about to read loses what is typed.
+    /// Time to send the end of input once more: a shell that is just about to read loses what is typed.
     take_back: Option<Instant>,
 }
 
 /// The longest line that a shell prints for its own end, such as `logout`, in bytes.
 const MAX_FAREWELL_BYTES: u64 = 32;
 
-/// How long a shell may take to give up what was not complete.
+/// Time limit for a shell to give up what was not complete.
 const TAKES_BACK: Duration = Duration::from_millis(250);
 
 /// Time limit for the last output of an inner shell that has exited, and for the mark of its outer shell.
@@ -156,7 +156,7 @@ const INNER_EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 const OUTER_PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Running {
-    /// When something is to be done for it next.
+    /// Returns the time of its next step.
     pub(super) fn due(&self) -> Instant {
         let look = self.input.as_ref().filter(|_| self.is_under_way()).map(InputWatch::due);
         [self.take_back, look, self.left].into_iter().flatten().fold(self.deadline, Instant::min)
@@ -167,13 +167,13 @@ impl Running {
         self.input.as_mut()
     }
 
-    /// Whether the command itself has begun and not ended, rather than the change of directory before it.
+    /// Returns whether the command itself has begun and not ended, rather than the change of directory before it.
     fn is_under_way(&self) -> bool {
         self.then.is_none() && self.began.is_some() && self.ended.is_none()
     }
 }
 
-/// Why a command is no longer waited for.
+/// Reason why a command is no longer waited for.
 enum CommandAbort {
     AtPrompt,
     OutOfTime,
@@ -209,7 +209,7 @@ impl Running {
 }
 
 impl Task {
-    /// Enters a command now, or as soon as the shell comes to its prompt; refuses it where no prompt is to be expected.
+    /// Enters a command now, or as soon as the shell reaches its prompt; refuses it where no prompt is to be expected.
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         let now = Instant::now();
         let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
@@ -226,7 +226,7 @@ impl Task {
         }
     }
 
-    /// Whether the shell itself is in the foreground, so that its prompt may come at any moment.
+    /// Returns whether the shell itself is in the foreground, so that its prompt may come at any moment.
     fn comes_to_prompt(&self) -> bool {
         self.shell.agreed.is_some()
             && !self.shell.is_replaced()
@@ -292,13 +292,13 @@ impl Task {
         age < COMMAND_START_TIMEOUT || age < COMES_TO_PROMPT && is_forked()
     }
 
-    /// Whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.
+    /// Returns whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.
     fn has_just_left(&self) -> bool {
         self.left_inner.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
     }
 
-    /// When the row of the cursor is looked at for commands that wait for a prompt without marks: a moment after the last
-    /// output, and once more. A shell reads a little after it has shown its prompt.
+    /// Returns when the row of the cursor is looked at for commands that wait for a prompt without marks: a moment
+    /// after the last output, and once more. A shell reads a little after it has shown its prompt.
     pub(super) fn prompt_look_at(&self) -> Option<Instant> {
         let now = Instant::now();
         PROMPT_LOOKS.iter().map(|pause| self.last_output + *pause).find(|at| *at > now)
@@ -422,7 +422,7 @@ impl Task {
         Ok(kind)
     }
 
-    /// What is typed at the prompt and not entered.
+    /// Returns the text that is typed at the prompt and not entered.
     pub(super) fn half_typed(&self) -> Option<String> {
         self.shell.draft.standing(|| self.intake.behind_prompt())
     }
@@ -476,7 +476,7 @@ impl Task {
         }
     }
 
-    /// Answers the callers of a command, if it is over or their time is up.
+    /// Answers the callers of a command, if it has ended or their time is up.
     pub(super) fn check_command(&mut self) {
         self.enter_waiting_commands();
         if let Some(running) = &mut self.running
@@ -634,7 +634,7 @@ impl Task {
         if matches!(over, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
-            // bash says that it ends, and its traps may print behind that.
+            // bash reports that it ends, and its traps may print behind that.
             let (_, behind) = history.read(end..range.end);
             let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
             let output = excerpt::as_printed_in(history, &[range.start..end], Zone::Output, running.limit);
@@ -643,7 +643,7 @@ impl Task {
                 said.head = output.head + &behind.head;
             }
         }
-        // A bash that a signal ends says nothing.
+        // A bash that a signal ends prints nothing.
         let is_killed = running.exit_code.is_some_and(|code| code > 128);
         if running.has_ended_shell && running.kind == Kind::Bash && !is_killed {
             let text = said.tail.as_mut().unwrap_or(&mut said.head);
@@ -655,7 +655,7 @@ impl Task {
         if let CommandAbort::AwaitsInput(InputRequest { full_screen: false, .. }) = &over
             && let Some(rows) = self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost == 0)
         {
-            // What it asks is on the rows that it drew on.
+            // Its question is on the rows that it drew on.
             said = excerpt::of_lines(rows.changed_below_command(&self.intake), said.next, running.limit);
         }
         CommandResult {

@@ -1,4 +1,4 @@
-//! What a terminal's program waits for, looked up on request.
+//! State in which a terminal's program waits, looked up on request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::process::{Discipline, InputState, folder_of, input_state, name_of_gro
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{Look, ScreenState};
 
-/// How long the kernel takes at the most, on a machine that is not overloaded, to pass input on to the program.
+/// Maximum time of the kernel, on a machine that is not overloaded, to pass input on to the program.
 const DELIVERED: Duration = Duration::from_millis(10);
 
 /// The state of a terminal at one moment, according to the marks, the kernel's terminal and its processes.
@@ -44,7 +44,7 @@ impl Task {
         }
     }
 
-    /// What the foreground program does about typed input.
+    /// Returns the behaviour of the foreground program towards typed input.
     pub(super) fn input_state(&self) -> InputState {
         if self.shell.is_idle() {
             return InputState::Awaits;
@@ -56,7 +56,7 @@ impl Task {
         self.program_state()
     }
 
-    /// What the processes in the foreground sleep in.
+    /// Returns the state of the processes in the foreground, by what they sleep in.
     pub(super) fn program_state(&self) -> InputState {
         let (Some(group), Some(device), Some(discipline)) =
             (self.pty.foreground(), self.pty.device(), self.pty.line_discipline())
@@ -77,8 +77,8 @@ impl Task {
         }
     }
 
-    /// Whether the last input may not have reached the program: the kernel passes it on in a task of its own. A line
-    /// editor of a shell echoes what it has read.
+    /// Returns whether the last input may not have reached the program: the kernel passes it on in a task of its own. A
+    /// line editor of a shell echoes what it has read.
     fn is_input_on_its_way(&self) -> bool {
         let is_echoed = self.intake.transcript.history().end() > self.input_offset;
         let awaits_echo = self.shell.is_reporting() && self.shell.sent && !self.shell.running;
@@ -160,7 +160,7 @@ impl Task {
         Some((group, self.foreground_name()))
     }
 
-    /// Whether its program has ended, or cannot be reached any more.
+    /// Returns whether its program has ended, or cannot be reached any more.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() || self.ending.is_some() || self.closed
     }

@@ -307,11 +307,12 @@ fn is_volatile(name: &str) -> bool {
 
 /// Returns whether a shell executes what this variable has before or after each command, apart from what the integration put there.
 fn runs_by_itself(name: &str, text: &str) -> bool {
-    const OF_INTEGRATION: [&str; 6] = [
+    const OF_INTEGRATION: [&str; 7] = [
+        r"\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}",
         r##"\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}"##,
         r##"\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}"##,
         "{ __steplatch_end; } >/dev/null 2>&1",
-        "{ __steplatch_prompt; } >/dev/null 2>&1",
+        "{ __steplatch_prompt; } 3>&2 >/dev/null 2>&1",
         r"__steplatch_status=\$?",
         r"__steplatch_status=$?\n",
     ];
@@ -393,8 +394,9 @@ mod tests {
 
     #[test]
     fn what_runs_with_each_command_is_named_as_traps_are() {
-        let hook = "[0]=\"{ __steplatch_end; } >/dev/null 2>&1\" [999]=\"{ __steplatch_prompt; } >/dev/null 2>&1\"";
-        let mark = "\\e]133;R;k=0a;s=\\$?\\a\\${__steplatch_bang:+\\${histchars##\\\"\\${histchars:=\\$__steplatch_bang}\\\"}}\\${__steplatch_hook#\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a";
+        let hook =
+            "[0]=\"{ __steplatch_end; } >/dev/null 2>&1\" [999]=\"{ __steplatch_prompt; } 3>&2 >/dev/null 2>&1\"";
+        let mark = "\\e]133;R;k=0a;s=\\$?\\a\\${__steplatch_bang:+\\${histchars##\\\"\\${histchars:=\\$__steplatch_bang}\\\"}}\\${__steplatch_hook#\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a\\${__steplatch_elsewhere:+\\$(__steplatch_mark_start)}";
         for (variable, name) in [
             (format!("declare -- PS0=\"{mark}\""), None),
             (format!("declare -- PS0=\"\\$(test -e flag && evil){mark}\""), Some("PS0")),

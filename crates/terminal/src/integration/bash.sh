@@ -109,7 +109,11 @@ if [ -n "$__steplatch_key" ]; then
   }
   # A fork only where the prompts are not printed to the terminal.
   __steplatch_elsewhere=
-  __steplatch_started+="\${__steplatch_elsewhere:+\$(builtin printf '\\e]133;R;k=$__steplatch_key;s=%s\\a\\e]133;C;k=$__steplatch_key\\a' \$? >/dev/tty)}"
+  __steplatch_mark_start() {
+    local status=$?
+    printf '\e]133;R;k=%s;s=%s\a\e]133;C;k=%s\a' "$__steplatch_key" "$status" "$__steplatch_key" >/dev/tty
+  }
+  __steplatch_started+="\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}"
   __steplatch_started="\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}$__steplatch_started"
 
   # Marks where the output of a command ends, before all other hooks.

@@ -200,6 +200,22 @@ fn address(url: &str) -> Option<(&str, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::{Check, State};
+
+    #[test]
+    fn a_requirement_states_the_answers_that_it_takes_and_does_not_keep_out() {
+        for (requires, part) in [
+            ("none", "any answer"),
+            ("terminal", "any program can make one, as with script(1)"),
+            ("passphrase", "the approver's passphrase"),
+        ] {
+            let mut checks = Checks::of("gates");
+            let approver = GetApproverReply { requires: Some(requires.to_owned()), ..GetApproverReply::default() };
+            check_gates(&mut checks, &approver);
+            let [Check { said, state: State::Ok, .. }] = checks.found.as_slice() else { panic!("{requires}") };
+            assert!(said.contains(requires) && said.contains(part), "{said}");
+        }
+    }
 
     #[test]
     fn an_address_is_taken_from_a_url() {

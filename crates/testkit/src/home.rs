@@ -17,12 +17,19 @@ pub struct Home {
     variables: Vec<(String, String)>,
 }
 
+/// Makes a home one in which fish has been before: in a new one it reads all manuals for completions, in the background,
+/// which takes a minute of computing.
+pub fn settle_fish(home: &Path) {
+    std::fs::create_dir_all(home.join(".local/share/fish/generated_completions")).expect("a temporary folder");
+}
+
 impl Home {
     /// Makes a home for the program `steplatch`.
     #[must_use]
     pub fn new(steplatch: &str) -> Self {
         // Short, because it contains a socket, and paths of sockets have 107 bytes at the most.
         let folder = tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary folder");
+        settle_fish(folder.path());
         Self { folder, steplatch: steplatch.into(), variables: Vec::new() }
     }
 

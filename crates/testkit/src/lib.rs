@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 
 pub use agent::{Agent, Calling, Era};
 pub use desk::{OwnTerminal, Person};
-pub use home::{CommandOutput, Home};
+pub use home::{CommandOutput, Home, settle_fish};
 pub use steplatch_clock::{ManualClock, Timestamp};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
@@ -116,6 +116,7 @@ impl TestDaemon {
         clock: Clock,
     ) -> Self {
         let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
+        settle_fish(folder.path());
         let host = Starter::InProcess(Box::new(terminals));
         // Whose story is about functions has the program, whose workers these are.
         let workers = WorkerStarter::Nobody;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use steplatch_testkit::settle_fish;
 
 /// A shell with its start-up files.
 pub(crate) struct Shell {
@@ -115,7 +116,7 @@ impl Shell {
     /// Creates its home below `folder`, and returns the variables that it is started with.
     pub(crate) fn settle(&self, folder: &Path) -> BTreeMap<&'static str, String> {
         let home = folder.join(self.name.replace([' ', ','], "_"));
-        fs::create_dir_all(&home).unwrap();
+        settle_fish(&home);
         for (path, text) in self.files {
             let path = home.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -32,6 +32,8 @@ impl World {
         // Without any file of its own, zsh shows a new user a menu.
         world.file(".zshrc", "");
         world.file(".config/fish/config.fish", "set -g fish_greeting\n");
+        // In a new home fish reads all manuals for completions, in the background, which takes a minute of computing.
+        world.file(".local/share/fish/generated_completions/none", "");
         world
     }
 

@@ -1,4 +1,6 @@
-//! The imports between crates: the table in ARCHITECTURE.md, compared with the manifests.
+//! The imports between crates: the table in `docs/contributing/directions.md`, compared with the manifests.
+//!
+//! Also checks that the files exist that ARCHITECTURE.md and `docs/contributing/recipes.md` name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,14 +8,18 @@ use std::path::Path;
 /// The crates that each crate imports, by name.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
+/// The document with the table of imports.
+const TABLE: &str = "docs/contributing/directions.md";
+
+/// The documents whose paths of sources are checked.
+const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/contributing/recipes.md"];
+
 /// The crate of the program, whose manifest is that of the workspace.
 const PROGRAM: &str = "steplatch";
 
-/// Parses the section "Directions" of the map.
-fn documented(map: &str) -> Imports {
-    let section =
-        map.split("\n## ").find(|section| section.starts_with("Directions\n")).expect("a section 'Directions'");
-    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+/// Parses the table of imports, the only one of its document.
+fn documented(document: &str) -> Imports {
+    let rows = document.lines().filter(|line| line.starts_with("| ")).skip(1);
     let row = |line: &str| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [name, imports] = cells[..] else { panic!("a row with two cells: {line}") };
@@ -41,28 +47,26 @@ fn declared(root: &Path) -> Imports {
 }
 
 #[test]
-fn the_map_says_which_crate_imports_which() {
+fn the_table_lists_what_each_crate_imports() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let documented = documented(&std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap());
+    let documented = documented(&std::fs::read_to_string(root.join(TABLE)).unwrap());
     let declared = declared(root);
     assert!(declared.len() > 15, "{declared:?}");
     for name in documented.keys().chain(declared.keys()) {
-        assert_eq!(
-            documented.get(name),
-            declared.get(name),
-            "imports of '{name}': in ARCHITECTURE.md, and in its manifest"
-        );
+        assert_eq!(documented.get(name), declared.get(name), "imports of '{name}': in {TABLE}, and in its manifest");
     }
 }
 
 #[test]
-fn every_file_that_the_map_names_is_there() {
+fn every_file_that_a_map_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let is_path = |word: &&str| word.contains("src/") && word.ends_with(".rs") && !word.contains(['…', ' ', '{']);
-    let named: Vec<&str> = map.split('`').skip(1).step_by(2).filter(is_path).collect();
-    assert!(named.len() > 50, "{named:?}");
     let is_missing = |path: &&&str| !root.join(path).exists() && !root.join("crates").join(path).exists();
-    let missing: Vec<&&str> = named.iter().filter(is_missing).collect();
-    assert!(missing.is_empty(), "ARCHITECTURE.md names files that are not there: {missing:?}");
+    for map in MAPS {
+        let text = std::fs::read_to_string(root.join(map)).unwrap();
+        let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
+        assert!(named.len() > 30, "{map}: {named:?}");
+        let missing: Vec<&&str> = named.iter().filter(is_missing).collect();
+        assert!(missing.is_empty(), "{map} names files that are not there: {missing:?}");
+    }
 }

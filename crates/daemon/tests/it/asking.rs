@@ -409,7 +409,8 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
     let (session, other) = (daemon.bash().await, daemon.bash().await);
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo").display().to_string();
-    let server = format!("mkfifo {fifo}; while read -r line < {fifo}; do echo \"listening $line\"; done");
+    // A reader that opens it before the last writer has closed it reads nothing.
+    let server = format!("mkfifo {fifo}; while :; do read -r line < {fifo} && echo \"listening $line\"; done");
     daemon.call(input(&session.id, &format!("{server}\n"))).await;
     daemon.call(until(&other.id, &format!("echo 1 > {fifo}\n"), AwaitUntil::Prompt)).await;
     let wait = |since, timeout| AwaitOutput {

@@ -365,7 +365,7 @@ async fn an_inner_shell_without_marks_adds_nothing_to_an_output() {
             match session.0.run(entry(entered)).await {
                 Ok(ran) => assert_eq!(ran.output, output, "{shell}: {entered:?}"),
                 Err(RunError::Control(_)) => {
-                    assert!(entered.contains('\t') && matches!(shell, "ksh" | "fish -N"), "{shell}")
+                    assert!(entered.contains('\t') && matches!(shell, "ksh" | "fish -N"), "{shell}");
                 }
                 Err(RunError::Wrapped { .. }) => assert!(entered == echo && shell == "fish -N", "{shell}"),
                 Err(error) => panic!("{shell}: {entered:?}: {error}"),

@@ -152,7 +152,7 @@ impl UserPaths {
     /// Reads the environment.
     ///
     /// # Errors
-    /// When there is no `HOME`, or the working directory is gone.
+    /// If there is no `HOME`, or the working directory is gone.
     pub(crate) fn look() -> Result<Self, Failure> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let folder = |name: &str| variable(name).map(PathBuf::from);

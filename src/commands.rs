@@ -139,7 +139,7 @@ impl Arguments {
     /// Parses the command line. Returns also whether its command is to print JSON.
     ///
     /// # Errors
-    /// When it is invalid, or requests help.
+    /// If it is invalid, or requests help.
     pub(crate) fn read() -> Result<(Self, bool), clap::Error> {
         let matches = Self::command().try_get_matches()?;
         let json = wants_json(&matches);

@@ -83,7 +83,7 @@ impl Checks {
 /// are named, or all.
 ///
 /// # Errors
-/// When the environment cannot be read, and the errors of `tell`.
+/// If the environment cannot be read, and the errors of `tell`.
 pub(crate) async fn examine(
     place: &DaemonPaths,
     only: &[String],

@@ -120,7 +120,7 @@ pub(crate) async fn record(
 /// Has the page list a recording.
 ///
 /// # Errors
-/// When the directory of recordings can not be used, in words.
+/// If the directory of recordings can not be used, in words.
 fn list(place: &DaemonPaths, file: &Path, session: &str, began: SystemTime) -> Result<(), String> {
     let folder = place.recordings();
     ensure_private(&folder).map_err(|error| error.to_string())?;

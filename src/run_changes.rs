@@ -78,7 +78,7 @@ fn changes_between(before: Option<&RunRecord>, now: &RunRecord, is_new: bool) ->
 /// Subscribes to events. A daemon that is stopping or starting is tried again for as long as `patience`.
 ///
 /// # Errors
-/// When no daemon can be reached.
+/// If no daemon can be reached.
 pub(crate) async fn subscribed<V: Verb + Clone>(
     daemon: &ReconnectingClient,
     verb: &V,
@@ -130,7 +130,7 @@ impl RunChanges {
     /// returned, of all runs those that have an open gate or are paused.
     ///
     /// # Errors
-    /// When no daemon can be reached, or it does not know a given run.
+    /// If no daemon can be reached, or it does not know a given run.
     pub(crate) async fn next(&mut self) -> Result<RunUpdate, Failure> {
         loop {
             if let Some(update) = self.ready.pop_front() {

@@ -20,7 +20,7 @@ struct SecretArgument {
 /// workflow that cannot be read is left to the daemon, which reports its error.
 ///
 /// # Errors
-/// When the person gives none.
+/// If the person gives none.
 pub(crate) async fn ask(daemon: &ReconnectingClient, verb: &mut RunWorkflow) -> Result<(), Failure> {
     // The shell of an existing terminal may have them.
     let Some(mut person) = Person::here().filter(|_| verb.session_id.is_none()) else { return Ok(()) };

@@ -39,7 +39,7 @@ pub(crate) enum Outcome {
 /// Returns the outcome of `wish` and the new text, for the text of a file or none.
 ///
 /// # Errors
-/// When the client could not read the text, or the change would affect other parts.
+/// If the client could not read the text, or the change would affect other parts.
 pub(crate) fn edited(
     format: Format,
     text: &str,
@@ -87,7 +87,7 @@ pub(crate) fn edited(
 /// Returns the steplatch entry in the text of a file, if there is one.
 ///
 /// # Errors
-/// When the client could not read the text.
+/// If the client could not read the text.
 pub(crate) fn found(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
     find_in(format, text.strip_prefix('\u{feff}').unwrap_or(text))
 }

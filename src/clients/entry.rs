@@ -25,7 +25,7 @@ impl OwnEntry {
     /// Returns how this program is started.
     ///
     /// # Errors
-    /// When its path cannot be determined.
+    /// If its path cannot be determined.
     pub(crate) fn find(around: &UserPaths) -> Result<Self, Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;

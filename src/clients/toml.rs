@@ -117,7 +117,7 @@ pub(crate) fn with_table(text: &str, array: &str, fields: &[(&str, &str)]) -> St
 /// Returns the text without the first table of an array of tables that has this text as this field. `None` if there is none.
 ///
 /// # Errors
-/// When the text is no TOML, or the array is not one of tables with headers of their own.
+/// If the text is no TOML, or the array is not one of tables with headers of their own.
 pub(crate) fn without_table(text: &str, array: &str, field: &str, wanted: &str) -> Result<Option<String>, Unreadable> {
     let document = parse(text)?;
     let Some((_, item)) = get(document.get_ref(), array) else { return Ok(None) };

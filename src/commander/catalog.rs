@@ -30,7 +30,7 @@ impl Catalog {
     /// Resolves a target: a graph may be called as a node, because a graph is one.
     ///
     /// # Errors
-    /// When there is nothing of that name, with the existing names; or when it is of another kind, with the right
+    /// If there is nothing of that name, with the existing names; or when it is of another kind, with the right
     /// notation.
     pub(crate) fn meant(&self, target: &Target) -> Result<Target, String> {
         let Target { kind, name } = target;

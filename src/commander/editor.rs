@@ -91,7 +91,7 @@ impl Lines {
     /// Returns lines that a person edits, with a history in `history`.
     ///
     /// # Errors
-    /// When the terminal cannot be used.
+    /// If the terminal cannot be used.
     pub(crate) fn edited(history: PathBuf) -> io::Result<Self> {
         let surroundings = Arc::new(Surroundings { coloured: print::coloured(), ..Surroundings::default() });
         let before = tcgetattr(io::stdin())?;

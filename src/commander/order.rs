@@ -63,7 +63,7 @@ const ALIKE: f64 = 0.8;
 /// Returns the command called `word`.
 ///
 /// # Errors
-/// When there is none, with the most similar one.
+/// If there is none, with the most similar one.
 pub(crate) fn called(word: &str) -> Result<Order, String> {
     let names = || ORDERS.iter().flat_map(|row| row.names.iter().map(move |name| (row.order, *name)));
     if let Some((order, _)) = names().find(|(_, name)| *name == word) {

@@ -40,7 +40,7 @@ enum Piece {
 /// `\::` is no reference, and neither is `a::b`.
 ///
 /// # Errors
-/// When a reference has no result, or is incomplete.
+/// If a reference has no result, or is incomplete.
 pub(crate) fn pin(text: &str, names: &[&str]) -> Result<PinnedRefs, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -158,7 +158,7 @@ impl PinnedRefs {
     /// result becomes text, which is JSON for other types. An empty text becomes `null`.
     ///
     /// # Errors
-    /// When a result, or the referenced part of it, does not exist.
+    /// If a result, or the referenced part of it, does not exist.
     pub(crate) fn filled<'a>(&self, result: impl Fn(usize) -> Result<&'a Value, String>) -> Result<Value, String> {
         let part = |written: &str, number: usize, path: &[Step]| part(written, number, result(number)?, path);
         match &self.0[..] {

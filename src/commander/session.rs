@@ -181,7 +181,7 @@ impl Session {
     /// Returns a text with its references resolved, or the numbers of the results that are missing.
     ///
     /// # Errors
-    /// When a result does not exist, or lacks the referenced part.
+    /// If a result does not exist, or lacks the referenced part.
     pub(crate) fn filled(&self, text: &PinnedRefs) -> Result<ResolvedText, String> {
         let coming = |number: &usize| matches!(self.entries[*number].state, State::Waits | State::Coming);
         let coming: Vec<usize> = text.numbers().filter(coming).collect();
@@ -281,7 +281,7 @@ impl Session {
     /// Returns the result of a call that has ended.
     ///
     /// # Errors
-    /// When it is not available yet, or was dropped.
+    /// If it is not available yet, or was dropped.
     pub(crate) fn result(&self, number: usize) -> Result<&Value, String> {
         match &self.entries[number].state {
             State::Done { result, .. } => Ok(result),

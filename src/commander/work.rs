@@ -135,7 +135,7 @@ impl Work {
     /// Returns the names of everything that can be called.
     ///
     /// # Errors
-    /// When the daemon cannot return them.
+    /// If the daemon cannot return them.
     pub(crate) async fn catalog(&self) -> Result<Catalog, Failure> {
         let nodes = self.daemon.call(ListNodes::default()).await?;
         let graphs = self.daemon.call(ListGraphs::default()).await?;
@@ -151,7 +151,7 @@ impl Work {
     /// Returns the open questions for people, with the names of their workflows, the oldest first.
     ///
     /// # Errors
-    /// When the daemon cannot return them.
+    /// If the daemon cannot return them.
     pub(crate) async fn questions(&self) -> Result<Vec<(String, GateInfo)>, Failure> {
         let verb =
             ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MAX_WAITING_RUNS), ..Default::default() };
@@ -174,7 +174,7 @@ impl Work {
     /// Returns whether the gate of an answer is open.
     ///
     /// # Errors
-    /// When the daemon cannot return it.
+    /// If the daemon cannot return it.
     pub(crate) async fn is_open(&self, answer: &AnswerGate) -> Result<bool, Failure> {
         let gate = answer.gate_id.as_deref().unwrap_or_default();
         Ok(open_gate(&self.daemon, &answer.run_id, gate).await?.is_some())
@@ -183,7 +183,7 @@ impl Work {
     /// Answers a gate, and returns the reply; `None` if it is only known that the gate is closed.
     ///
     /// # Errors
-    /// When the daemon cannot be reached.
+    /// If the daemon cannot be reached.
     pub(crate) async fn answer(&self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {

@@ -24,7 +24,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Installs this program, or `program`, on a machine that is not used yet.
 ///
 /// # Errors
-/// When the machine is of another kind, is not reached, or does not take the program; nothing is left there then.
+/// If the machine is of another kind, is not reached, or does not take the program; nothing is left there then.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
     let said = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
     let (there, gzip) = said.trim_start().split_once('\n').unwrap_or((&said, ""));

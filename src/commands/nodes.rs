@@ -208,7 +208,7 @@ impl NodeInput {
     /// Returns the input in the contract's form.
     ///
     /// # Errors
-    /// When standard input cannot be read, or is not valid JSON.
+    /// If standard input cannot be read, or is not valid JSON.
     pub(super) fn input(&self) -> Result<Value, Failure> {
         let text = match self.input.as_deref() {
             None if self.input_json => {
@@ -232,7 +232,7 @@ impl NodeInput {
     /// Returns the given time limit.
     ///
     /// # Errors
-    /// When it is not a time from 0 to a day.
+    /// If it is not a time from 0 to a day.
     pub(super) fn timeout(&self) -> Result<Option<f64>, Failure> {
         match self.timeout {
             Some(seconds) if !(0.0..=86_400.0).contains(&seconds) => {

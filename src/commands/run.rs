@@ -198,7 +198,7 @@ pub(super) async fn watch(daemon: &ReconnectingClient, run: String, silent: bool
 /// Starts a run, has the person here answer its gates, and returns its reply at its end, or where it waits for others.
 ///
 /// # Errors
-/// When it did not start, or the daemon is lost.
+/// If it did not start, or the daemon is lost.
 pub(super) async fn run_to_its_end(daemon: &ReconnectingClient, mut verb: RunWorkflow) -> Result<RunReply, Failure> {
     secret_arguments::ask(daemon, &mut verb).await?;
     let started = daemon.call(RunWorkflow { wait_seconds: Some(0.0), ..verb }).await?;

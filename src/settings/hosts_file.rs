@@ -56,7 +56,7 @@ pub(crate) enum HostsFileError {
 /// Checks the name and the destination of a machine.
 ///
 /// # Errors
-/// When one of them is invalid.
+/// If one of them is invalid.
 pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
     check_name(&host.name).map_err(|why| HostsFileError::Invalid(host.name.clone(), why))?;
     check_destination(&host.ssh).map_err(|why| HostsFileError::Invalid(host.ssh.clone(), why))
@@ -65,7 +65,7 @@ pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
 /// Adds a machine. Returns the file, and whether the machine was not there before with the same destination.
 ///
 /// # Errors
-/// When the name, the destination or the file is invalid, the name is taken, or the file cannot be written.
+/// If the name, the destination or the file is invalid, the name is taken, or the file cannot be written.
 pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileError> {
     check(host)?;
     let path = super::file().ok_or(HostsFileError::NoPlace)?;
@@ -76,7 +76,7 @@ pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileE
 /// Removes a machine. Returns the file.
 ///
 /// # Errors
-/// When the file has no such machine, or cannot be changed.
+/// If the file has no such machine, or cannot be changed.
 pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
     let path = super::file().ok_or(HostsFileError::NoPlace)?;
     replace(&path, true, |text| {

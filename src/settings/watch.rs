@@ -42,7 +42,7 @@ impl Watch {
     /// Watches `file`, which need not exist.
     ///
     /// # Errors
-    /// When the system has no more room for watches.
+    /// If the system has no more room for watches.
     pub(crate) fn of(file: &Path) -> notify::Result<Self> {
         let file = std::path::absolute(file)?;
         // One message covers several changes.
@@ -158,7 +158,7 @@ mod tests {
 
     /// Waits until the watch reports a change; a timeout fails the test.
     async fn wait_for_change(watch: &mut Watch) {
-        tokio::time::timeout(Duration::from_secs(20), watch.changed()).await.expect("a change is told");
+        tokio::time::timeout(Duration::from_secs(20), watch.changed()).await.expect("a change is reported");
     }
 
     /// Returns whether no change is reported for a while.

@@ -46,7 +46,7 @@ pub(crate) enum NotStandalone {
 /// Returns the names of the workflows that a machine and the machines within it call.
 ///
 /// # Errors
-/// When a name is computed, or something else than a workflow is called.
+/// If a name is computed, or something else than a workflow is called.
 pub(crate) fn called(document: &Value) -> Result<BTreeSet<String>, NotStandalone> {
     let mut names = BTreeSet::new();
     let mut document = document.clone();
@@ -65,7 +65,7 @@ pub(crate) fn called(document: &Value) -> Result<BTreeSet<String>, NotStandalone
 /// Returns the machine with all machines that it calls inside. `known` has them by name.
 ///
 /// # Errors
-/// When one is missing, calls itself, or is computed.
+/// If one is missing, calls itself, or is computed.
 pub(crate) fn standalone(document: &Value, known: &BTreeMap<String, Value>) -> Result<Value, NotStandalone> {
     embedded(document, known, 0, &mut 0)
 }

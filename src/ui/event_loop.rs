@@ -48,7 +48,7 @@ pub(crate) enum Leaving {
 /// Shows the full screen until the person leaves it.
 ///
 /// # Errors
-/// When the terminal cannot be used, or no daemon can be started at the beginning.
+/// If the terminal cannot be used, or no daemon can be started at the beginning.
 pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<Leaving, Failure> {
     let daemon = front::steady_at(place, "ui")?;
     // As for every command, the daemon is started if there is none. Afterwards only the person starts one.

@@ -94,7 +94,7 @@ impl Codec {
     /// Reads the key of a file, which is made if it is not there.
     ///
     /// # Errors
-    /// When the file cannot be read or made, or others can read it.
+    /// If the file cannot be read or made, or others can read it.
     pub fn of_file(path: &Path) -> Result<Self, KeyError> {
         let failed = |cause| KeyError::File { path: path.to_owned(), cause };
         match fs::metadata(path) {

@@ -31,7 +31,7 @@ impl DaemonConnection {
     /// Performs a task.
     ///
     /// # Errors
-    /// When the daemon was not reached, or was lost before it answered.
+    /// If the daemon was not reached, or was lost before it answered.
     pub async fn perform(&self, verb: PerformTask) -> Result<PerformTaskReply, AskError> {
         let client = self.client.client().await?;
         Ok(client.call(PerformTask { token: self.token(), ..verb }).await?)
@@ -50,7 +50,7 @@ impl DaemonConnection {
     /// Offers to serve runs. Returns the requests of the daemon.
     ///
     /// # Errors
-    /// When the daemon is not reached.
+    /// If the daemon is not reached.
     pub async fn serve(&self, server: &str, host: Option<&str>) -> Result<(ServeRunsReply, Events), AskError> {
         let client = self.client.client().await?;
         let verb = |token| ServeRuns { token, server: server.to_owned(), host: host.map(str::to_owned) };

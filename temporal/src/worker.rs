@@ -120,10 +120,10 @@ pub enum WorkerError {
     Start(String),
 }
 
-/// Works until it is ended, or can not continue.
+/// Works until it is ended, or cannot continue.
 ///
 /// # Errors
-/// When the settings are wrong, the server or the daemon refuses, or the SDK ends.
+/// If the settings are wrong, the server or the daemon refuses, or the SDK ends.
 pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
     let runtime = Runtime::from_current_tokio(RuntimeOptions::default())
         .map_err(|error| WorkerError::Start(error.to_string()))?;
@@ -315,7 +315,7 @@ struct Bridge {
 }
 
 impl Bridge {
-    /// Serves requests of one daemon after the other. Returns the reason why it can not continue.
+    /// Serves requests of one daemon after the other. Returns the reason why it cannot continue.
     async fn serve_requests(self: Arc<Self>, mut requests: Events) -> WorkerError {
         loop {
             while let Some(request) = requests.next().await {

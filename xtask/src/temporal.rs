@@ -14,7 +14,7 @@ use crate::step;
 /// the server cannot be had, what needs them is left out, and said to be.
 ///
 /// # Errors
-/// When the worker does not compile.
+/// If the worker does not compile.
 pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<bool> {
     if let Err(error) = step::work("server of Temporal", || SERVER_OF_TEMPORAL.ensure(repository)) {
         eprintln!("xtask: SKIPPED: the cases of engines on Temporal, which need its server: {error:#}");

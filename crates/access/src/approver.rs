@@ -204,7 +204,7 @@ pub enum ApproverError {
     /// The stored hash is invalid.
     #[error("{0}")]
     MalformedHash(password_hash::phc::Error),
-    /// The passphrase can not be hashed.
+    /// The passphrase cannot be hashed.
     #[error("{0}")]
     Hash(password_hash::Error),
     /// The key of the passphrase was not made, sealed or opened.
@@ -279,7 +279,7 @@ impl Approver {
     ///
     /// # Errors
     ///
-    /// When it does not pass. Each wrong attempt delays the next one from the same source, longer each time.
+    /// If it does not pass. Each wrong attempt delays the next one from the same source, longer each time.
     pub async fn passes(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<bool, PassphraseError> {
         let _alone = self.trying.lock().await;
         self.checked(given, source).await.map(|stored| stored.is_some())

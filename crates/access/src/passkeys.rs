@@ -106,7 +106,7 @@ pub enum PasskeyRefusal {
     /// A form that is not part of what is signed.
     #[error("An answer that a passkey signs has its form as JSON in 'answer', not in 'form'")]
     Unsigned,
-    /// The file can not be read.
+    /// The file cannot be read.
     #[error("The passkeys can not be read, so none is accepted: {0}")]
     Unreadable(#[from] io::Error),
 }
@@ -293,7 +293,7 @@ impl Passkeys {
     /// Checks a signature of an answer. Returns what is kept of it.
     ///
     /// # Errors
-    /// When no registered passkey has signed this answer to this question, on its page, after its device verified the person.
+    /// If no registered passkey has signed this answer to this question, on its page, after its device verified the person.
     pub fn check(&self, assertion: &PasskeyAssertion, signed: SignedText<'_>) -> Result<SignedAnswer, PasskeyRefusal> {
         let PasskeyAssertion { credential_id, client_data, authenticator_data, signature } = assertion.clone();
         let credential_id = credential_id.trim_end_matches('=');

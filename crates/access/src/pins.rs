@@ -250,7 +250,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// When it meant something else at the start of the run, or was not referred to.
+    /// If it meant something else at the start of the run, or was not referred to.
     pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), PinError> {
         if self.inner.contains(now) { Ok(()) } else { check(DefinitionKind::Workflow, &self.workflows, name, now) }
     }
@@ -259,7 +259,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// When it was something else at the start of the run, or was not referred to.
+    /// If it was something else at the start of the run, or was not referred to.
     pub fn check_host(&self, host: &str, now: Option<&HostPin>) -> Result<(), PinError> {
         let Some(hosts) = &self.hosts else { return Ok(()) };
         let host = host.to_owned();
@@ -282,7 +282,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// When it meant something else at the start of the run, or was not referred to.
+    /// If it meant something else at the start of the run, or was not referred to.
     pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), PinError> {
         check(DefinitionKind::Node, &self.nodes, id, now)
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Writes `stored` as JSON, whole or not at all, for its owner only.
 ///
 /// # Errors
-/// When it cannot be written; the file is as it was.
+/// If it cannot be written; the file is as it was.
 pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
     write_text(file, &serde_json::to_string(stored).map_err(io::Error::other)?)
 }
@@ -17,7 +17,7 @@ pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
 /// Writes a text, whole or not at all, for its owner only.
 ///
 /// # Errors
-/// When it cannot be written; the file is as it was.
+/// If it cannot be written; the file is as it was.
 pub fn write_text(file: &Path, text: &str) -> io::Result<()> {
     let new = file.with_extension("new");
     // A file that was left half written has the permissions of its author.

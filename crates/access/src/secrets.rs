@@ -82,7 +82,7 @@ impl Redactor {
     ///
     /// # Errors
     ///
-    /// When the limit is reached. No part of it is registered then.
+    /// If the limit is reached. No part of it is registered then.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
         let mut kept = self.kept.write();
         let mut fresh: Vec<&str> = Vec::new();

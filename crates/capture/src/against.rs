@@ -319,7 +319,7 @@ impl Alignment {
         }
     }
 
-    /// Compares the output of a pair of steps, as far as it is waited for.
+    /// Compares those parts of the outputs of two steps that a wait matches.
     fn printed(&mut self, one: &Step<'_>, other: &Step<'_>) {
         let mut lines = Vec::new();
         if let (

@@ -1,10 +1,9 @@
 //! Effects of commands: the programs that they run, and whether these can be undone. A captured machine runs nothing
 //! without a person's yes that cannot be undone, or of which that is unknown.
 //!
-//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. Text that
-//! is not seen is unknown: a program that is not listed, one that is computed, code of another language, a line that
-//! cannot be read. Files of the project are not read: a script that is run by its name, a target of `make`, a script of
-//! `npm` is judged by its name and its arguments alone, and named as unseen.
+//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. The effect of
+//! an unlisted or computed program, of code in another language and of an unreadable line is unknown. Files of the project
+//! are not read: a script, a target of `make` and a script of `npm` are judged by name and arguments, and listed as unseen.
 
 mod programs;
 mod shell;

@@ -74,7 +74,7 @@ impl Clock {
     /// Waits for `future`, for `limit` at most. A future that is ready counts, also when its time has expired.
     ///
     /// # Errors
-    /// When the time limit was exceeded. The future is dropped then.
+    /// If the time limit was exceeded. The future is dropped then.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         let over = self.sleep(limit);
         tokio::select! {

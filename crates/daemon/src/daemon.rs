@@ -117,7 +117,7 @@ impl Daemon {
     /// Takes the state folder and begins to listen; clients are served once [`Daemon::serve`] runs.
     ///
     /// # Errors
-    /// When the state has another owner, or the system refuses a folder, a lock or a socket.
+    /// If the state has another owner, or the system refuses a folder, a lock or a socket.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let place = options.place;
         let alone = !matches!(options.host, Starter::InProcess(_));
@@ -208,7 +208,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// When no more clients can be accepted.
+    /// If no more clients can be accepted.
     pub async fn serve(mut self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw();
         let ending = loop {

@@ -128,7 +128,7 @@ impl Dispatcher {
     ///
     /// # Errors
     ///
-    /// When the journal of runs cannot be used.
+    /// If the journal of runs cannot be used.
     pub(crate) async fn start(
         parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,

@@ -83,7 +83,7 @@ impl Tools {
     ///
     /// # Errors
     ///
-    /// When there is no such tool, with the available ones; with every problem of the arguments; or when the disk does
+    /// If there is no such tool, with the available ones; with every problem of the arguments; or when the disk does
     /// not answer.
     pub(crate) async fn called(
         &self,

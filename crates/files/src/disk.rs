@@ -35,7 +35,7 @@ pub fn absolute(path: &Path) -> PathBuf {
 /// Describes a file or directory.
 ///
 /// # Errors
-/// When there is none, or it cannot be reached.
+/// If there is none, or it cannot be reached.
 pub fn describe(path: &Path) -> Result<FileFacts, FileError> {
     let path = absolute(path);
     let metadata = fs::metadata(&path).map_err(|error| not_read(&path, &error))?;
@@ -69,7 +69,7 @@ fn shown(path: &Path) -> String {
 /// Lists a directory, sorted by name.
 ///
 /// # Errors
-/// When it is not a directory, cannot be read, or has more than 100,000 entries.
+/// If the path is not a readable directory, or has more than 100,000 entries.
 pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
     let path = absolute(path);
     let failed = |error: io::Error| match error.kind() {
@@ -106,7 +106,7 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
 /// Makes a directory and the missing ones above it. Does nothing if it exists.
 ///
 /// # Errors
-/// When it cannot be made, or something else has its name.
+/// If it cannot be made, or something else has its name.
 pub fn make_directory(path: &Path) -> Result<(), FileError> {
     let path = absolute(path);
     fs::create_dir_all(&path).map_err(|error| match error.kind() {
@@ -135,7 +135,7 @@ fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileErro
 /// Reads a piece of the file that was described.
 ///
 /// # Errors
-/// When it is not that file any more, it cannot be read, or the limit is out of bounds.
+/// If it is not that file any more, it cannot be read, or the limit is out of bounds.
 pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> Result<FilePiece, FileError> {
     if limit > MAX_PIECE_BYTES {
         return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {limit}")));
@@ -158,7 +158,7 @@ pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> R
 /// Computes the digest of the first `length` bytes of the file that was described.
 ///
 /// # Errors
-/// When it is not that file any more, it is shorter, or it cannot be read.
+/// If it is not that file any more, it is shorter, or it cannot be read.
 pub fn digest(path: &Path, identity: FileIdentity, length: u64) -> Result<FileDigest, FileError> {
     let (path, file) = open(path, identity)?;
     match digest_of(&file, length) {
@@ -222,7 +222,7 @@ fn places(target: &WriteTarget) -> Result<Places, FileError> {
 /// Writes a piece of a file that is not in its place yet. The unfinished copy can be read by its owner only.
 ///
 /// # Errors
-/// When the place is a directory or in none, the piece is too long, or the system refuses, as when the disk is full.
+/// If the place is a directory or in none, the piece is too long, or the system refuses, as when the disk is full.
 pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
     if bytes.len() > MAX_PIECE_BYTES {
         return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {}", bytes.len())));
@@ -256,7 +256,7 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
 /// Checks a written file and puts it in its place, durably. Called again after that, it finds the file in its place.
 ///
 /// # Errors
-/// When what was written differs from what was sent, another file is there that may not be replaced, or the system refuses. The
+/// If what was written differs from what was sent, another file is there that may not be replaced, or the system refuses. The
 /// unfinished copy is removed then.
 pub fn finish(
     target: &WriteTarget,

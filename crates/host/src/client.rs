@@ -233,7 +233,7 @@ impl Host {
     /// ones before this returns.
     ///
     /// # Errors
-    /// When no process listens there, or the listening process is no host.
+    /// If no process listens there, or the listening process is no host.
     pub(crate) async fn connect(socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         Self::connect_within(START_TIME, socket, on_secret).await
     }
@@ -317,7 +317,7 @@ impl Host {
     /// Sends a request and returns the answer. Dropping the future cancels the request.
     ///
     /// # Errors
-    /// When the host refuses, or is not there any more.
+    /// If the host refuses, or is not there any more.
     pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, ask: &Ask) -> Result<T, AskError> {
         ask_over(&self.shared, ask).await
     }
@@ -325,7 +325,7 @@ impl Host {
     /// Returns the steps of runs whose results the host keeps, as of now. They can be settled from now on.
     ///
     /// # Errors
-    /// When the host does not answer.
+    /// If the host does not answer.
     pub(crate) async fn unsettled(&self) -> Result<Vec<String>, AskError> {
         let steps = match self.ask::<BoundedList<String, MAX_UNSETTLED_STEPS>>(&Ask::Unsettled).await {
             // A host of an older version keeps them with their terminals.

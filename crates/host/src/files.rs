@@ -92,7 +92,7 @@ impl MachineFiles {
     /// Describes a file or directory.
     ///
     /// # Errors
-    /// When there is none, or the machine does not answer.
+    /// If there is none, or the machine does not answer.
     pub async fn describe(&self, path: PathBuf) -> Result<FileFacts, TransferError> {
         self.ask(FileAsk::Describe(path.clone()), move || disk::describe(&path)).await
     }
@@ -100,7 +100,7 @@ impl MachineFiles {
     /// Lists a directory, sorted by name.
     ///
     /// # Errors
-    /// When it is no directory, or the machine does not answer.
+    /// If it is no directory, or the machine does not answer.
     pub async fn list(&self, path: PathBuf) -> Result<Vec<DirectoryEntry>, TransferError> {
         self.ask(FileAsk::List(path.clone()), move || disk::list(&path)).await
     }
@@ -108,7 +108,7 @@ impl MachineFiles {
     /// Makes a directory and the missing ones above it.
     ///
     /// # Errors
-    /// When it cannot be made, or the machine does not answer.
+    /// If it cannot be made, or the machine does not answer.
     pub async fn make_directory(&self, path: PathBuf) -> Result<(), TransferError> {
         self.ask(FileAsk::MakeDirectory(path.clone()), move || disk::make_directory(&path)).await
     }
@@ -116,7 +116,7 @@ impl MachineFiles {
     /// Computes the digest of the first `length` bytes of a file.
     ///
     /// # Errors
-    /// When it cannot be read, or the machine does not answer.
+    /// If it cannot be read, or the machine does not answer.
     pub async fn digest(
         &self,
         path: PathBuf,

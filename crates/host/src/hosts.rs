@@ -186,7 +186,7 @@ struct Doubts {
 #[derive(Default)]
 struct Table {
     hosts: Vec<KnownHost>,
-    /// The host of each terminal, as far as it is known.
+    /// Known hosts, by terminal.
     kept: HashMap<TerminalId, Host>,
     /// Process ids of hosts that do not answer; 0 where it is not known.
     silent: Vec<u32>,
@@ -268,7 +268,7 @@ impl Hosts {
     /// none. `on_secret` receives every text that their terminals' users want hidden.
     ///
     /// # Errors
-    /// When the directories cannot be read.
+    /// If the directories cannot be read.
     pub async fn find(
         folder: &Path,
         notes: &Path,
@@ -341,7 +341,7 @@ impl Hosts {
     /// Starts a host if there is none for new terminals, so that the first of them need not wait for it.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub async fn prepare(&self) -> Result<(), HostsError> {
         self.current().await.map(drop)
     }
@@ -378,7 +378,7 @@ impl Hosts {
     /// Connects to a machine, unless it is connected, and starts a terminal host there if there is none.
     ///
     /// # Errors
-    /// When there is no such machine, it is not reached within that time, or a person has to do something first.
+    /// If there is no such machine, it is not reached within that time, or a person has to do something first.
     pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
         self.remote(name)?.named(name)?.current(patience).await.map(drop)
     }
@@ -386,7 +386,7 @@ impl Hosts {
     /// Does the same at once, for a person: any failure is reported.
     ///
     /// # Errors
-    /// When there is no such machine, or it is not reached at the first attempt or within that time.
+    /// If there is no such machine, or it is not reached at the first attempt or within that time.
     pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
         self.remote(name)?.check(name, patience).await
     }
@@ -394,7 +394,7 @@ impl Hosts {
     /// Returns where a connection to a machine leads now.
     ///
     /// # Errors
-    /// When there is no such machine, or `ssh` does not report it.
+    /// If there is no such machine, or `ssh` does not report it.
     pub async fn remote_target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         self.remote(name)?.target(name).await
     }
@@ -402,7 +402,7 @@ impl Hosts {
     /// Returns where the last connection to a machine led to, if that is known.
     ///
     /// # Errors
-    /// When there is no such machine.
+    /// If there is no such machine.
     pub fn dialed_target(&self, name: &str) -> Result<Option<HostTarget>, RemoteError> {
         self.remote(name)?.dialed(name)
     }
@@ -422,7 +422,7 @@ impl Hosts {
     /// Opens a terminal on this machine.
     ///
     /// # Errors
-    /// When there is no host, or it does not open it.
+    /// If there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, None).await
     }
@@ -432,7 +432,7 @@ impl Hosts {
     /// is closed when its step is settled.
     ///
     /// # Errors
-    /// When the machine is not reached, there is no host, or it does not open the terminal.
+    /// If the machine is not reached, there is no host, or it does not open the terminal.
     pub async fn open_on(
         &self,
         spec: Spec,
@@ -515,7 +515,7 @@ impl Hosts {
         Ok((HostedTerminal::on(host, opened.id.clone()), opened))
     }
 
-    /// Returns whether a terminal is known as one of this machine, also one that was lost.
+    /// Returns whether this machine has or had a terminal of that id; a lost one counts.
     fn is_here(&self, id: &TerminalId) -> bool {
         let table = self.lock();
         table.kept.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
@@ -526,7 +526,7 @@ impl Hosts {
     /// the machine ensures.
     ///
     /// # Errors
-    /// When the machine is not reached, or has no terminal host.
+    /// If the machine is not reached, or has no terminal host.
     pub async fn files(
         &self,
         machine: Option<&str>,
@@ -658,7 +658,7 @@ impl Hosts {
     /// this installation has opened there.
     ///
     /// # Errors
-    /// When no host has a terminal of this name, and one that may have it does not answer.
+    /// If no host has a terminal of this name, and one that may have it does not answer.
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
         let noted = self.shared.remote.get().and_then(|remote| remote.noted(id_or_name));
@@ -687,7 +687,7 @@ impl Hosts {
     /// way. A host of an older version that does not know the request counts as having opened none.
     ///
     /// # Errors
-    /// When no host knows the step, and one that may have opened it does not answer.
+    /// If no host knows the step, and one that may have opened it does not answer.
     pub async fn opened_by(&self, step: &str) -> Result<Option<HostedTerminal>, AskError> {
         let remote = self.shared.remote.get();
         if let Some((remote, machine)) = remote.and_then(|remote| Some((remote, remote.opening(step)?))) {

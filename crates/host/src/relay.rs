@@ -100,7 +100,7 @@ impl Relay {
     /// Greets over `output`, reads the request from `input`, and then carries bytes between them and the host until either side ends.
     ///
     /// # Errors
-    /// When the request is invalid, or the connection ends before the host is reached.
+    /// If the request is invalid, or the connection ends before the host is reached.
     pub async fn serve(
         self,
         mut input: impl BufRead + Send + 'static,

@@ -104,7 +104,7 @@ impl Shared {
 /// `listen_again` makes its socket anew, where it was removed.
 ///
 /// # Errors
-/// When no more connections can be accepted.
+/// If no more connections can be accepted.
 pub async fn serve(
     mut listener: UnixListener,
     terminals: Terminals,

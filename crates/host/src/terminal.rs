@@ -196,7 +196,7 @@ impl HostedTerminal {
     /// Types into the terminal, see [`steplatch_terminal::Terminal::send`].
     ///
     /// # Errors
-    /// When nothing was typed, and why.
+    /// If nothing was typed, and why.
     pub async fn send(&self, input: Input) -> Result<Sent, SendError> {
         let sent: Result<Sent, InputError> = self.ask(TerminalAsk::Send(input)).await?;
         Ok(sent?)
@@ -205,7 +205,7 @@ impl HostedTerminal {
     /// Waits for output, see [`steplatch_terminal::Terminal::wait`]. Dropping the future ends the wait.
     ///
     /// # Errors
-    /// When a pattern is invalid, or there is no such terminal.
+    /// If a pattern is invalid, or there is no such terminal.
     pub async fn wait(&self, wait: WaitRequest) -> Result<(Waited, View), TerminalError<InvalidPattern>> {
         let patterns = wait.patterns.len();
         let waited: (Waited, View) = self.ask_to(TerminalAsk::Wait(wait)).await?;
@@ -220,7 +220,7 @@ impl HostedTerminal {
     /// Runs a command in its shell, see [`steplatch_terminal::Terminal::run`].
     ///
     /// # Errors
-    /// When the command was not run, or there is no such terminal.
+    /// If the command was not run, or there is no such terminal.
     pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, TerminalError<RunError>> {
         self.ask_to(TerminalAsk::Run(request)).await
     }
@@ -228,7 +228,7 @@ impl HostedTerminal {
     /// Returns variables of its shell, see [`steplatch_terminal::Terminal::variables`].
     ///
     /// # Errors
-    /// When the shell did not answer, or there is no such terminal.
+    /// If the shell did not answer, or there is no such terminal.
     pub async fn variables(
         &self,
         names: Vec<String>,
@@ -241,7 +241,7 @@ impl HostedTerminal {
     /// Sets variables of its shell, see [`steplatch_terminal::Terminal::set_variables`].
     ///
     /// # Errors
-    /// When the shell did not set them, or there is no such terminal.
+    /// If the shell did not set them, or there is no such terminal.
     pub async fn set_variables(
         &self,
         values: Vec<(String, String)>,
@@ -253,7 +253,7 @@ impl HostedTerminal {
     /// Waits until the program can be typed into.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, AskError> {
         self.ask(TerminalAsk::Ready(quiet, at_most)).await
     }
@@ -261,7 +261,7 @@ impl HostedTerminal {
     /// Returns the screen and state as of now.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn view(&self, colours: bool) -> Result<View, AskError> {
         match colours {
             true => Ok(self.ask::<ColouredView>(TerminalAsk::View(true)).await?.0),
@@ -273,7 +273,7 @@ impl HostedTerminal {
     /// is more than a frame holds: check the size first.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn picture(&self) -> Result<Picture, AskError> {
         self.ask(TerminalAsk::Picture).await
     }
@@ -281,7 +281,7 @@ impl HostedTerminal {
     /// Returns the cells of at most so many rows that scrolled away, and below them those of the screen.
     ///
     /// # Errors
-    /// When the terminal is closed, or its host is of an older version.
+    /// If the terminal is closed, or its host is of an older version.
     pub async fn scrollback(&self, most: usize) -> Result<Picture, AskError> {
         self.ask(TerminalAsk::Scrollback(most)).await
     }
@@ -289,7 +289,7 @@ impl HostedTerminal {
     /// Returns the entries of the log of inputs from this number on, oldest first.
     ///
     /// # Errors
-    /// When the terminal is closed, or its host is of an older version.
+    /// If the terminal is closed, or its host is of an older version.
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, AskError> {
         self.ask(TerminalAsk::Inputs(from)).await
     }
@@ -297,7 +297,7 @@ impl HostedTerminal {
     /// Returns the texts between offsets, each of at most so many characters: its beginning and its end.
     ///
     /// # Errors
-    /// When the terminal is closed, or its host is of an older version.
+    /// If the terminal is closed, or its host is of an older version.
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, AskError> {
         let wanted = ranges.len();
         let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, most)).await?;
@@ -311,7 +311,7 @@ impl HostedTerminal {
     /// version does not understand this.
     ///
     /// # Errors
-    /// When there is no such terminal, also meanwhile.
+    /// If there is no such terminal, also meanwhile.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
         self.ask(TerminalAsk::WatchScreen(known)).await
     }
@@ -320,7 +320,7 @@ impl HostedTerminal {
     /// none is. A host of an older version does not understand this.
     ///
     /// # Errors
-    /// When there is no such terminal, also meanwhile.
+    /// If there is no such terminal, also meanwhile.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, AskError> {
         self.ask(TerminalAsk::WatchRows(known)).await
     }
@@ -328,7 +328,7 @@ impl HostedTerminal {
     /// Returns a part of the output.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, AskError> {
         self.ask(TerminalAsk::Read(part, limit)).await
     }
@@ -336,7 +336,7 @@ impl HostedTerminal {
     /// Returns the state that needs no look at the screen.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn describe(&self) -> Result<Description, AskError> {
         self.ask(TerminalAsk::Describe).await
     }
@@ -344,7 +344,7 @@ impl HostedTerminal {
     /// Changes the size.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn resize(&self, size: Size) -> Result<(), AskError> {
         self.ask(TerminalAsk::Resize(size)).await
     }
@@ -352,7 +352,7 @@ impl HostedTerminal {
     /// Sends a signal to the foreground program.
     ///
     /// # Errors
-    /// When the program has ended, or there is no such terminal.
+    /// If the program has ended, or there is no such terminal.
     pub async fn signal(&self, signal: Signal) -> Result<(), SignalError> {
         let sent: Result<(), Option<Exit>> = self.ask(TerminalAsk::Signal(signal.as_raw())).await?;
         sent.map_err(SignalError::Ended)
@@ -361,7 +361,7 @@ impl HostedTerminal {
     /// Joins the terminal: its screen now, its output from now on.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn attach(&self) -> Result<Attached, AskError> {
         let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
         let host = match &self.keeper {
@@ -389,7 +389,7 @@ impl HostedTerminal {
     /// Takes the writer's seat, see [`steplatch_terminal::Terminal::hold`].
     ///
     /// # Errors
-    /// When a client holds it, or there is no such terminal.
+    /// If a client holds it, or there is no such terminal.
     pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<(), TerminalError<LockHolder>> {
         self.ask_to(TerminalAsk::Hold(holder, key)).await
     }
@@ -397,7 +397,7 @@ impl HostedTerminal {
     /// Gives the writer's seat back.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn give_back(&self, key: HoldKey) -> Result<(), AskError> {
         self.ask(TerminalAsk::GiveBack(key)).await
     }
@@ -405,7 +405,7 @@ impl HostedTerminal {
     /// Gives the writer's seat back, with a note to the next client that types. A host of an older version passes no note on.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn hand_back(&self, key: HoldKey, note: String) -> Result<(), AskError> {
         match self.ask(TerminalAsk::HandBack(key.clone(), note)).await {
             Err(AskError::Refused(Refusal::NotUnderstood)) => self.give_back(key).await,
@@ -416,7 +416,7 @@ impl HostedTerminal {
     /// Returns who held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn handed_back(&self) -> Result<Option<Handover>, AskError> {
         self.ask(TerminalAsk::HandedBack).await
     }
@@ -424,7 +424,7 @@ impl HostedTerminal {
     /// Returns how far the input of a step has come; none if no such input was ever accepted.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn stage(&self, step: &str) -> Result<Option<Stage>, AskError> {
         self.ask(TerminalAsk::Stage(step.to_owned())).await
     }
@@ -432,7 +432,7 @@ impl HostedTerminal {
     /// Notes the state of the terminal at the question of a gate, see [`steplatch_terminal::Terminal::note_state`].
     ///
     /// # Errors
-    /// When there is no such terminal, or its host is of an older version.
+    /// If there is no such terminal, or its host is of an older version.
     pub async fn note_state(&self, gate: String) -> Result<NotedState, AskError> {
         self.ask(TerminalAsk::NoteState(gate)).await
     }
@@ -448,7 +448,7 @@ impl HostedTerminal {
     /// Ends everything in the terminal and closes it.
     ///
     /// # Errors
-    /// When there is no such terminal.
+    /// If there is no such terminal.
     pub async fn close(&self, closing: Closing) -> Result<Closed, AskError> {
         self.ask(TerminalAsk::Close(closing.signal.map(Signal::as_raw))).await
     }
@@ -457,7 +457,7 @@ impl HostedTerminal {
     /// closes it without a note of that.
     ///
     /// # Errors
-    /// When there is no such terminal, and the step has closed none.
+    /// If there is no such terminal, and the step has closed none.
     pub async fn close_once(&self, closing: Closing, step: String) -> Result<Closed, AskError> {
         let signal = closing.signal.map(Signal::as_raw);
         match self.ask(TerminalAsk::CloseOnce(signal, step)).await {

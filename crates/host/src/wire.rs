@@ -579,7 +579,7 @@ pub(crate) fn append_frame(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&m
 /// Takes the first whole frame out of `bytes`: its length, its number, and the range of its body.
 ///
 /// # Errors
-/// When the length is out of bounds, so that what follows cannot be read either.
+/// If the length is out of bounds, so that what follows cannot be read either.
 pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::Range<usize>)>, BadFrame> {
     let head = frame_head(bytes)?;
     Ok(head.filter(|(length, _)| bytes.len() >= *length).map(|(length, number)| (length, number, HEAD..length)))
@@ -588,7 +588,7 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::
 /// Reads the head of the first frame in `bytes`, once it is whole: the length of the frame, and its number.
 ///
 /// # Errors
-/// When the length is out of bounds, so that what follows cannot be read either.
+/// If the length is out of bounds, so that what follows cannot be read either.
 pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;

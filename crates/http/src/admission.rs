@@ -88,7 +88,7 @@ impl Admission {
     /// name, by a loopback name or by one of `hosts`, and come from a page of this server or of `origins`.
     ///
     /// # Errors
-    /// When one of the names is invalid.
+    /// If one of the names is invalid.
     pub(crate) fn new(
         token: Token,
         address: &str,
@@ -120,7 +120,7 @@ impl Admission {
     /// Checks that the request calls this server by its name, and comes from an allowed page.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not.
     pub(crate) fn names(&self, request: &Request) -> Result<(), Refusal> {
         let forbidden = |code, error: String| Err(Refusal::new(StatusCode::FORBIDDEN, code, error));
         let mut called = request.headers().get_all(HOST).iter();

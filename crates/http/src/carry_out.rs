@@ -65,7 +65,7 @@ impl RouteHandler {
     /// Carries a request out.
     ///
     /// # Errors
-    /// When the request does not fit this route, or the daemon did not carry it out.
+    /// If the request does not fit this route, or the daemon did not carry it out.
     pub(crate) async fn answer(&self, daemon: &ReconnectingClient, given: RequestInput) -> Result<Response, Refusal> {
         if self.route.for_page && given.caller != Caller::Page {
             let error = "Only a browser that is logged in to the page may ask for this; log in with: steplatch open";
@@ -301,7 +301,7 @@ async fn answer_gate(
 /// Returns the idempotency key of the header, if there is one.
 ///
 /// # Errors
-/// When there is more than one, or it is invalid.
+/// If there is more than one, or it is invalid.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = given.next() else { return Ok(None) };
@@ -317,7 +317,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Ref
 /// Parses the body of a request; an empty body is an object without fields.
 ///
 /// # Errors
-/// When it is not a JSON object.
+/// If it is not a JSON object.
 pub(crate) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     if body.is_empty() {
         return Ok(Map::new());

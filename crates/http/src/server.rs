@@ -139,7 +139,7 @@ impl Server {
     /// Listens without answering yet.
     ///
     /// # Errors
-    /// When the address cannot be listened on, or a name is invalid.
+    /// If the address cannot be listened on, or a name is invalid.
     pub async fn bind(options: &Options, token: Token, daemon: ReconnectingClient) -> Result<Self, ServeError> {
         let Options { host, port, allowed_hosts, allowed_origins, most_connections } = options;
         let failed = |source| ServeError::Listen { host: host.clone(), port: *port, source };

@@ -90,7 +90,7 @@ impl Token {
     /// Uses a given token; `called` is its name in error messages.
     ///
     /// # Errors
-    /// When it is too short, or cannot be sent in a header.
+    /// If it is too short, or cannot be sent in a header.
     pub fn from_text(text: &str, called: &str) -> Result<Self, TokenError> {
         if !is_fit(text) {
             return Err(TokenError::Unfit(called.to_owned()));
@@ -102,7 +102,7 @@ impl Token {
     /// created.
     ///
     /// # Errors
-    /// When the file cannot be read or created, or other users can read it.
+    /// If the file cannot be read or created, or other users can read it.
     pub fn of(state: &Path) -> Result<(Self, Option<String>), TokenError> {
         let file = token_file(state);
         let made = match fs::symlink_metadata(&file) {
@@ -124,7 +124,7 @@ impl Token {
     /// Creates a new token for a state directory, and returns its text. The old one is rejected from then on.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn renew(state: &Path) -> Result<String, TokenError> {
         Ok(make(&token_file(state), true)?.expect("a token that replaces what is there is made"))
     }

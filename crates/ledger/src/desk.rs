@@ -87,7 +87,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     /// `Err` returns the waiter if there is no result.
     ///
     /// # Errors
-    /// When the effect is not known, or its result is not.
+    /// If the effect is not known, or its result is not.
     pub fn wait_for(&mut self, key: &EffectKey, waiter: W) -> Result<Option<R>, W> {
         if let Some(EffectState::Performing(performing)) = self.ledger.find(key) {
             performing.waiters.push(waiter);

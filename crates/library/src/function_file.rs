@@ -132,7 +132,7 @@ impl FunctionMetadata {
         text
     }
 
-    /// Returns whether the text differs from the one that was loaded: a user edited it in the library.
+    /// Returns whether a user has edited the text in the library since it was loaded.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.hash != self.hash)

@@ -24,7 +24,7 @@ impl Library {
     /// Returns the files of functions that are there, by name. None of them is read.
     ///
     /// # Errors
-    /// When the directory cannot be read. A missing one is empty.
+    /// If the directory cannot be read. A missing one is empty.
     pub fn functions(&self) -> Result<Vec<FoundFunctions>, FolderError> {
         let found = folder::files(self.folder(), TEXT)?.into_iter().map(|found| {
             let file = found.name.to_string_lossy().into_owned();
@@ -39,7 +39,7 @@ impl Library {
     /// Returns a file of functions. What is kept about it may be missing, or invalid.
     ///
     /// # Errors
-    /// When there is none of that name, or its text cannot be read.
+    /// If there is none of that name, or its text cannot be read.
     pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
         let file = self.function_path(name);
         let broken = |reason: FileError| LookupError::Broken { file: file.clone(), reason };
@@ -56,7 +56,7 @@ impl Library {
     /// the counts of that one are kept. Its workflows are drafts when the text is another one.
     ///
     /// # Errors
-    /// When another one is there, the text is too long, or the directory cannot be written.
+    /// If another one is there, the text is too long, or the directory cannot be written.
     pub fn keep_functions(
         &self,
         name: &WorkflowName,
@@ -90,7 +90,7 @@ impl Library {
     /// Removes a file of functions with what is kept about it, also one that cannot be read.
     ///
     /// # Errors
-    /// When there is none of that name, or the directory cannot be written.
+    /// If there is none of that name, or the directory cannot be written.
     pub fn delete_functions(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if !self.folder().is_dir() {
@@ -107,7 +107,7 @@ impl Library {
     /// about it.
     ///
     /// # Errors
-    /// When there is none of that name, it cannot be read, or the directory cannot be written.
+    /// If there is none of that name, it cannot be read, or the directory cannot be written.
     pub fn note_function_run(
         &self,
         name: &WorkflowName,

@@ -53,7 +53,7 @@ impl Library {
     /// version before is kept.
     ///
     /// # Errors
-    /// When the name is taken, missing or not possible, the definition too long, or the directory cannot be written.
+    /// If the name is taken, missing or not possible, the definition too long, or the directory cannot be written.
     pub fn create(&self, definition: &Value, overwrite: bool, author: &Author) -> Result<Stored, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let name: WorkflowName = fields.get("name").and_then(Value::as_str).ok_or(CreateError::NoName)?.parse()?;
@@ -81,7 +81,7 @@ impl Library {
     /// author, which is added.
     ///
     /// # Errors
-    /// When there is none of that name, its file is broken, `after` is too long, or the directory cannot be written.
+    /// If there is none of that name, its file is broken, `after` is too long, or the directory cannot be written.
     pub fn replace(
         &self,
         name: &WorkflowName,
@@ -173,7 +173,7 @@ impl Library {
     /// Returns a saved workflow.
     ///
     /// # Errors
-    /// When there is none of that name, or its file is broken.
+    /// If there is none of that name, or its file is broken.
     pub fn get(&self, name: &WorkflowName) -> Result<Stored, LookupError> {
         self.read(name)
     }
@@ -181,7 +181,7 @@ impl Library {
     /// Returns all workflows, and the files that are broken, each by name.
     ///
     /// # Errors
-    /// When the directory cannot be read. A missing one is empty.
+    /// If the directory cannot be read. A missing one is empty.
     pub fn list(&self) -> Result<Listing, FolderError> {
         let before = Index::read(&self.folder);
         let index = before.renewed(&self.folder)?;
@@ -197,7 +197,7 @@ impl Library {
     /// Removes a saved workflow, also a broken one. Its versions stay, see [`Self::forget_versions`].
     ///
     /// # Errors
-    /// When there is none of that name, or the directory cannot be written.
+    /// If there is none of that name, or the directory cannot be written.
     pub fn delete(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if is_reserved(name) || !self.folder.is_dir() {
@@ -215,7 +215,7 @@ impl Library {
     /// Returns its file.
     ///
     /// # Errors
-    /// When the directory cannot be written.
+    /// If the directory cannot be written.
     pub fn put_golden(&self, name: &WorkflowName, text: &str) -> Result<PathBuf, FolderError> {
         let locked = FolderLock::wait(&self.folder)?;
         locked.put(&golden_name(name), text.as_bytes())?;
@@ -233,7 +233,7 @@ impl Library {
     /// than the saved one is not evidence about it.
     ///
     /// # Errors
-    /// When there is none of that name, its file is broken, or the directory cannot be written.
+    /// If there is none of that name, its file is broken, or the directory cannot be written.
     pub fn note_run(
         &self,
         name: &WorkflowName,

@@ -115,7 +115,7 @@ impl Library {
     /// Returns the versions of a workflow, the newest first. One that was removed has versions, none of which is current.
     ///
     /// # Errors
-    /// When there is neither a workflow of that name nor a version, or the file of the workflow is broken.
+    /// If there is neither a workflow of that name nor a version, or the file of the workflow is broken.
     pub fn versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, LookupError> {
         let current = match self.get(name) {
             Ok(stored) => Some(stored),
@@ -153,7 +153,7 @@ impl Library {
     /// Returns one version of a workflow.
     ///
     /// # Errors
-    /// When there is none of that number, or as [`Self::versions`].
+    /// If there is none of that number, or as [`Self::versions`].
     pub fn version(&self, name: &WorkflowName, version: u32) -> Result<SavedVersion, VersionError> {
         let versions = self.versions(name)?;
         let there: Vec<u32> = versions.iter().map(|version| version.version).collect();
@@ -164,7 +164,7 @@ impl Library {
     /// Forgets the versions of a workflow but the current one. Returns how many there were.
     ///
     /// # Errors
-    /// When the directory cannot be written.
+    /// If the directory cannot be written.
     pub fn forget_versions(&self, name: &WorkflowName) -> Result<usize, FolderError> {
         let recorded = self.numbers(name)?;
         if recorded.is_empty() {

@@ -68,7 +68,7 @@ pub enum GreetError {
 /// Greets as the client. `rest` receives what came behind the welcome; it belongs to [`crate::pump`].
 ///
 /// # Errors
-/// When the server refuses, or the connection does not carry a link.
+/// If the server refuses, or the connection does not carry a link.
 pub async fn greet(
     session: &mut Session,
     hello: Hello,
@@ -87,7 +87,7 @@ pub async fn greet(
 /// Reads the greeting of a client. `rest` receives what came behind it.
 ///
 /// # Errors
-/// When the connection ends first, or does not carry a link.
+/// If the connection ends first, or does not carry a link.
 pub async fn read_hello(reader: &mut (impl AsyncRead + Unpin), rest: &mut BytesMut) -> Result<Hello, GreetError> {
     match first_record(reader, rest).await? {
         Record::Hello(hello) => Ok(hello),
@@ -98,7 +98,7 @@ pub async fn read_hello(reader: &mut (impl AsyncRead + Unpin), rest: &mut BytesM
 /// Welcomes a client to its session.
 ///
 /// # Errors
-/// When the connection ends, or the client contradicts the session.
+/// If the connection ends, or the client contradicts the session.
 pub async fn welcome(
     session: &mut Session,
     hello: &Hello,
@@ -112,7 +112,7 @@ pub async fn welcome(
 /// Refuses a client.
 ///
 /// # Errors
-/// When the connection ends.
+/// If the connection ends.
 pub async fn refuse(refusal: Refusal, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     write(&Record::Refused(refusal), writer).await
 }

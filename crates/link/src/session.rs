@@ -69,7 +69,7 @@ impl Session {
     /// Continues over a new connection. The other side has received so many bytes.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// If that cannot be.
     pub fn resume(&mut self, received_there: u64) -> Result<(), Violation> {
         let sent = received_there.checked_sub(self.consumed_there).and_then(|sent| usize::try_from(sent).ok());
         match sent {

@@ -125,7 +125,7 @@ fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
         _ => return arguments.map_or(Value::Null, Value::Object),
     };
     let mut arguments = arguments.unwrap_or_default();
-    // What is wrapped and can not be read is refused where it is read.
+    // What is wrapped and cannot be read is refused where it is read.
     if !is_wrapped(&arguments) {
         arguments.entry(field).or_insert(value);
     }

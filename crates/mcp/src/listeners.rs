@@ -51,7 +51,7 @@ impl Listeners {
     }
 
     /// # Errors
-    /// When the limit of followed resources is reached.
+    /// If the limit of followed resources is reached.
     pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
         let followed = self.followed.lock();
         if followed.len() < MAX_FOLLOWED || followed.contains_key(uri) {
@@ -128,7 +128,7 @@ pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
 /// before its acknowledgement.
 ///
 /// # Errors
-/// When a resource cannot be followed.
+/// If a resource cannot be followed.
 pub(crate) async fn listen(
     offer: &impl ServerBackend,
     changes: broadcast::Receiver<ListChange>,

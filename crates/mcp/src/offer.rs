@@ -46,7 +46,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the current resources.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// If they cannot be listed.
     fn resources(
         &self,
         asker: &ClientContext<'_>,
@@ -58,7 +58,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Reads a resource; `None` if there is none of that URI.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     fn read(
         &self,
         uri: &str,
@@ -68,7 +68,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Follows a resource; `None` if there is none of that URI.
     ///
     /// # Errors
-    /// When it cannot be followed.
+    /// If it cannot be followed.
     fn follow(&self, uri: &str) -> impl Future<Output = Result<Option<Updates>, ErrorData>> + Send;
 
     /// Returns the completions of an argument of a prompt, or of a part of a resource's URI, the best first.
@@ -77,7 +77,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the state of a task; `None` if there is none of that id.
     ///
     /// # Errors
-    /// When the state cannot be read.
+    /// If the state cannot be read.
     fn task(
         &self,
         id: &str,
@@ -87,7 +87,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Passes on the input that a task requested. Returns whether there is such a task.
     ///
     /// # Errors
-    /// When it cannot be passed on.
+    /// If it cannot be passed on.
     fn answer_task(
         &self,
         id: &str,
@@ -98,7 +98,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Cancels a task; no effect on an ended one. Returns whether there is such a task.
     ///
     /// # Errors
-    /// When it cannot be cancelled.
+    /// If it cannot be cancelled.
     fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
     /// Returns a receiver of the changes of the lists from now on. Starts the watcher of the lists, since there is a

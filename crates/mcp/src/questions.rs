@@ -46,7 +46,7 @@ impl<'c> ActiveCall<'c> {
     /// Begins or continues a call.
     ///
     /// # Errors
-    /// When the client returned another state than it was given.
+    /// If the client returned another state than it was given.
     pub(crate) async fn new(arrived: IncomingCall<'c>, seals: &Seals) -> Result<Self, ErrorData> {
         let IncomingCall { method, name, arguments, answers, state, asker } = arrived;
         let round = match (state, answers) {
@@ -72,7 +72,7 @@ impl<'c> ActiveCall<'c> {
     /// continues.
     ///
     /// # Errors
-    /// When the call exceeds the limit of rounds.
+    /// If the call exceeds the limit of rounds.
     pub(crate) async fn put(&mut self, ask: Ask, seals: &Seals) -> Result<Option<InputRequiredResult>, ErrorData> {
         let Ask { questions, carried, moot } = ask;
         self.rounds += 1;

@@ -86,7 +86,7 @@ impl Seals {
     /// Opens the seal that a `call` returned.
     ///
     /// # Errors
-    /// When it was not issued for that call, is too old, or was used.
+    /// If it was not issued for that call, is too old, or was used.
     pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, Unsealed> {
         let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
         let carried: RequestState = opened.map_err(|error| match error {
@@ -100,7 +100,7 @@ impl Seals {
     /// Marks a seal as used.
     ///
     /// # Errors
-    /// When it was used already.
+    /// If it was used already.
     pub(crate) fn spend(&self, carried: &RequestState) -> Result<(), Unsealed> {
         let mut used = self.used.lock();
         if used.contains(&carried.once) {

@@ -24,7 +24,7 @@ const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE;
 /// Standard output carries the protocol and nothing else.
 ///
 /// # Errors
-/// When the client violates the protocol before the session has begun.
+/// If the client violates the protocol before the session has begun.
 pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();

@@ -139,7 +139,7 @@ fn workflows(names: &[String]) -> Vec<&str> {
 }
 
 async fn changed(changes: &mut broadcast::Receiver<ListChange>) {
-    let change = tokio::time::timeout(WAIT_TIMEOUT, changes.recv()).await.expect("a change is told").unwrap();
+    let change = tokio::time::timeout(WAIT_TIMEOUT, changes.recv()).await.expect("a change is reported").unwrap();
     assert_eq!(change, ListChange::Tools);
 }
 

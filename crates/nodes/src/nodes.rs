@@ -49,7 +49,7 @@ impl Surroundings {
     /// Returns this process's directory and environment, without secrets.
     ///
     /// # Errors
-    /// When this process's directory does not exist any more.
+    /// If this process's directory does not exist any more.
     pub fn of_this_process() -> std::io::Result<Self> {
         Ok(Self {
             folder: std::env::current_dir()?,
@@ -136,7 +136,7 @@ impl Nodes {
     /// Returns the values of secrets, by name.
     ///
     /// # Errors
-    /// When one of them is not known.
+    /// If one of them is not known.
     pub async fn secrets(&self, names: Vec<String>) -> Result<BTreeMap<String, String>, NodeFailure> {
         let mut values = BTreeMap::new();
         for name in names {

@@ -56,7 +56,7 @@ pub struct Assertion<'a> {
 /// Reason why a registration or a signature is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
-    /// A part of it can not be read.
+    /// A part of it cannot be read.
     #[error("its {0} can not be read")]
     Malformed(&'static str),
     /// It is for another purpose: a registration in place of a signature, or the reverse.
@@ -101,7 +101,7 @@ struct ClientData {
 /// Reads a new passkey.
 ///
 /// # Errors
-/// When it is none for this challenge, from a page of the top level, by an authenticator that verified the person.
+/// If it is none for this challenge, from a page of the top level, by an authenticator that verified the person.
 pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result<Registered, PasskeyError> {
     let (client, _) = client_data(registration.client_data, "webauthn.create", challenge)?;
     let data = decoded(registration.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
@@ -119,8 +119,7 @@ pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result
 /// Checks a signature of a passkey that was registered at `origin`.
 ///
 /// # Errors
-/// When it is not of this key, for this challenge, from a page of that origin, by an authenticator that verified the
-/// person.
+/// If the key, the challenge or the origin is another one, or the authenticator has not verified the person.
 pub fn verify(
     key: &PublicKey,
     origin: &str,

@@ -23,7 +23,7 @@ pub trait Look {
     /// Returns the value if the condition holds, and otherwise a description of what was seen.
     ///
     /// # Errors
-    /// When the condition does not hold yet.
+    /// If the condition does not hold yet.
     fn seen(self) -> Result<Self::Value, String>;
 }
 

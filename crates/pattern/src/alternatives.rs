@@ -27,7 +27,7 @@ impl Alternatives {
     /// Reads the alternatives of a pattern. A group without a number that is a whole alternative is opened.
     ///
     /// # Errors
-    /// When the text breaks a rule of the dialect, or is too long.
+    /// If the text breaks a rule of the dialect, or is too long.
     pub fn of(source: &str) -> Result<Self, PatternError> {
         let Syntax { root, flags, flags_end, alternations, .. } = parse(source)?;
         let root = match root {

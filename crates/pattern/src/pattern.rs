@@ -74,7 +74,7 @@ impl Pattern {
     /// ```
     ///
     /// # Errors
-    /// When the text breaks a rule of Python's dialect, exceeds a bound on size, or needs what no engine supports.
+    /// If the text breaks a rule of Python's dialect, exceeds a bound on size, or needs what no engine supports.
     pub fn new(source: &str) -> Result<Self, PatternError> {
         let Syntax { root, names, .. } = parse(source)?;
         let root = &root;
@@ -107,7 +107,7 @@ impl Pattern {
     /// as the next character's; one past the end finds nothing.
     ///
     /// # Errors
-    /// When the search exceeded the bound on its work.
+    /// If the search exceeded the bound on its work.
     pub fn find_at(&self, text: &str, from: usize) -> Result<Option<Match>, TooMuchWork> {
         let Some(from) = (from..=text.len()).find(|&at| text.is_char_boundary(at)) else { return Ok(None) };
         match &self.0.engine {
@@ -141,7 +141,7 @@ impl Pattern {
     /// Returns whether the pattern is found anywhere in `text`.
     ///
     /// # Errors
-    /// When the search exceeded the bound on its work.
+    /// If the search exceeded the bound on its work.
     pub fn is_match(&self, text: &str) -> Result<bool, TooMuchWork> {
         match &self.0.engine {
             Engine::Linear(regex) => Ok(regex.is_match(text)),

@@ -19,7 +19,7 @@ const SLANT: f32 = 0.2;
 /// Returns the screen as an image: 10 by 20 pixels for each cell, and a margin of 8.
 ///
 /// # Errors
-/// When the screen has more than 60,000 cells.
+/// If the screen has more than 60,000 cells.
 pub fn png(picture: &Picture) -> Result<Vec<u8>, TooLarge> {
     TooLarge::check(picture.cols, picture.rows.len())?;
     Ok(encoded(&painted(picture)))

@@ -17,7 +17,7 @@ impl TooLarge {
     /// Checks whether a screen of so many columns and rows can be painted, before its cells are collected.
     ///
     /// # Errors
-    /// When it has more than 60,000 cells.
+    /// If it has more than 60,000 cells.
     pub fn check(cols: u16, rows: usize) -> Result<(), Self> {
         let cells = usize::from(cols) * rows;
         if cells > MAX_CELLS { Err(Self { cells }) } else { Ok(()) }

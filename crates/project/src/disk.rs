@@ -42,7 +42,7 @@ impl BlockingPool {
     /// Does work that changes nothing.
     ///
     /// # Errors
-    /// When it takes too long.
+    /// If it takes too long.
     pub(crate) async fn reading<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -53,7 +53,7 @@ impl BlockingPool {
     /// Does work that waits for the lock of a library.
     ///
     /// # Errors
-    /// When it takes too long.
+    /// If it takes too long.
     pub(crate) async fn writing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

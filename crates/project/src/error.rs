@@ -57,7 +57,7 @@ pub enum FindError {
     /// No workflow has the name.
     #[error(transparent)]
     NotFound(Box<WorkflowNotFound>),
-    /// The workflow is declared in a file that can not be used.
+    /// The workflow is declared in a file that cannot be used.
     #[error("Workflow '{name}' can not be used; correct its declaration in {}:\n{reason}", .file.display())]
     Declaration {
         /// The name, at most 80 characters.
@@ -75,7 +75,7 @@ pub enum FindError {
         /// The defect of the file.
         cause: LookupError,
     },
-    /// The directory of a library can not be read.
+    /// The directory of a library cannot be read.
     #[error("{}", with_causes(.0))]
     Library(LookupError),
     /// The workflow has no such version.
@@ -275,7 +275,7 @@ pub(crate) enum LoadError {
         /// The defect of the file in the library.
         cause: LookupError,
     },
-    /// The invalid file in the library can not be removed.
+    /// The invalid file in the library cannot be removed.
     #[error("'{}' was not loaded: {}", .file.display(), with_causes(.cause))]
     NotReplaced {
         /// The file.
@@ -371,7 +371,7 @@ fn at_place(place: &Option<(usize, usize)>) -> String {
     place.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default()
 }
 
-/// Reason why one declaration can not be used.
+/// Reason for the refusal of one declaration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeclarationError {
     /// The id is taken.

@@ -130,7 +130,7 @@ impl FunctionFiles {
     ///
     /// # Errors
     ///
-    /// When the disk does not answer.
+    /// If the disk does not answer.
     pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, DiskError> {
         let place = self.place(folder);
         let mut kept = place.lock().await;

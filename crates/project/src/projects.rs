@@ -67,7 +67,7 @@ impl Projects {
     ///
     /// # Errors
     ///
-    /// When the disk does not answer.
+    /// If the disk does not answer.
     pub async fn of(&self, caller: &Caller) -> Result<Arc<Project>, DiskError> {
         let asker = LibrarySearch::of(caller);
         let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
@@ -84,7 +84,7 @@ impl Projects {
     ///
     /// # Errors
     ///
-    /// When it does not, or the disk does not answer.
+    /// If it does not, or the disk does not answer.
     pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
         if name == DEFAULT_SESSION || self.of(caller).await?.folder.file_name().is_some_and(|folder| folder == name) {
             return Ok(());

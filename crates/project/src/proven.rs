@@ -18,7 +18,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// When the disk does not answer.
+    /// If the disk does not answer.
     pub async fn proven(&self, caller: &Caller) -> Result<Vec<DescribeWorkflowReply>, DiskError> {
         let asker = LibrarySearch::of(caller);
         let project = self.projects().of(caller).await?;

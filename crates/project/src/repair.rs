@@ -70,7 +70,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// When the patched machine does not pass what the machine passes now, or the recording cannot be read.
+    /// If the patched machine does not pass what the machine passes now, or the recording cannot be read.
     pub async fn check_recordings(
         &self,
         folder: &Path,
@@ -119,7 +119,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// When the library has another machine by now, or cannot be written.
+    /// If the library has another machine by now, or cannot be written.
     pub async fn save_repair(
         &self,
         folder: &Path,

@@ -105,7 +105,7 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// When the file cannot be used, or could not be checked.
+    /// If the file cannot be used, or could not be checked.
     pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         let mut deaths = 0;
         loop {
@@ -187,7 +187,7 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// When the function cannot be executed, or not with this history.
+    /// If the function cannot be executed, or not with this history.
     pub async fn replay(&mut self, history: Vec<Entry>) -> Result<Progress, WorkersError> {
         loop {
             let Function { file, text, start, limits } = self.function.clone();
@@ -215,7 +215,7 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// When the function cannot be executed any more.
+    /// If the function cannot be executed any more.
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
     }
@@ -224,7 +224,7 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// When the function cannot be executed any more.
+    /// If the function cannot be executed any more.
     pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Inline { execution: self.id, ordinal }).await
     }

@@ -56,7 +56,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// When there is none, with the available names; when its file is broken; or when the disk does not answer.
+    /// If there is none, with the available names; when its file is broken; or when the disk does not answer.
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, FindError> {
         let project = self.projects.of(caller).await?;
         let (asker, name) = (LibrarySearch::of(caller), name.to_owned());
@@ -68,7 +68,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// When the disk does not answer.
+    /// If the disk does not answer.
     pub async fn find_each(
         &self,
         caller: &Caller,
@@ -106,7 +106,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub async fn keep(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
         let library = Library::open(folder);
         let shelf = self.functions.of(folder).await?;

@@ -37,7 +37,7 @@ impl InvalidArguments {
 /// Reads parameters as they came in.
 ///
 /// # Errors
-/// When a required one is missing or one can not be understood; all such problems are listed.
+/// If a required one is missing or one can not be understood; all such problems are listed.
 pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
     let schema = V::schema();
     let mut fields = unwrap(parameters)?;
@@ -210,7 +210,7 @@ fn synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'st
     Some((meant, value))
 }
 
-/// Describes an unknown field, and the known one that may be meant: the most similar one, else any.
+/// Describes an unknown field with the most similar known field, or with all known fields.
 fn unknown(name: &str, known: &Map<String, Value>) -> String {
     let shown: String = name.chars().take(60).collect();
     match nearest(name, known) {

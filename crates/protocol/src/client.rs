@@ -183,7 +183,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// When the daemon did not carry it out, or is not there any more.
+    /// If the daemon did not carry it out, or is not there any more.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, CallError> {
         Ok(self.call_with_warnings(verb).await?.0)
     }

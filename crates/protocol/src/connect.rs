@@ -64,7 +64,7 @@ pub enum StartError {
 /// Connects to the daemon of `place` and says hello.
 ///
 /// # Errors
-/// When none is running, or it does not understand us.
+/// If none is running, or it does not understand us.
 pub async fn connect(place: &DaemonPaths, hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
     let socket = place.socket();
     let stream = match UnixStream::connect(&socket).await {
@@ -114,7 +114,7 @@ async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply),
 /// Connects to the daemon of `place`; starts it first when none is running.
 ///
 /// # Errors
-/// When it can not be started, or does not understand us.
+/// If it can not be started, or does not understand us.
 pub async fn connect_or_start(
     place: &DaemonPaths,
     hello: Hello,

@@ -23,7 +23,7 @@ pub struct Follower {
     task: AbortHandle,
 }
 
-/// Reason for which a run can not be followed any further.
+/// Reason for the end of following a run.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The daemon knows no such run, or not any more; in its words.
@@ -35,7 +35,7 @@ pub enum FollowError {
     /// The daemon refused, or was lost too often.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// An event that can not be read.
+    /// An unreadable event.
     #[error("an event of the run can not be read")]
     Garbled(#[source] serde_json::Error),
 }
@@ -73,7 +73,7 @@ impl Follower {
     /// Returns the next event; `None` once the last one was returned. Safe to drop and call again.
     ///
     /// # Errors
-    /// When the run is unknown, or no daemon can be reached. Nothing comes after that.
+    /// If the run is unknown, or no daemon can be reached. Nothing comes after that.
     pub async fn next(&mut self) -> Result<Option<RunEvent>, FollowError> {
         self.received.recv().await.transpose()
     }

@@ -70,7 +70,7 @@ impl DaemonPaths {
     /// Returns the place for `state` folder, or the user's own without one.
     ///
     /// # Errors
-    /// When neither `STEPLATCH_STATE_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
+    /// If neither `STEPLATCH_STATE_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
     pub fn from_environment(state: Option<&Path>) -> io::Result<Self> {
         let usual = usual();
         let asked = state.map(Path::to_owned).or_else(|| variable("STEPLATCH_STATE_DIR"));
@@ -140,7 +140,7 @@ impl DaemonPaths {
     /// outlives every login.
     ///
     /// # Errors
-    /// When the name is not that of a client, or there is no home.
+    /// If the name is not that of a client, or there is no home.
     pub fn hosted(client: &str) -> io::Result<Self> {
         if client.is_empty() || client.len() > 64 || !client.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of a client is letters and digits"));
@@ -185,7 +185,7 @@ impl DaemonPaths {
 /// Makes `folder` and its parents if they are not there, and sees to it that only this user can enter it.
 ///
 /// # Errors
-/// When it belongs to another user, is no folder, or the system refuses.
+/// If it belongs to another user, is no folder, or the system refuses.
 pub fn ensure_private(folder: &Path) -> Result<(), NotPrivate> {
     let system = |source| NotPrivate::System { folder: folder.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| match source.kind() {

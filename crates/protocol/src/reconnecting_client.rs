@@ -222,7 +222,7 @@ impl ReconnectingClient {
     /// Calls `verb` and returns its reply, also if that reports a failure.
     ///
     /// # Errors
-    /// When there is no daemon and none starts, when it refuses, or when it was lost too often, or once for
+    /// If there is no daemon and none starts, when it refuses, or when it was lost too often, or once for
     /// a verb that must not be repeated.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, AskError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
@@ -297,7 +297,7 @@ impl ReconnectingClient {
     /// Returns the connection, made now if there is none that holds. It may break at any time.
     ///
     /// # Errors
-    /// When there is no daemon and none could be started, or it does not understand us.
+    /// If there is no daemon and none could be started, or it does not understand us.
     pub async fn client(&self) -> Result<Client, ConnectError> {
         self.reached(true).await
     }
@@ -305,7 +305,7 @@ impl ReconnectingClient {
     /// Like [`ReconnectingClient::client`], and starts no daemon: for callers that only observe.
     ///
     /// # Errors
-    /// When there is no daemon, or it does not understand us.
+    /// If there is no daemon, or it does not understand us.
     pub async fn running(&self) -> Result<Client, ConnectError> {
         self.reached(false).await
     }

@@ -22,7 +22,7 @@ const FIELDS: [&str; 2] = ["session_id", "workspace"];
 /// parameters of any other command are left as they are.
 ///
 /// # Errors
-/// When a name is no text.
+/// If a name is no text.
 pub fn take_session(command: &str, parameters: &mut Value) -> Result<Vec<String>, InvalidArguments> {
     if !COMMANDS.contains(&command) {
         return Ok(Vec::new());

@@ -158,7 +158,7 @@ impl CallKind {
     /// Reads a request of the prelude. The error is for the author of the function.
     ///
     /// # Errors
-    /// When a parameter is missing, or has another type or value than the call takes.
+    /// If a parameter is missing, or has another type or value than the call takes.
     pub fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, InvalidCall> {
         let call_name = || spoken(call).to_owned();
         for (name, what) in [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")] {

@@ -56,7 +56,7 @@ impl WorkerProtocol {
     /// Takes a line from the worker.
     ///
     /// # Errors
-    /// When no worker of ours sends such a line. The worker is unusable then.
+    /// If no worker of ours sends such a line. The worker is unusable then.
     pub fn receive(&mut self, line: &str) -> Result<WorkerEvent, ConversationError> {
         let senseless = |what: &dyn std::fmt::Display| ConversationError::Senseless(what.to_string());
         match serde_json::from_str(line).map_err(|error| senseless(&error))? {

@@ -184,7 +184,7 @@ impl Execution {
     /// cancelled: by its history with [`Entry::Cancelled`] at the end.
     ///
     /// # Errors
-    /// When the function does something else than the history has.
+    /// If the function does something else than the history has.
     pub fn replay(
         program: &Program,
         start: &Start,

@@ -81,7 +81,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it is not Python, or uses something of which it is known that it is not there.
+    /// If it is not Python, or uses something of which it is known that it is not there.
     pub(crate) fn read(file: &str, text: &str) -> Result<Self, Failure> {
         let text = text.trim_start_matches('\u{feff}');
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();

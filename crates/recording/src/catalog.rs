@@ -98,7 +98,7 @@ impl Catalog {
     /// Lists a file from now on. The directory exists.
     ///
     /// # Errors
-    /// When the link can not be made.
+    /// If the link cannot be made.
     pub fn add(&self, file: &Path, terminal: &TerminalId, began: SystemTime) -> io::Result<RecordingId> {
         let file = std::path::absolute(file)?;
         let since = began.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -122,7 +122,7 @@ impl Catalog {
     /// Returns the recordings whose files exist, the newest first.
     ///
     /// # Errors
-    /// When the directory can not be read.
+    /// If the directory cannot be read.
     pub fn list(&self) -> io::Result<Vec<CatalogEntry>> {
         Ok(self.ids()?.into_iter().rev().filter_map(|id| self.entry(id)).collect())
     }

@@ -31,7 +31,7 @@ pub type RecordedEvents = (Vec<(f64, RecordedEvent)>, Option<Damage>);
 /// Returns the events of a recording, each with the seconds since its beginning, and the damage that they end at.
 ///
 /// # Errors
-/// When the file can not be read.
+/// If the file cannot be read.
 pub fn recorded_events(file: &mut impl BufRead) -> io::Result<RecordedEvents> {
     let mut place = Place::default();
     let mut events = Vec::new();

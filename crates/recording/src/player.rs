@@ -31,7 +31,7 @@ const NONBLOCK: i32 = 0o4000;
 /// Reason why a file is not replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It can not be read.
+    /// It cannot be read.
     #[error("the file can not be read: {0}")]
     Io(#[from] io::Error),
     /// It is a directory, or a device.
@@ -105,7 +105,7 @@ impl Player {
     /// Opens a recording, and reads it once for its length, its markers and its damage.
     ///
     /// # Errors
-    /// When the file can not be read, or is no recording.
+    /// If the file cannot be read, or is no recording.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut file = BufReader::new(open(path)?);
         let mut beginning = Place::default();
@@ -132,7 +132,7 @@ impl Player {
     /// Reads what was added to the file. Returns false if it is no longer the file that was opened.
     ///
     /// # Errors
-    /// When the file can not be read.
+    /// If the file cannot be read.
     pub fn refresh(&mut self) -> io::Result<bool> {
         let length = self.file.get_ref().metadata()?.len();
         if length < self.scan.length {
@@ -195,7 +195,7 @@ impl Player {
         &self.scan.markers
     }
 
-    /// Returns why the file can not be read to its end, if it can not.
+    /// Returns why the file cannot be read to its end, if it cannot.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.scan.damage.as_ref()
@@ -210,7 +210,7 @@ impl Player {
     /// Returns the time of the next event; `None` behind the last one that can be read.
     ///
     /// # Errors
-    /// When the file can not be read.
+    /// If the file cannot be read.
     pub fn next_at(&mut self) -> io::Result<Option<Duration>> {
         Ok(self.peek()?.map(|event| event.at))
     }
@@ -230,7 +230,7 @@ impl Player {
     /// Goes to a time: what happened until then, and at it, is drawn.
     ///
     /// # Errors
-    /// When the file can not be read.
+    /// If the file cannot be read.
     pub fn seek(&mut self, at: Duration) -> io::Result<()> {
         let behind = self.keyframes.partition_point(|keyframe| keyframe.at <= at);
         let keyframe = behind.checked_sub(1).and_then(|index| self.keyframes.get(index));

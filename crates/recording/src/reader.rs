@@ -18,7 +18,7 @@ const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Half of a millisecond.
 const HALF_MILLISECOND: Duration = Duration::from_micros(500);
 
-/// Reason why a file can not be read from some line on.
+/// Reason why a file cannot be read from some line on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// A line is not an event.
@@ -122,7 +122,7 @@ impl FileHeader {
 /// Reads the header.
 ///
 /// # Errors
-/// When the file can not be read; inside, when it does not begin with a header.
+/// If the file cannot be read; inside, when it does not begin with a header.
 pub(crate) fn header(file: &mut impl BufRead, place: &mut Place) -> io::Result<Result<FileHeader, Damage>> {
     match line(file, place)? {
         Line::Whole(text) | Line::Unfinished(text) if !text.is_empty() => {
@@ -136,7 +136,7 @@ pub(crate) fn header(file: &mut impl BufRead, place: &mut Place) -> io::Result<R
 /// Reads the next event. At the end of the file, and before damage, the place stays where it is.
 ///
 /// # Errors
-/// When the file can not be read; inside, when the next line is no event.
+/// If the file cannot be read; inside, when the next line is no event.
 pub(crate) fn event(
     file: &mut impl BufRead,
     header: &FileHeader,

@@ -194,7 +194,7 @@ impl Drop for CancelOnDrop {
 /// Begins the run of a step for a parent that an outer engine decides. It decides the child, too.
 ///
 /// # Errors
-/// When it does not begin: also where it is a remote workflow, which its service decides.
+/// If it does not begin: also where it is a remote workflow, which its service decides.
 pub(super) async fn begin_elsewhere(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,

@@ -134,7 +134,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the journal cannot be used.
+    /// If the journal cannot be used.
     pub(super) async fn open(
         path: PathBuf,
         surroundings: RunDependencies,
@@ -209,7 +209,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When there are too many.
+    /// If there are too many.
     pub(super) fn register(&self, run: &Arc<Run>) -> Result<Option<Arc<Run>>, StartError> {
         let mut driven = self.lock();
         if let Some(run) = driven.get(&run.id) {
@@ -226,7 +226,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When it was deleted meanwhile, or the journal cannot be read.
+    /// If it was deleted meanwhile, or the journal cannot be read.
     pub(super) async fn known(&self, id: &RunId) -> Result<Arc<Run>, StartError> {
         match self.find(id).await {
             Ok(Some(run)) => Ok(run),
@@ -391,7 +391,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the journal does not store it.
+    /// If the journal does not store it.
     pub(super) async fn write_off(&self, run: &Run) -> Result<(), AppendError> {
         let RunStatus { seq, error, trouble, .. } = run.progress();
         let (state, ended) = (RunState::Cancelled, Some(self.clock.now()));
@@ -405,7 +405,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the journal does not store it.
+    /// If the journal does not store it.
     pub(super) async fn write_summary(&self, run: &Run, progress: &RunStatus) -> Result<(), AppendError> {
         let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(progress.summary(&run.about));

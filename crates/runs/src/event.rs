@@ -34,7 +34,7 @@ impl RunEvents {
     ///
     /// # Errors
     ///
-    /// When the history cannot be read.
+    /// If the history cannot be read.
     pub(super) async fn newest(&self) -> Result<u64, Unreadable> {
         let last = self.run.progress().seq;
         let mut back = 1;
@@ -55,7 +55,7 @@ impl RunEvents {
     ///
     /// # Errors
     ///
-    /// When the history cannot be read.
+    /// If the history cannot be read.
     pub(super) async fn so_far(mut self) -> Result<Vec<RunEvent>, Unreadable> {
         let last = self.run.progress().seq;
         let mut events = Vec::new();

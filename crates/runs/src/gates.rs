@@ -211,7 +211,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When it has no passphrase, or one that is not the approver's.
+    /// If it has no passphrase, or one that is not the approver's.
     async fn unlock_for(&self, caller: &Caller, asked: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
         let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
         let gate = given.gate_id.as_deref().and_then(run_of);

@@ -73,7 +73,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When its result cannot be read.
+    /// If its result cannot be read.
     pub(super) async fn value_of(&self, run: &Run) -> Result<Value, ResultError> {
         match run.kind() {
             Kind::Machine => machine::value(self, run).await,

@@ -93,7 +93,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When there is no such run, or the journal cannot be read.
+    /// If there is no such run, or the journal cannot be read.
     async fn number_of(&self, id: &RunId) -> Result<u64, RunLookupError> {
         let known = self.shared.journal.find(id).await?;
         known.map(|known| known.number).ok_or_else(|| RunLookupError::not_found(id.as_str()))

@@ -140,7 +140,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or `key` does not open it.
+    /// If it cannot be read, or `key` does not open it.
     pub(super) async fn private_part(
         &self,
         run: &RunId,
@@ -168,7 +168,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub(super) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
         let sealed = self.sealed_among(left, None).await?;
         for known in left.iter().filter(|known| sealed.contains(&known.run)) {
@@ -212,7 +212,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the journal cannot be written.
+    /// If the journal cannot be written.
     pub(super) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, AppendError> {
         let _alone = self.locked.opening.lock().await;
         if !self.locked.contains(&run.id) {
@@ -270,7 +270,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     async fn sealed_among(&self, left: &[KnownRun], key: Option<&OpeningKey>) -> Result<HashSet<RunId>, StorageError> {
         let mut locked = HashSet::new();
         let is_closed =
@@ -295,7 +295,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> Result<usize, StorageError> {
         let _alone = self.locked.opening.lock().await;
         let locked = self.locked.ids();
@@ -332,7 +332,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When it is not the approver's, or the journal cannot be read.
+    /// If it is not the approver's, or the journal cannot be read.
     pub(super) async fn unlock_with(
         &self,
         passphrase: Option<&Passphrase>,

@@ -38,7 +38,7 @@ impl RunLookupError {
 ///
 /// # Errors
 ///
-/// When the text is not an id, so that no run has it.
+/// If the text is not an id, so that no run has it.
 pub(crate) fn run_id(text: &str) -> Result<RunId, RunLookupError> {
     text.parse().map_err(|_| RunLookupError::not_found(text))
 }
@@ -48,7 +48,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When there is none, or the journal cannot be read.
+    /// If there is none, or the journal cannot be read.
     pub(crate) async fn named(&self, text: &str) -> Result<Arc<Run>, RunLookupError> {
         self.find(&run_id(text)?).await
     }
@@ -57,7 +57,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When there is none, or the journal cannot be read.
+    /// If there is none, or the journal cannot be read.
     pub(crate) async fn find(&self, id: &RunId) -> Result<Arc<Run>, RunLookupError> {
         self.shared.find(id).await?.ok_or_else(|| RunLookupError::not_found(id.as_str()))
     }

@@ -142,7 +142,7 @@ impl Nodes {
 ///
 /// # Errors
 ///
-/// When it has not.
+/// If it has not.
 fn check(project: &Project, wanted: &NodeCall) -> Result<(), NodeRefusal> {
     match project.nodes.get(&wanted.id) {
         None => Err(NodeNotFound::new(project, &wanted.id, wanted.graph).into()),

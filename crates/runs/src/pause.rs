@@ -63,7 +63,7 @@ impl Runs {
 ///
 /// # Errors
 ///
-/// When the run does not take the input.
+/// If the run does not take the input.
 async fn try_request(
     run: &Run,
     input: Input,

@@ -35,7 +35,7 @@ const HOST: &str = "host";
 ///
 /// # Errors
 ///
-/// When it meant something else at the start of the run.
+/// If it meant something else at the start of the run.
 pub(super) fn check_workflow(
     pins: &Pins,
     name: &str,
@@ -53,7 +53,7 @@ pub(super) fn check_workflow(
 ///
 /// # Errors
 ///
-/// When one of them was something else at the start of the run.
+/// If one of them was something else at the start of the run.
 pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), PinError> {
     let mut called = References::default();
     called.nodes.insert(id.to_owned());
@@ -74,7 +74,7 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
 ///
 /// # Errors
 ///
-/// When one of them was something else then.
+/// If one of them was something else then.
 pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), PinError> {
     let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
     let check = |(id, declared): (&String, &NodeDeclaration)| pins.check_node(id, &signature_of(project, declared));
@@ -317,7 +317,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the disk does not answer.
+    /// If the disk does not answer.
     pub(super) async fn pinned(
         &self,
         caller: Arc<Caller>,
@@ -334,7 +334,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the disk does not answer.
+    /// If the disk does not answer.
     async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, DiskError> {
         let mut pins = Pins { hosts: Some(BTreeMap::new()), ..Pins::default() };
         if !references.is_open() {

@@ -123,7 +123,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When the journal cannot be used.
+    /// If the journal cannot be used.
     pub async fn open(path: PathBuf, surroundings: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
         let shared = Engine::open(path, surroundings, keep).await?;
         Ok(Self {
@@ -196,7 +196,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When it names something else.
+    /// If it names something else.
     async fn terminal_of(
         &self,
         caller: &Caller,
@@ -219,7 +219,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When it does not start, or has no result.
+    /// If it does not start, or has no result.
     pub(crate) async fn call_node(
         &self,
         caller: &Arc<Caller>,
@@ -463,7 +463,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When the key was used for another request.
+    /// If the key was used for another request.
     async fn run_with_key(&self, key: Option<&StartKey>) -> Result<Option<Arc<Run>>, Box<RunReply>> {
         let Some(key) = key else { return Ok(None) };
         // A journal that cannot be read fails when the run is recorded.
@@ -534,7 +534,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// When it is not found, its end is not stored, or it does not end in time.
+    /// If it is not found, its end is not stored, or it does not end in time.
     async fn cancel_run(&self, id: &RunId) -> Result<(RunState, RunState), CancelError> {
         let run = self.find(id).await?;
         let before = run.state();

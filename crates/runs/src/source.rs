@@ -192,7 +192,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When there is none, with the available names; when its file is broken; or when the caller is a run, and the name
+    /// If there is none, with the available names; when its file is broken; or when the caller is a run, and the name
     /// meant something else when that began.
     pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
         let found = self.meaning(name, self.workflows.find(caller, name).await)?;
@@ -204,7 +204,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the disk does not answer.
+    /// If the disk does not answer.
     pub(super) async fn meanings_of(
         &self,
         caller: &Caller,
@@ -295,7 +295,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When a definition that is to be saved was not.
+    /// If a definition that is to be saved was not.
     pub(super) async fn keep(
         &self,
         source: &DefinitionSource,

@@ -19,7 +19,7 @@ pub(super) enum DiscoveryError {
     /// The service gave no list.
     #[error(transparent)]
     Service(#[from] AskError),
-    /// The token of the service can not be read.
+    /// The token of the service cannot be read.
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The settings make no MCP server that can be called.

@@ -108,7 +108,7 @@ impl Sessions {
     /// Returns the id of the terminal that has this id or name now.
     ///
     /// # Errors
-    /// When there is none, or it is not known.
+    /// If there is none, or it is not known.
     pub async fn id_of(&self, session: &str) -> Result<String, String> {
         match self.find(session).await {
             Ok(terminal) => Ok(terminal.id().to_string()),

@@ -51,7 +51,7 @@ impl EventSink {
     /// Writes one message.
     ///
     /// # Errors
-    /// When the client has gone.
+    /// If the client has gone.
     pub async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
         let _waiting = self.backlog.unwritten();
         let mut writer = self.writer.lock().await;

@@ -89,7 +89,7 @@ impl Sessions {
     /// connection that is used, which is made here if there is none.
     ///
     /// # Errors
-    /// When it is another machine, or is not reached.
+    /// If it is another machine, or is not reached.
     pub(crate) async fn check_pinned(&self, caller: &Caller, host: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = caller.pins.as_ref().filter(|pins| pins.hosts.is_some()) else { return Ok(()) };
         let began = Instant::now();
@@ -104,7 +104,7 @@ impl Sessions {
     /// configuration is not read again.
     ///
     /// # Errors
-    /// When the connection leads to another machine than the run was started with.
+    /// If the connection leads to another machine than the run was started with.
     pub(crate) fn check_pinned_terminal(&self, caller: &Caller, session: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = &caller.pins else { return Ok(()) };
         let Some(host) = self.machine_of(session) else { return Ok(()) };

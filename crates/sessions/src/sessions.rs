@@ -150,7 +150,7 @@ impl Sessions {
     /// Checks that there is such a session, and that its terminal answers.
     ///
     /// # Errors
-    /// When there is none, or its host does not answer.
+    /// If there is none, or its host does not answer.
     pub async fn exists(&self, session: &str) -> Result<(), LookupError> {
         let described = match self.hosts.get(session).await {
             Ok(Some(terminal)) => terminal.describe().await.map(drop),

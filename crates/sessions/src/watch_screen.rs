@@ -29,7 +29,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(15);
 /// Maximum time between two events.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A screen onto which so many pieces of output were drawn between two looks can not be read.
+/// A screen onto which so many pieces of output were drawn between two looks cannot be read.
 const FLOOD_PIECES: u64 = 8;
 
 /// After so many such looks in a row, a third of a second, a screen is looked at less often …
@@ -181,7 +181,7 @@ impl ScreenEvents {
     }
 }
 
-/// The time between two looks at a screen. A flood of output is looked at half as often: it can not be read, and each look
+/// The time between two looks at a screen. A flood of output is looked at half as often: it cannot be read, and each look
 /// costs the daemon and the host of the terminal. The pace recognises a flood by the amount of output and not by the clock, so that a busy
 /// machine changes nothing.
 #[derive(Debug)]

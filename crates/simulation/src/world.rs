@@ -71,7 +71,7 @@ impl std::error::Error for Violation {}
 /// Simulates one schedule. Deterministic: the same seed and mutation give the same result in every build.
 ///
 /// # Errors
-/// When a rule is broken.
+/// If a rule is broken.
 pub fn simulate(seed: u64, mutation: Option<Mutation>) -> Result<Report, Violation> {
     let mut world = World::new(seed, mutation);
     world.run();

@@ -153,7 +153,7 @@ pub trait Journal: Send + Sync + 'static {
     /// makes them. A caller that stops waiting does not cancel its append.
     ///
     /// # Errors
-    /// When the writer decided on an old history, or the journal cannot write.
+    /// If the writer decided on an old history, or the journal cannot write.
     fn write(&self, append: Append) -> impl Future<Output = Result<Appended, AppendError>> + Send;
 
     /// Appends `texts` to the history of `run`, all or none, behind its entry number `after` (0: none yet).
@@ -180,7 +180,7 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns the entries of `run` from number `from` on, in order; none for a run that is not known.
     ///
     /// # Errors
-    /// When an entry is damaged or too new, or the journal cannot read. The entries behind such an entry are of no
+    /// If an entry is damaged or too new, or the journal cannot read. The entries behind such an entry are of no
     /// use without it.
     fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
 
@@ -198,36 +198,36 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns the runs that have a history, the newest first.
     ///
     /// # Errors
-    /// When the journal cannot read.
+    /// If the journal cannot read.
     fn runs(&self, filter: RunFilter) -> impl Future<Output = Result<Vec<KnownRun>, StorageError>> + Send;
 
     /// Returns `run`, if it has a history.
     ///
     /// # Errors
-    /// When the journal cannot read.
+    /// If the journal cannot read.
     fn find(&self, run: &RunId) -> impl Future<Output = Result<Option<KnownRun>, StorageError>> + Send;
 
     /// Returns what the writer keeps privately about `run` until the run has ended.
     ///
     /// # Errors
-    /// When the journal cannot read.
+    /// If the journal cannot read.
     fn private(&self, run: &RunId) -> impl Future<Output = Result<Option<String>, StorageError>> + Send;
 
     /// Returns the run that has `key`.
     ///
     /// # Errors
-    /// When the journal cannot read.
+    /// If the journal cannot read.
     fn run_with_key(&self, key: &str) -> impl Future<Output = Result<Option<RunId>, StorageError>> + Send;
 
     /// Drops the history of `run`, its summary and its keys; nothing for a run that is not known.
     ///
     /// # Errors
-    /// When the journal cannot write.
+    /// If the journal cannot write.
     fn forget(&self, run: &RunId) -> impl Future<Output = Result<(), StorageError>> + Send;
 
     /// Drops the finished runs that `retention` does not keep. Returns them, those that finished first in front.
     ///
     /// # Errors
-    /// When the journal cannot write. Some may be gone already.
+    /// If the journal cannot write. Some may be gone already.
     fn forget_finished(&self, retention: Retention) -> impl Future<Output = Result<Vec<RunId>, StorageError>> + Send;
 }

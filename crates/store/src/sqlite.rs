@@ -76,7 +76,7 @@ impl SqliteJournal {
     /// long as the disk needs.
     ///
     /// # Errors
-    /// When the file cannot be used, belongs to another program, or was written by a newer build.
+    /// If the file cannot be used, belongs to another program, or was written by a newer build.
     pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (connection, epoch) = schema::open(path, options)?;
         let readers = schema::open_reader(path)?;
@@ -107,7 +107,7 @@ impl SqliteJournal {
     /// nowhere. Costs a synchronisation of both. Returns false if a reader needs the log at this moment.
     ///
     /// # Errors
-    /// When the journal cannot write.
+    /// If the journal cannot write.
     pub async fn empty_log(&self) -> Result<bool, StorageError> {
         Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }

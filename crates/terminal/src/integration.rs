@@ -76,7 +76,7 @@ impl Integration {
     /// Writes the files into `folder`, which is created if it is missing.
     ///
     /// # Errors
-    /// When the directory or the files cannot be written.
+    /// If the directory or the files cannot be written.
     pub fn install(folder: &Path) -> io::Result<Self> {
         let zsh = folder.join("zsh");
         let exchange = folder.join("exchange");

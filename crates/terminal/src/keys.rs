@@ -42,7 +42,7 @@ impl Modifiers {
 /// `disambiguate` is whether the program enabled the kitty protocol's unambiguous keys.
 ///
 /// # Errors
-/// When there is no key of that name.
+/// If there is no key of that name.
 pub(crate) fn key(name: &str, modes: Modes, disambiguate: bool) -> Result<Vec<u8>, UnknownKey> {
     let unknown = || UnknownKey { name: name.chars().take(40).collect() };
     let mut modifiers = Modifiers::default();

@@ -612,7 +612,7 @@ impl Terminal {
     /// Types into the terminal, and returns when the program has answered as far as `input.settle` requires.
     ///
     /// # Errors
-    /// When a key is unknown, the program has ended, or it does not read; nothing was typed then.
+    /// If a key is unknown, the program has ended, or it does not read; nothing was typed then.
     pub async fn send(&self, input: Input) -> Result<Sent, InputError> {
         let Some(gate) = input.approved_at.clone() else { return self.ask(|reply| Request::Send(input, reply)).await? };
         let checked = self.check_approved(&gate, input.run.as_deref()).await?;
@@ -625,7 +625,7 @@ impl Terminal {
     /// Waits until what `wait` names happens. Dropping the future ends the wait.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn wait(&self, wait: Wait) -> Result<(Waited, View), TerminalClosed> {
         use std::sync::atomic::AtomicU64;
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -639,7 +639,7 @@ impl Terminal {
     /// Waits until a freshly opened program can be typed into: at its first prompt, or when it falls silent.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, TerminalClosed> {
         self.ask(|reply| Request::Ready(quiet, at_most, reply)).await
     }
@@ -647,7 +647,7 @@ impl Terminal {
     /// Returns the screen and state as of now; `colours` keeps the screen's colours.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn view(&self, colours: bool) -> Result<View, TerminalClosed> {
         self.ask(|reply| Request::View(colours, reply)).await
     }
@@ -655,7 +655,7 @@ impl Terminal {
     /// Returns the cells of the screen as of now, with their colours.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn picture(&self) -> Result<Picture, TerminalClosed> {
         self.ask(Request::Picture).await
     }
@@ -664,7 +664,7 @@ impl Terminal {
     /// has no such rows.
     ///
     /// # Errors
-    /// When the terminal is closed.
+    /// If the terminal is closed.
     pub async fn scrollback(&self, most: usize) -> Result<Picture, TerminalClosed> {
         self.ask(|reply| Request::Scrollback(most, reply)).await
     }
@@ -672,7 +672,7 @@ impl Terminal {
     /// Returns the entries of the log of inputs from this number on, oldest first.
     ///
     /// # Errors
-    /// When the terminal is closed.
+    /// If the terminal is closed.
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, TerminalClosed> {
         self.ask(|reply| Request::Inputs(from, reply)).await
     }
@@ -681,7 +681,7 @@ impl Terminal {
     /// programs drew is no part of them. All together have at most 4 MiB.
     ///
     /// # Errors
-    /// When the terminal is closed.
+    /// If the terminal is closed.
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, TerminalClosed> {
         self.ask(|reply| Request::Pieces(ranges, most, reply)).await
     }
@@ -689,7 +689,7 @@ impl Terminal {
     /// Returns the screen once it is another one than the version that is known; at once if none is.
     ///
     /// # Errors
-    /// When the terminal was closed, also meanwhile.
+    /// If the terminal was closed, also meanwhile.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
@@ -698,7 +698,7 @@ impl Terminal {
     /// version was returned by this or by [`Terminal::watch_screen`].
     ///
     /// # Errors
-    /// When the terminal was closed, also meanwhile.
+    /// If the terminal was closed, also meanwhile.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
     }
@@ -706,7 +706,7 @@ impl Terminal {
     /// Returns a part of the output, as much of it as `limit` allows.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, TerminalClosed> {
         self.ask(|reply| Request::Read(part, limit, reply)).await
     }
@@ -714,7 +714,7 @@ impl Terminal {
     /// Returns the state that needs no look at the screen.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn describe(&self) -> Result<Description, TerminalClosed> {
         self.ask(Request::Describe).await
     }
@@ -725,7 +725,7 @@ impl Terminal {
     /// Dropping the future stops the waiting, not the command.
     ///
     /// # Errors
-    /// When the command could not be entered; no part of it ran then.
+    /// If the command could not be entered; no part of it ran then.
     pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, RunError> {
         let Some(gate) = request.approved_at.clone() else {
             return self.ask(|reply| Request::Run(request, reply)).await?;
@@ -746,7 +746,7 @@ impl Terminal {
     /// together. An inner shell receives a typed line, which busybox and ksh keep in their history.
     ///
     /// # Errors
-    /// When a name is invalid, the shell is not at its prompt, or it does not answer.
+    /// If a name is invalid, the shell is not at its prompt, or it does not answer.
     pub async fn variables(&self, names: Vec<String>) -> Result<Vec<(String, Option<Variable>)>, VariablesError> {
         names.iter().try_for_each(|name| exchange::checked(name))?;
         let told = self
@@ -796,7 +796,7 @@ impl Terminal {
     /// [approved there](Input::approved_at) is compared with it.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn note_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
         if self.noted_at(&gate).is_none() {
             // A line that is begun keeps bash from answering. It would be taken away before the next approved input.
@@ -835,7 +835,7 @@ impl Terminal {
     /// Checks the terminal as before an input that was approved at a gate, for what is done there without typing.
     ///
     /// # Errors
-    /// When the terminal was closed; inside, with what has changed.
+    /// If the terminal was closed; inside, with what has changed.
     pub async fn check_state(&self, gate: &str) -> Result<Result<(), String>, TerminalClosed> {
         let checked = self.check_approved(gate, None).await?;
         self.note_use(gate, checked.is_ok());
@@ -900,7 +900,7 @@ impl Terminal {
     /// Checks that the terminal has not changed since the question to a person at a gate.
     ///
     /// # Errors
-    /// When the terminal was closed; inside, with what has changed.
+    /// If the terminal was closed; inside, with what has changed.
     async fn check_approved(&self, gate: &str, run: Option<&str>) -> Result<Result<(), String>, TerminalClosed> {
         let noted = self.noted.lock().iter().find(|noted| noted.gate == gate).cloned();
         let before = match noted {
@@ -970,7 +970,7 @@ impl Terminal {
     /// Changes the size.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn resize(&self, size: Size) -> Result<(), TerminalClosed> {
         self.ask(|reply| Request::Resize(size, reply)).await
     }
@@ -978,7 +978,7 @@ impl Terminal {
     /// Sends a signal to the foreground program.
     ///
     /// # Errors
-    /// When the terminal was closed; inside, how the program had ended already.
+    /// If the terminal was closed; inside, how the program had ended already.
     pub async fn signal(&self, signal: Signal) -> Result<Result<(), Option<Exit>>, TerminalClosed> {
         self.ask(|reply| Request::Signal(signal, reply)).await
     }
@@ -986,7 +986,7 @@ impl Terminal {
     /// Joins the terminal: its screen now, its output from now on.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn attach(&self) -> Result<Attached, TerminalClosed> {
         self.ask(Request::Attach).await
     }
@@ -995,7 +995,7 @@ impl Terminal {
     /// same key changes nothing.
     ///
     /// # Errors
-    /// When the terminal was closed; inside, the current holder.
+    /// If the terminal was closed; inside, the current holder.
     pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, TerminalClosed> {
         self.ask(|reply| Request::Hold(holder, key, reply)).await
     }
@@ -1003,7 +1003,7 @@ impl Terminal {
     /// Gives the writer's seat back, if `key` is what it was taken with.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn give_back(&self, key: HoldKey) -> Result<(), TerminalClosed> {
         self.hand_back(key, None).await
     }
@@ -1011,7 +1011,7 @@ impl Terminal {
     /// Gives the writer's seat back like [`Terminal::give_back`], with a note to the next client that types.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn hand_back(&self, key: HoldKey, note: Option<String>) -> Result<(), TerminalClosed> {
         self.ask(|reply| Request::GiveBack(key, note, reply)).await
     }
@@ -1019,7 +1019,7 @@ impl Terminal {
     /// Returns who held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
-    /// When the terminal was closed.
+    /// If the terminal was closed.
     pub async fn handed_back(&self) -> Result<Option<Handover>, TerminalClosed> {
         self.ask(Request::HandedBack).await
     }
@@ -1027,7 +1027,7 @@ impl Terminal {
     /// Ends everything in the terminal and closes it.
     ///
     /// # Errors
-    /// When the terminal was closed already.
+    /// If the terminal was closed already.
     pub async fn close(&self, closing: Closing) -> Result<Closed, TerminalClosed> {
         self.ask(|reply| Request::Close(closing, reply)).await
     }

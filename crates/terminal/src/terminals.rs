@@ -174,7 +174,7 @@ impl Terminals {
     /// Begins without any terminal.
     ///
     /// # Errors
-    /// When orphans are to be adopted and the system refuses.
+    /// If orphans are to be adopted and the system refuses.
     pub fn new(options: Options) -> std::io::Result<Self> {
         let orphans = Orphans::default();
         if options.adopt_orphans {
@@ -197,7 +197,7 @@ impl Terminals {
     /// Opens a terminal and starts its program. Returns once the program runs, before it has printed anything.
     ///
     /// # Errors
-    /// When the limit is reached, the name is taken, or the program cannot be started.
+    /// If the limit is reached, the name is taken, or the program cannot be started.
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
@@ -214,7 +214,7 @@ impl Terminals {
     /// open, at most for `at_most`; those who wait are served in the order of their requests.
     ///
     /// # Errors
-    /// When there was no place all the time.
+    /// If there was no place all the time.
     pub async fn reserve_place(&self, at_most: Duration) -> Result<Place<'_>, OpenError> {
         let waiting = async {
             let _turn = self.waiting.lock().await;
@@ -235,7 +235,7 @@ impl Terminals {
     /// Opens a terminal without a name at a place that is reserved, as [`Self::open`].
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// If the program cannot be started.
     pub async fn open_at(&self, place: Place<'_>, spec: Spec) -> Result<Opened, OpenError> {
         self.start(place.0, Spec { name: None, ..spec }).await
     }

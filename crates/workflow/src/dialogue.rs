@@ -93,7 +93,7 @@ pub(crate) enum Next {
 /// `timeout` is the rest of the dialogue's time in seconds.
 ///
 /// # Errors
-/// When the parameters of the dialogue are wrong.
+/// If the parameters of the dialogue are wrong.
 pub(crate) fn turn(
     current: &CurrentStep,
     answers: &[DialogueAnswer],

@@ -809,7 +809,7 @@ impl Limits {
     /// Takes the number of states to execute, 1 to 1000, and the seconds that the run may last, 1 to 7200.
     ///
     /// # Errors
-    /// When one of them is out of its bounds.
+    /// If one of them is out of its bounds.
     pub fn new(max_states: u32, execution_timeout_seconds: f64) -> Result<Self, InvalidLimits> {
         if !(1..=1000).contains(&max_states) {
             return Err(InvalidLimits::MaxStates(max_states));

@@ -117,7 +117,7 @@ pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> V
 /// Reads how many branches run at once.
 ///
 /// # Errors
-/// When it is no whole number within the bounds.
+/// If it is no whole number within the bounds.
 pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
     match value.filter(|value| !value.is_null()) {
         None => Ok(DEFAULT_AT_ONCE),

@@ -108,7 +108,7 @@ fn is_within_bounds(document: &Value) -> bool {
 /// Returns a machine with a patch applied, for a run that waits in `state`.
 ///
 /// # Errors
-/// When the patch is malformed, does not fit, or makes a machine that is not valid or that cannot continue the run.
+/// If the patch is malformed or does not fit, or its machine is invalid or cannot continue the run.
 pub fn patched(
     definition: &Definition,
     state: &str,

@@ -43,7 +43,7 @@ impl Stories {
     /// Follows `run` from its event number `from` on.
     ///
     /// # Errors
-    /// When the run does not exist, or no daemon can be reached.
+    /// If the run does not exist, or no daemon can be reached.
     pub(super) async fn of(
         daemon: ReconnectingClient,
         run: &str,
@@ -69,7 +69,7 @@ impl Stories {
     /// Returns the next event, with the nesting depth of its run; `None` after the last one.
     ///
     /// # Errors
-    /// When the first run cannot be followed any further. For a nested run the problem is printed, and the others
+    /// If the first run cannot be followed any further. For a nested run the problem is printed, and the others
     /// continue.
     pub(super) async fn next(&mut self) -> Result<Option<(RunEvent, usize)>, FollowError> {
         loop {

@@ -166,7 +166,7 @@ impl Export {
 /// Reads a saved workflow.
 ///
 /// # Errors
-/// When there is none, or no daemon can be reached.
+/// If there is none, or no daemon can be reached.
 async fn described(name: &str, place: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
     let reply = front::ask(place, DescribeWorkflow { name: name.to_owned() }).await?;
     if !reply.success {
@@ -179,7 +179,7 @@ async fn described(name: &str, place: &DaemonPaths) -> Result<DescribeWorkflowRe
 /// Returns a machine with the machines that it calls inside.
 ///
 /// # Errors
-/// When one cannot be taken along, by its name.
+/// If one cannot be taken along, by its name.
 async fn with_called(document: &Value, place: &DaemonPaths) -> Result<Value, Failure> {
     let refused = |error: NotStandalone| Failure::usage(error.to_string());
     let mut known: BTreeMap<String, Value> = BTreeMap::new();

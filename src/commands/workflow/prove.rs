@@ -111,7 +111,7 @@ impl Prove {
     /// Returns whether the recording takes over the printed output: a person who has seen the difference decides it.
     ///
     /// # Errors
-    /// When there is no person to be asked.
+    /// If there is no person to be asked.
     async fn takes_over(&self) -> Result<bool, Failure> {
         if !self.update || self.yes {
             return Ok(self.update);
@@ -128,7 +128,7 @@ impl Prove {
     /// Runs the workflow as often as a proof takes. Secrets are requested once.
     ///
     /// # Errors
-    /// When a run does not complete.
+    /// If a run does not complete.
     async fn runs(&self, place: &DaemonPaths, definition: &Definition, golden: &Golden) -> Result<Runs, Failure> {
         let daemon = front::steady(place)?;
         let mut secrets = RunWorkflow { workflow_name: Some(self.workflow.clone()), ..RunWorkflow::default() };

@@ -17,7 +17,7 @@ pub(super) struct RecordedRun {
 /// Reads a run as far as it has come.
 ///
 /// # Errors
-/// When there is no such run, or no daemon can be reached.
+/// If there is no such run, or no daemon can be reached.
 pub(super) async fn read(place: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
     Ok(of_events(&run_steps::events(place, run).await?, definition))
 }

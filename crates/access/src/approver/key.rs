@@ -89,7 +89,7 @@ impl StoredKey {
     /// passphrase.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// If the system gives no random bytes.
     pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Vec<Self>, KeyError> {
         key.0.iter().map(|key| Self::of(key, passphrase)).collect()
     }
@@ -111,7 +111,7 @@ impl StoredKey {
     /// Returns the private keys, which `passphrase` opens. Takes as long as checking a passphrase for each.
     ///
     /// # Errors
-    /// When it is not the passphrase of these keys, or the file was damaged.
+    /// If it is not the passphrase of these keys, or the file was damaged.
     pub(super) fn open(all: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, KeyError> {
         all.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
     }
@@ -138,7 +138,7 @@ impl OpeningKey {
     /// Returns a new key.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// If the system gives no random bytes.
     pub(super) fn generate() -> Result<Self, KeyError> {
         let mut ikm = [0; ENCAPPED];
         getrandom::fill(&mut ikm).map_err(KeyError::Randomness)?;

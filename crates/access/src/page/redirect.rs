@@ -21,7 +21,7 @@ pub(super) enum RedirectError {
     /// The address is not one of the page.
     #[error("The address of the page is not http://localhost:PORT/")]
     Address,
-    /// The file can not be written.
+    /// The file cannot be written.
     #[error("The file that leads the browser to the page can not be written: {0}")]
     File(#[from] io::Error),
 }
@@ -67,7 +67,7 @@ impl RedirectFiles {
     /// Writes the file that leads to `address` with `ticket`. Returns its path.
     ///
     /// # Errors
-    /// When the address is not one of the page, or the file cannot be written.
+    /// If the address is not one of the page, or the file cannot be written.
     pub(super) fn write(&mut self, address: &str, ticket: &str) -> Result<PathBuf, RedirectError> {
         let text = document(address, ticket).ok_or(RedirectError::Address)?;
         let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", secret()?.0));

@@ -17,7 +17,7 @@ pub(super) const MAX_SESSION_TIME: Duration = Duration::from_secs(30 * 24 * 3600
 /// Maximum delay of the stored time of the last use.
 const USE_PRECISION: Duration = Duration::from_secs(300);
 
-/// Maximum number of sessions; the one that was unused the longest gives way.
+/// Maximum number of sessions. A further one replaces the session with the longest idle time.
 const MAX_SESSIONS: usize = 64;
 
 /// Maximum length of the name of a browser, in characters.

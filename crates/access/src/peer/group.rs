@@ -15,7 +15,7 @@ const NAME: &str = "steplatch-kept";
 /// Moves this process into the group, and what it starts from now on. Does nothing if it is in one already.
 ///
 /// # Errors
-/// When this system has no groups of version 2, or the user may not make one.
+/// If this system has no groups of version 2, or the user may not make one.
 pub fn join() -> io::Result<()> {
     let own = fs::read_to_string("/proc/self/cgroup")?;
     if is_of_ours(&own) {

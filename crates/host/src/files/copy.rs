@@ -89,7 +89,7 @@ impl MachineFiles {
     /// A file that grows meanwhile is copied as long as it was.
     ///
     /// # Errors
-    /// When the source cannot be read, changes meanwhile or is longer than the limit, or the target cannot be written. What was written
+    /// If the source cannot be read, changes meanwhile or is longer than the limit, or the target cannot be written. What was written
     /// is removed then.
     pub async fn copy(
         &self,
@@ -159,7 +159,7 @@ impl MachineFiles {
     /// Writes a file.
     ///
     /// # Errors
-    /// When it cannot be written. What was written is removed then.
+    /// If it cannot be written. What was written is removed then.
     pub async fn put(
         &self,
         path: &Path,
@@ -189,7 +189,7 @@ impl MachineFiles {
     /// Reads a part of a file, at most `limit` bytes from `offset` on.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub async fn get(
         &self,
         path: &Path,

@@ -303,7 +303,7 @@ impl RemoteHost {
     /// Returns the session once it has a connection.
     ///
     /// # Errors
-    /// When it has none for so long, the host has ended, or an attempt fails for a reason that only a person can remove.
+    /// If it has none for so long, the host has ended, or an attempt fails for a reason that only a person can remove.
     pub(crate) async fn reached(&self, patience: Duration) -> Result<Host, AskError> {
         self.reached_until(patience, Awaited::Connection).await
     }

@@ -189,7 +189,7 @@ impl Machine {
     /// may pass. A name that leads nowhere is one of these only once the machine was reached.
     ///
     /// # Errors
-    /// When the machine is not reached within that time, or a person has to do something first.
+    /// If the machine is not reached within that time, or a person has to do something first.
     pub(crate) async fn current(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
         let began = Instant::now();
         let mut pause = RETRY_PAUSES.0;
@@ -214,7 +214,7 @@ impl Machine {
     /// Connects now, and reports the first failure, whatever it is.
     ///
     /// # Errors
-    /// When the attempt fails, or takes longer than that.
+    /// If the attempt fails, or takes longer than that.
     pub(crate) async fn check(&self, patience: Duration) -> Result<(), RemoteError> {
         self.connect(patience, Awaited::FirstFailure).await.map(drop)
     }
@@ -419,7 +419,7 @@ impl Machine {
     /// Notes the terminal that a step has opened. `is_taken` recognises terminals of other machines, and of this one.
     ///
     /// # Errors
-    /// When it cannot be a new terminal of the machine.
+    /// If it cannot be a new terminal of the machine.
     pub(crate) async fn opened(
         &self,
         step: &str,
@@ -450,7 +450,7 @@ impl Machine {
     /// Returns the terminal that a step has opened here.
     ///
     /// # Errors
-    /// When the machine has not reported it, and does not answer.
+    /// If the machine has not reported it, and does not answer.
     pub(crate) async fn opened_by(
         &self,
         step: &str,

@@ -127,7 +127,7 @@ impl MachineNotes {
     /// Notes the terminal that a step has opened.
     ///
     /// # Errors
-    /// When the step has another terminal, or the terminal was opened by another step.
+    /// If the step has another terminal, or the terminal was opened by another step.
     pub(crate) fn opened(&mut self, step: &str, id: &TerminalId, pid: i32) -> Result<(), &'static str> {
         let is_known = self.has(id);
         let Some(opening) = self.openings.get_mut(step) else { return Err("the answer to another request") };

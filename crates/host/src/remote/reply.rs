@@ -54,7 +54,7 @@ pub(crate) trait Reply: DeserializeOwned + Send + 'static {
     /// Returns the reply as the other components rely on it.
     ///
     /// # Errors
-    /// When no terminal host sends such a reply.
+    /// If no terminal host sends such a reply.
     fn checked(self) -> Result<Self, Reason> {
         Ok(self)
     }

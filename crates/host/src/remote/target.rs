@@ -62,7 +62,7 @@ impl HostTarget {
     /// Asks `ssh`, with the arguments of a connection, and `ssh-keygen`.
     ///
     /// # Errors
-    /// When one of them does not answer in time. What it would have reported is not known then.
+    /// If one of them does not answer in time. What it would have reported is not known then.
     pub(super) async fn ask(
         host: &RemoteHostConfig,
         ssh: &OsString,
@@ -146,7 +146,7 @@ impl FixedConnection {
     /// Returns the arguments of `ssh`, and the file that they name, which is removed when it is dropped.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub(super) fn arguments(&self) -> std::io::Result<(Vec<OsString>, Option<TempPath>)> {
         let mut options = self.options.clone();
         let mut file = None;

@@ -31,7 +31,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Starts a relay over there for this client, whose directory there has its name.
     ///
     /// # Errors
-    /// When the connection cannot even be tried. That it fails shows when it is read.
+    /// If the connection cannot even be tried. That it fails shows when it is read.
     fn dial<'a>(
         &'a self,
         host: &'a RemoteHostConfig,
@@ -41,7 +41,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Returns where a connection to this host leads now, as far as that is known before it is made.
     ///
     /// # Errors
-    /// When that is not reported in time.
+    /// If that is not reported in time.
     fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> TargetFuture<'a> {
         Box::pin(std::future::ready(Ok(HostTarget::configured(host))))
     }

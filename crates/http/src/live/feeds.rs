@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::message::{Frame, Rate, ToTab};
 
-/// Minimum time between two changes of a screen that a tab shows large, and of one that all tabs show small.
-const INTERVALS: (Duration, Duration) = (Duration::from_millis(15), THUMB_INTERVAL);
+/// Minimum intervals between changes of a screen: large in a tab, and small in all tabs.
+const MIN_SCREEN_INTERVALS: (Duration, Duration) = (Duration::from_millis(15), THUMB_INTERVAL);
 
 /// Minimum time between two frames of a small screen.
 pub(super) const THUMB_INTERVAL: Duration = Duration::from_millis(500);
@@ -245,7 +245,7 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::
     let Some(terminal) = feed.upgrade().map(|feed| feed.terminal.clone()) else { return };
     loop {
         let is_live = *live.borrow_and_update() > 0;
-        let interval = if is_live { INTERVALS.0 } else { INTERVALS.1 };
+        let interval = if is_live { MIN_SCREEN_INTERVALS.0 } else { MIN_SCREEN_INTERVALS.1 };
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let Ok(client) = daemon.running().await else {
             tokio::time::sleep(RETRY_PAUSE).await;

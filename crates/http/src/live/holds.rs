@@ -35,7 +35,7 @@ impl Holds {
     /// Takes a hold, or takes it over from an earlier socket. Returns the number of the taking.
     ///
     /// # Errors
-    /// When another client holds the terminal, in words.
+    /// If another client holds the terminal, in words.
     pub(super) async fn take(
         self: &Arc<Self>,
         person: &ReconnectingClient,
@@ -98,7 +98,7 @@ impl Holds {
     /// Gives a terminal back.
     ///
     /// # Errors
-    /// When the daemon does not answer, in words.
+    /// If the daemon does not answer, in words.
     pub(super) async fn hand_back(
         &self,
         person: &ReconnectingClient,

@@ -84,7 +84,7 @@ fn halves(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Option<CheckP
 /// Returns whether a request without the token is one of a page that is logged in.
 ///
 /// # Errors
-/// When the daemon cannot check that, or the session has ended.
+/// If the daemon cannot check that, or the session has ended.
 pub(crate) async fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let origin = app.admission.page_origin(headers);
     let Some(shown) = halves(headers, origin.as_deref(), app.port) else { return Ok(Caller::Unknown) };

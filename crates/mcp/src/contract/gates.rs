@@ -118,7 +118,7 @@ impl Elicitor {
     /// adds where to answer to the reply.
     ///
     /// # Errors
-    /// When the daemon cannot be reached.
+    /// If the daemon cannot be reached.
     pub(super) async fn reach(&self, reply: Value, caller: &Caller<'_, '_>) -> Result<GateStep, AskError> {
         let daemon = caller.daemon;
         let Some(gate) = gate_for_people(&reply, daemon).await? else {
@@ -136,7 +136,7 @@ impl Elicitor {
     /// Continues a call that had asked a person. Returns `None` if the question is not from this server.
     ///
     /// # Errors
-    /// When the daemon cannot be reached.
+    /// If the daemon cannot be reached.
     pub(super) async fn resume(
         &self,
         round: CallRound,

@@ -82,7 +82,7 @@ pub(super) fn templates() -> CachedList<ResourceTemplate> {
 /// Returns the available resources: all terminals, the newest runs, and the workflows.
 ///
 /// # Errors
-/// When the daemon cannot be reached.
+/// If the daemon cannot be reached.
 pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resource>, AskError> {
     let resource = |address: Address, name: String, description: String, kind: &str| {
         Resource::new(address.to_string(), name).with_description(description).with_mime_type(kind)
@@ -115,7 +115,7 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
 /// Reads a resource; `None` if there is none of that URI.
 ///
 /// # Errors
-/// When the daemon cannot be reached.
+/// If the daemon cannot be reached.
 pub(super) async fn read(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Vec<ResourceContents>>, AskError> {
     let Some(address) = Address::parse(uri) else { return Ok(None) };
     let content = match address {
@@ -209,7 +209,7 @@ fn meta(about: Value) -> MetaObject {
 /// typed text, then those that contain it.
 ///
 /// # Errors
-/// When the daemon cannot be reached.
+/// If the daemon cannot be reached.
 pub(super) async fn complete(
     what: &Reference,
     argument: &ArgumentInfo,

@@ -94,7 +94,7 @@ impl OpenQuestions {
 /// Starts a run as a task. `Err` has the reply of a run that has ended or did not start: it is the result of the call.
 ///
 /// # Errors
-/// When the daemon cannot be reached.
+/// If the daemon cannot be reached.
 pub(super) async fn begin(
     verb: &str,
     params: Value,
@@ -134,7 +134,7 @@ impl Elicitor {
     /// Returns the state of a task. `None` if there is no such run.
     ///
     /// # Errors
-    /// When the daemon cannot be reached.
+    /// If the daemon cannot be reached.
     pub(super) async fn task(
         &self,
         run_id: &str,
@@ -212,7 +212,7 @@ impl Elicitor {
     /// an answer leaves its gate open.
     ///
     /// # Errors
-    /// When the daemon cannot be reached.
+    /// If the daemon cannot be reached.
     pub(super) async fn submit_answers(
         &self,
         run_id: &str,
@@ -248,7 +248,7 @@ impl Elicitor {
 /// Cancels the run of a task. Returns whether there is one.
 ///
 /// # Errors
-/// When the daemon cannot be reached.
+/// If the daemon cannot be reached.
 pub(super) async fn cancel(run_id: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
     let known = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
     if known {

@@ -19,7 +19,7 @@ impl Worker {
     /// Starts a worker: a program that calls `steplatch_python::worker::serve` with its standard input and output.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
@@ -31,7 +31,7 @@ impl Worker {
     /// Sends a request, and waits for the answer.
     ///
     /// # Errors
-    /// When the worker is lost. It accepts no further request then.
+    /// If the worker is lost. It accepts no further request then.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, WorkerError> {
         let (_, line) = self.conversation.ask(ask);
         // A lost worker is noticed below, with the reason.

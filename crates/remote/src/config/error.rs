@@ -64,7 +64,7 @@ pub enum SettingError {
     /// The token is not text.
     #[error("{FORMS}")]
     TokenForm,
-    /// The token can not be used.
+    /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The service is enabled and has no URL.

@@ -35,7 +35,7 @@ impl Engine {
     /// that began before under the same key or id.
     ///
     /// # Errors
-    /// When it cannot begin.
+    /// If it cannot begin.
     pub(crate) async fn launch<K: RunKind>(
         self: &Arc<Self>,
         parts: LaunchParts,

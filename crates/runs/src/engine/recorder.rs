@@ -135,7 +135,7 @@ impl Recorder {
     /// Stores the first entries of a run. `key` is a name under which only one run begins.
     ///
     /// # Errors
-    /// When the journal does not take them.
+    /// If the journal does not take them.
     pub(super) async fn write_first(
         &mut self,
         sealed: SealedEntries,

@@ -28,7 +28,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Reads a history.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     fn read(
         shared: &Arc<Engine>,
         about: &RunHeader,
@@ -110,7 +110,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the run cannot continue.
+    /// If the run cannot continue.
     pub(crate) async fn recover_run<K: RunKind>(
         self: &Arc<Self>,
         known: KnownRun,

@@ -113,7 +113,7 @@ pub(crate) trait RunKind: Recovery {
     /// Stores the first entries, which are applied already. `key` is a name under which only one run begins.
     ///
     /// # Errors
-    /// When the journal does not take them.
+    /// If the journal does not take them.
     fn record_first(
         &mut self,
         entries: &[Self::Entry],

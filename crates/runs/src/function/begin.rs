@@ -149,7 +149,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the run cannot start.
+    /// If the run cannot start.
     pub(super) async fn begin_written(
         self: Arc<Self>,
         caller: Arc<Caller>,
@@ -239,7 +239,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the run cannot start.
+    /// If the run cannot start.
     pub(crate) async fn begin_call(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -280,7 +280,7 @@ impl Started {
 ///
 /// # Errors
 ///
-/// When the project cannot be read, or has changed since the root run began.
+/// If the project cannot be read, or has changed since the root run began.
 pub(super) async fn nodes_of(
     shared: &Engine,
     caller: &Caller,
@@ -320,7 +320,7 @@ pub(super) enum WorkflowChoiceError {
 ///
 /// # Errors
 ///
-/// When the file does not declare it, or no name is given and it does not declare exactly one.
+/// If the file does not declare it, or no name is given and it does not declare exactly one.
 pub(super) fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
     let workflows: Vec<&str> = declared
         .iter()

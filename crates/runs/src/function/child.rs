@@ -199,7 +199,7 @@ async fn source_of_own(shared: &Engine, caller: &Caller, wanted: &ChildRequest, 
 ///
 /// # Errors
 ///
-/// When the run cannot start.
+/// If the run cannot start.
 pub(crate) async fn begin_saved(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
@@ -273,7 +273,7 @@ async fn begin_machine(
 ///
 /// # Errors
 ///
-/// When its history cannot be read.
+/// If its history cannot be read.
 pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
@@ -290,7 +290,7 @@ pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, Result
 ///
 /// # Errors
 ///
-/// When it has no result.
+/// If it has no result.
 pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, CallResultError> {
     let id = || run.id.clone();
     match run.state() {

@@ -294,7 +294,7 @@ impl FunctionRun {
     ///
     /// # Errors
     ///
-    /// When the history cannot be read.
+    /// If the history cannot be read.
     pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), HistoryError> {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {

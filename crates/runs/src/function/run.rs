@@ -427,7 +427,7 @@ impl FunctionRun {
     ///
     /// # Errors
     ///
-    /// When the history cannot be read.
+    /// If the history cannot be read.
     async fn resume_open_calls(&mut self) -> Result<(), HistoryError> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
         // Frames come before their calls, in the order in which they began.

@@ -202,7 +202,7 @@ fn of_graph(
 ///
 /// # Errors
 ///
-/// When an entry cannot be read.
+/// If an entry cannot be read.
 pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut folded = FunctionState::default();

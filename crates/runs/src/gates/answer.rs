@@ -64,7 +64,7 @@ impl GateAnswer {
     /// Returns what a passkey signs of it.
     ///
     /// # Errors
-    /// When the answer has a part that is not signed.
+    /// If the answer has a part that is not signed.
     pub(super) fn signed_text<'a>(&'a self, info: &'a GateInfo) -> Result<SignedText<'a>, PasskeyRefusal> {
         if self.form.is_some() {
             return Err(PasskeyRefusal::Unsigned);
@@ -94,7 +94,7 @@ impl OpenGate {
     ///
     /// # Errors
     ///
-    /// When the gate does not accept it.
+    /// If the gate does not accept it.
     pub(super) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, InvalidAnswer> {
         if let Some(form) = &self.form {
             let form = Form::read(form).map_err(|problems| InvalidAnswer::BrokenForm { problems })?;

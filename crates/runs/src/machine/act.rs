@@ -101,7 +101,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
 ///
 /// # Errors
 ///
-/// When they have not, and the run has not opened it.
+/// If they have not, and the run has not opened it.
 pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
     let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
     // An id stays one terminal's, and a name does not.

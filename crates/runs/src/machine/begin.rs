@@ -77,7 +77,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the run cannot start.
+    /// If the run cannot start.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -91,7 +91,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the run cannot start.
+    /// If the run cannot start.
     pub(crate) async fn begin_with(
         self: &Arc<Self>,
         caller: &Arc<Caller>,

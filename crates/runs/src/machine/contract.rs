@@ -60,7 +60,7 @@ fn failed(error: ShellQueryError) -> ShellAnswer {
 ///
 /// # Errors
 ///
-/// When the shell will not report its variables.
+/// If the shell will not report its variables.
 async fn at_prompt(
     sessions: &Sessions,
     caller: &Arc<Caller>,

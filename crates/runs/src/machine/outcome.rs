@@ -67,7 +67,7 @@ fn omit_longest(variables: &mut Map<String, Value>, most: usize) -> Vec<String> 
 ///
 /// # Errors
 ///
-/// When its history cannot be read, or contains no result.
+/// If its history cannot be read, or contains no result.
 pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     let events = shared.events_of(&run.id, 1, &Seal::default()).await?;
     match child_outcome(&History::from_iter(&events), run.state().name()) {

@@ -44,7 +44,7 @@ const LEFT_OUT: &str = "left_out";
 ///
 /// # Errors
 ///
-/// When an entry cannot be read.
+/// If an entry cannot be read.
 pub(crate) fn of(
     run: &Run,
     progress: RunStatus,

@@ -71,7 +71,7 @@ impl OnceCalls {
     ///
     /// # Errors
     ///
-    /// When the step made another request before, or its result is no longer known.
+    /// If the step made another request before, or its result is no longer known.
     pub(super) async fn once<C: Future<Output = NodeReply> + Send + 'static>(
         &self,
         step: String,

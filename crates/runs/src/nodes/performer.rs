@@ -76,7 +76,7 @@ impl ExecutorFactory {
     ///
     /// # Errors
     ///
-    /// When the system does not allow a process to adopt its descendants or to be notified of their end.
+    /// If the system does not allow a process to adopt its descendants or to be notified of their end.
     pub fn adopt_orphans(&self) -> std::io::Result<()> {
         self.programs.adopt_orphans_beside_others(REAP_TIMEOUT)
     }

@@ -37,7 +37,7 @@ impl WorkerToken {
     /// Returns the secret of the workers. It is made when it is first needed.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn secret(&self) -> io::Result<String> {
         kept(&self.token, || random_name() + &random_name())
     }
@@ -97,7 +97,7 @@ impl WorkerRequests {
     /// Sends requests until the worker disconnects.
     ///
     /// # Errors
-    /// When the connection has ended.
+    /// Returns an error once the connection has ended.
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         while let Some(request) = self.requests.recv().await {
             sink.event(request_id, &request).await?;

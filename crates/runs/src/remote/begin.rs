@@ -41,7 +41,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the run cannot start.
+    /// If the run cannot start.
     pub(crate) async fn begin_remote(
         self: &Arc<Self>,
         caller: &Arc<Caller>,

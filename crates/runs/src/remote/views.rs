@@ -53,7 +53,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
 ///
 /// # Errors
 ///
-/// When an entry cannot be read.
+/// If an entry cannot be read.
 pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut state = State::default();
@@ -108,7 +108,7 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
 ///
 /// # Errors
 ///
-/// When it cannot be read.
+/// If it cannot be read.
 pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));

@@ -160,7 +160,7 @@ impl CopyEvents {
     /// Carries the copy out and reports it, until it has ended or the client is gone; then what was not finished is removed.
     ///
     /// # Errors
-    /// When the client is gone.
+    /// If the client is gone.
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut copied = 0;
         for step in self.steps {

@@ -41,7 +41,7 @@ impl Spill {
     /// Begins without a block, in a file of at most `capacity` bytes in `folder`.
     ///
     /// # Errors
-    /// When the folder is not there or no file can be made in it.
+    /// If the folder is not there or no file can be made in it.
     pub(crate) fn new(folder: &Path, capacity: usize) -> io::Result<Self> {
         let file = off_the_runtime(|| tempfile::tempfile_in(folder))?;
         Ok(Self { file, capacity: capacity as u64, oldest: 0, next: 0 })
@@ -62,7 +62,7 @@ impl Spill {
     /// Writes a block behind all others. There must be room for it.
     ///
     /// # Errors
-    /// When the disk is full or fails; the block is not held then, all others are.
+    /// If the disk is full or fails; the block is not held then, all others are.
     pub(crate) fn write(&mut self, block: &[u8]) -> io::Result<Place> {
         debug_assert!(self.has_room_for(block.len()), "whoever writes makes room first");
         let place = Place { at: self.next, length: block.len() };
@@ -78,7 +78,7 @@ impl Spill {
     /// Reads a block that was not given up.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// If the disk fails.
     pub(crate) fn read(&self, place: Place) -> io::Result<Vec<u8>> {
         let (begin, first) = self.split(place);
         let mut block = vec![0; place.length];

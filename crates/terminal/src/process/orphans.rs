@@ -103,7 +103,7 @@ impl Orphans {
     /// that is not waited for is an orphan then.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or observe its children.
+    /// If the system does not let a process adopt or observe its children.
     pub(crate) fn adopt(&self) -> std::io::Result<()> {
         self.adopting.store(true, Ordering::Relaxed);
         self.adopt_beside_others(Duration::ZERO)
@@ -113,7 +113,7 @@ impl Orphans {
     /// for as long as `grace`.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or observe its children.
+    /// If the system does not let a process adopt or observe its children.
     pub(crate) fn adopt_beside_others(&self, grace: Duration) -> std::io::Result<()> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut ended = signal(SignalKind::child())?;

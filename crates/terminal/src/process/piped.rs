@@ -96,7 +96,7 @@ impl Programs {
     /// of its environment.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or observe its children.
+    /// If the system does not let a process adopt or observe its children.
     pub fn adopt_orphans(&self) -> io::Result<()> {
         self.orphans.adopt()
     }
@@ -107,7 +107,7 @@ impl Programs {
     /// `grace`, then it is reaped as an orphan.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or observe its children.
+    /// If the system does not let a process adopt or observe its children.
     pub fn adopt_orphans_beside_others(&self, grace: Duration) -> io::Result<()> {
         self.orphans.adopt_beside_others(grace)
     }
@@ -120,7 +120,7 @@ impl Programs {
     /// Starts a program as the leader of a session of its own, without a terminal.
     ///
     /// # Errors
-    /// When the program or its folder is not there, or the system has nothing to give.
+    /// If the program or its folder is not there, or the system has nothing to give.
     pub async fn start(&self, spec: PipedSpec) -> Result<Piped, SpawnError> {
         let mark = spec.family.clone().unwrap_or_else(|| TerminalId::random().as_str().to_owned());
         let orphans = self.orphans.clone();
@@ -179,7 +179,7 @@ impl Piped {
     /// Safe to begin again when it was cancelled.
     ///
     /// # Errors
-    /// When it was waited for before.
+    /// If it was waited for before.
     pub async fn wait(&mut self) -> io::Result<Exit> {
         let family = self.family.as_ref().ok_or_else(|| io::Error::other("it was waited for before"))?;
         let exit = family.child.wait().await?;

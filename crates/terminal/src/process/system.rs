@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 /// Registers a descriptor with the reactor.
 ///
 /// # Errors
-/// When the reactor cannot watch it, or has no room.
+/// If the reactor cannot watch it, or has no room.
 pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: `register` wants a descriptor that is open, stays open and stays the same for as long as it is
     // registered. An `OwnedFd` is open until it is dropped, is never exchanged behind a shared reference, and

@@ -32,7 +32,7 @@ pub(in crate::contract) enum NoDialog {
 /// Returns a gate as a dialog with its whole content; `wrong` is why the last answer was rejected.
 ///
 /// # Errors
-/// When the content cannot be shown whole.
+/// If the content cannot be shown whole.
 pub(in crate::contract) fn form(
     gate: &GateInfo,
     wrong: Option<&str>,
@@ -89,7 +89,7 @@ fn untitled(field: &Value) -> Option<PrimitiveSchemaDefinition> {
 /// Returns a form whose texts contain nothing that a client would interpret, such as control characters or markup.
 ///
 /// # Errors
-/// When the value of a choice differs from the text that is shown for it.
+/// If the value of a choice differs from the text that is shown for it.
 fn shown_form(form: &Value) -> Result<Value, NoDialog> {
     fn show(name: &str, value: &mut Value) -> Result<(), NoDialog> {
         match value {

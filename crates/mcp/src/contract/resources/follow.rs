@@ -30,7 +30,7 @@ enum Followed {
 /// Subscribes to a resource; `None` if there is none of that URI.
 ///
 /// # Errors
-/// When the daemon cannot be reached.
+/// If the daemon cannot be reached.
 pub(in crate::contract) async fn follow(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Updates>, AskError> {
     let mut followed = match Address::parse(uri) {
         Some(Address::Terminal { id, .. }) => Followed::Terminal(id),

@@ -107,6 +107,11 @@ impl Keystrokes {
         }
     }
 
+    /// Returns whether Enter is among the keys.
+    pub(super) fn ends_line(&self) -> bool {
+        self.bytes.contains(&b'\r')
+    }
+
     /// Returns whether text follows the end of a line.
     pub(super) fn has_lines_ahead(&self) -> bool {
         self.bytes.iter().position(|byte| *byte == b'\r').is_some_and(|end| end + 1 < self.bytes.len())

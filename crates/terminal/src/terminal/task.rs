@@ -810,7 +810,7 @@ impl Task {
     /// prompts: takes away the text at the prompt, unless this run typed all of it.
     ///
     /// # Errors
-    /// When no keys do that for certain, or others have begun a command that is not complete.
+    /// If no keys do that for certain, or others have begun a command that is not complete.
     fn clear_line_for(&mut self, run: &str) -> Result<(), InputError> {
         if !self.shell.is_reporting() || self.shell.draft.is_by(run) {
             return Ok(());
@@ -822,8 +822,7 @@ impl Task {
         }
         let is_incomplete = !self.shell.running && !self.shell.draft.is_entered_by(run);
         // The kernel has it, and passes it on in front of what is typed next.
-        let waits = || self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines);
-        if is_incomplete || (!self.shell.draft.text().is_empty() && waits()) {
+        if is_incomplete || (!self.shell.draft.text().is_empty() && self.collects_lines()) {
             return Err(InputError::LineStands { text: self.shell.draft.text() });
         }
         Ok(())
@@ -886,14 +885,13 @@ impl Task {
     fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {
         let modes = self.intake.screen.modes();
         // Where the terminal itself collects lines, no program decodes keys: an interrupt is the byte that the terminal knows.
-        let disambiguates = self.intake.transcript.disambiguates_keys()
-            && self.pty.line_discipline().is_none_or(|discipline| !discipline.whole_lines);
+        let disambiguates = self.intake.transcript.disambiguates_keys() && !self.collects_lines();
         let mut typed = Keystrokes::default();
         typed.text(&keys::text(&input.text, modes));
         for name in &input.keys {
             typed.key(&keys::key(name, modes, disambiguates)?);
         }
-        if (typed.has_lines_ahead() || self.shell.has_untaken_lines())
+        if (typed.has_lines_ahead() || typed.ends_line() && self.shell.has_untaken_lines())
             && let Some(editor) = self.line_editor()
         {
             typed.type_lines_ahead(editor.keeps_returns);

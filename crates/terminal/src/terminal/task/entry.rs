@@ -167,8 +167,7 @@ impl Task {
 
     /// Returns whether a tab is text to the foreground program, rather than a key that completes words.
     pub(super) fn takes_tabs(&self) -> bool {
-        let whole_lines = self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines);
-        whole_lines || self.intake.screen.modes().bracketed_paste
+        self.collects_lines() || self.intake.screen.modes().bracketed_paste
     }
 
     /// Enters text at a prompt without marks.
@@ -180,10 +179,11 @@ impl Task {
         if entering.request.working_directory.is_some() {
             return entering.refuse(&RunError::NoDirectory);
         }
-        if prompt.may_be_shell() && command::may_expand(&text, self.foreground_name().as_deref()) {
+        let program = self.foreground_name();
+        if prompt.may_be_shell() && command::may_expand(&text, program.as_deref()) {
             return entering.refuse(&RunError::Expanded);
         }
-        let is_fish = self.foreground_name().is_some_and(|name| name.trim_start_matches('-') == "fish");
+        let is_fish = program.as_deref().is_some_and(|name| name.trim_start_matches('-') == "fish");
         // fish drops a tab of a text that is pasted.
         if text.contains('\t') && (is_fish || !self.takes_tabs()) {
             return entering.refuse(&RunError::Control(u32::from('\t')));
@@ -203,7 +203,7 @@ impl Task {
         let mut rest = match entries {
             Ok(entries) => VecDeque::from(entries),
             Err(meaning) => {
-                let program = self.foreground_name().unwrap_or_else(|| "the program".to_owned());
+                let program = program.unwrap_or_else(|| "the program".to_owned());
                 return entering.refuse(&RunError::EmptyLine { program, meaning: meaning.to_owned() });
             }
         };

@@ -432,7 +432,7 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let editor = if self.intake.screen.modes().bracketed_paste {
             Editor::TakesPastes
-        } else if running.kind != Kind::Fish && self.pty.line_discipline().is_some_and(|now| now.whole_lines) {
+        } else if running.kind != Kind::Fish && self.collects_lines() {
             Editor::None
         } else {
             Editor::TakesKeys

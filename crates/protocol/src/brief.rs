@@ -46,6 +46,8 @@ const LEFT_OUT: &[&str] = &[
     "alternate_screen",
     "title",
     "cwd",
+    "execution_log",
+    "available_workflows",
 ];
 
 impl RunReply {

@@ -63,7 +63,12 @@ pub(super) fn perform(
             give_up(&child.run).await;
             return Outcome::TimedOut;
         }
-        shared.outcome_of(&child.run).await
+        let mut outcome = shared.outcome_of(&child.run).await;
+        if let Outcome::Finished { result } = &mut outcome {
+            let names = shared.available_workflows(&caller).await;
+            result.insert("available_workflows".to_owned(), names.into());
+        }
+        outcome
     })
 }
 

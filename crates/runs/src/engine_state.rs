@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use steplatch_access::{Approver, Passkeys, Redactor, is_sealed};
+use steplatch_access::{Approver, Caller, Passkeys, Redactor, is_sealed};
 use steplatch_clock::Clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_project::{Projects, Workers, Workflows};
@@ -33,6 +33,9 @@ use crate::nodes::{ExecutorFactory, Nodes};
 use crate::outer::{OuterEngine, WorkerToken};
 use crate::runs::{EnginePolicy, RunDependencies, RunListener};
 use crate::secret_answers::SecretAnswers;
+
+/// Maximum number of workflow names in a reply.
+const MAX_NAMED_WORKFLOWS: usize = 50;
 
 /// Maximum number of runs in progress, since each takes memory while it lasts.
 const MAX_RUNS: usize = 10_000;
@@ -130,6 +133,14 @@ pub(super) struct Engine {
 }
 
 impl Engine {
+    /// Returns the first names of workflows that `caller` may run, those of remote services behind the saved ones.
+    pub(super) async fn available_workflows(&self, caller: &Caller) -> Vec<String> {
+        let mut names = self.workflows.available(caller).await;
+        let room = MAX_NAMED_WORKFLOWS.saturating_sub(names.len());
+        names.extend(self.remotes.names().into_iter().take(room));
+        names
+    }
+
     /// Opens the journal, and creates it if it does not exist.
     ///
     /// # Errors

@@ -47,9 +47,6 @@ const MAX_WAIT: Duration = Duration::from_secs(7200);
 /// Maximum characters of a name that a reply repeats.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Maximum number of workflow names in a reply.
-const MAX_NAMED_WORKFLOWS: usize = 50;
-
 /// Time that a cancel waits for the end of its run.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -247,9 +244,7 @@ impl Runs {
             }
             Err(reply) => RunReply { workflow_name, session_id, ..*reply },
         };
-        let mut available_workflows = Box::pin(self.shared.workflows.available(caller)).await;
-        let room = MAX_NAMED_WORKFLOWS.saturating_sub(available_workflows.len());
-        available_workflows.extend(self.shared.remotes.names().into_iter().take(room));
+        let available_workflows = Box::pin(self.shared.available_workflows(caller)).await;
         RunReply { available_workflows, ..reply }
     }
 

@@ -681,6 +681,41 @@ async fn a_nested_run_returns_what_the_tool_returns_and_its_terminal_is_the_run_
 }
 
 #[tokio::test]
+async fn a_state_reads_the_log_of_its_nested_run_and_the_names_of_workflows() {
+    // Document 000, lines 182-195 and 559-579: the action returns what the tool returns.
+    let daemon = TestDaemon::new().await;
+    let child = |output: &str| {
+        let command = format!("printf '%s' {output}");
+        on_its_own("inner", json!({"say": last("run_command", &json!({"command": command}))}))
+    };
+    let nest = |inner: Value, message: &str| {
+        let definition = json!({
+            "nest": state("run_workflow", &json!({"workflow_definition": inner}), "look"),
+            "look": last("fail", &json!({"message": message})),
+        });
+        daemon.run(machine("nest", definition))
+    };
+    let read = nest(child("hello"), "{nest_execution_log.0.result.output} {available_workflows}").await;
+    let names = "State 'look' failed: hello [\"inner\"]";
+    assert_eq!(read.error.as_deref(), Some(names), "{read:#?}");
+    assert_eq!(nested(&read)["available_workflows"], json!(["inner"]));
+    assert_eq!(read.final_variables.get("nest_execution_log"), None, "it is in the entry of the state");
+
+    // The nested run of a nested run keeps its log.
+    let deep =
+        on_its_own("outer", json!({"mid": last("run_workflow", &json!({"workflow_definition": child("deep")}))}));
+    let read = nest(deep, "{nest_execution_log.0.result.status}").await;
+    assert_eq!(read.error.as_deref(), Some("State 'look' failed: completed"), "{read:#?}");
+    assert_eq!(nested(&read)["execution_log"][0]["result"].get("execution_log"), None);
+
+    // A log is whole or omitted, and a state that reads an omitted one fails.
+    let long = nest(child("$(printf '%070000d' 0)"), "{nest_execution_log.0.result.output}").await;
+    assert_eq!(nested(&long)["log_omitted"], true, "{long:#?}");
+    assert!(long.error.as_deref().is_some_and(|error| error.contains("nest_execution_log")), "{:?}", long.error);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
     // Document 000, lines 164, 646-650 and 804-807.
     let daemon = TestDaemon::new().await;

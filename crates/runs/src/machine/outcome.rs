@@ -1,8 +1,9 @@
 //! The outcome of a finished machine, for the run that started it.
 
 use serde_json::{Map, Value};
-use steplatch_workflow::{History, Outcome, child_outcome};
+use steplatch_workflow::{Event, History, LogBuilder, Outcome, child_outcome};
 
+use super::report;
 use crate::child::refused;
 use crate::engine_state::Engine;
 use crate::result_error::ResultError;
@@ -12,6 +13,9 @@ use crate::seal::Seal;
 /// Maximum bytes, as JSON, of all variables of a child in its result, which is stored with the run above. None is cut: the longest
 /// are omitted, and a state that reads one of those fails. What a child returns is not bounded by this.
 const MAX_VARIABLES_BYTES: usize = 64 << 10;
+
+/// Maximum bytes of the log of a child, as JSON, in its result. A longer one is omitted as a whole.
+const MAX_LOG_BYTES: usize = 64 << 10;
 
 /// Returns the outcome of a finished machine, for a machine that waits for it.
 pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
@@ -42,10 +46,29 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
                     result.insert("omitted_variables".to_owned(), omitted.into());
                 }
             }
+            let mut log = Value::Array(log_without_nested_logs(&events));
+            shared.secrets.mask_in(&mut log);
+            if log.to_string().len() > MAX_LOG_BYTES {
+                result.insert("log_omitted".to_owned(), true.into());
+            } else {
+                result.insert(report::LOG.to_owned(), log);
+            }
             Outcome::Finished { result }
         }
         other => other,
     }
+}
+
+/// Returns the log of a run. Logs of its own children stay with those.
+fn log_without_nested_logs(events: &[Event]) -> Vec<Value> {
+    let mut log = LogBuilder::default();
+    let mut entries: Vec<Value> = events.iter().flat_map(|event| report::entries_of(event, &mut log)).collect();
+    for entry in &mut entries {
+        for field in ["result", "variables_after"] {
+            entry.get_mut(field).and_then(Value::as_object_mut).into_iter().for_each(report::remove_nested_logs);
+        }
+    }
+    entries
 }
 
 /// Removes the longest variables until all have at most `most` bytes as JSON, and returns their names.

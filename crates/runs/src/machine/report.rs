@@ -9,7 +9,7 @@ use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{GateInfo, RunReply};
 use steplatch_store::Record;
-use steplatch_workflow::{History, LogBuilder, workflow_signature};
+use steplatch_workflow::{Event, History, LogBuilder, workflow_signature};
 
 use super::history::read;
 use crate::event::Unreadable;
@@ -37,6 +37,9 @@ const MAX_SCREEN_LINES: usize = 24;
 /// Maximum number of variables in a report.
 const MAX_VARIABLES: usize = 300;
 
+/// The field of a result, and of a report, with the log of its run.
+pub(super) const LOG: &str = "execution_log";
+
 /// The phase of the entry that stands for those in the middle of a long log.
 const LEFT_OUT: &str = "left_out";
 
@@ -61,6 +64,8 @@ pub(crate) fn of(
     let shortened = Cell::new(is_log_cut);
     let fitting = |mut value: Value| {
         if let Some(variables) = value.get_mut("variables_after") {
+            // The result of the same entry has it.
+            variables.as_object_mut().into_iter().for_each(remove_nested_logs);
             shortened.set(shorten(variables, (longest / 4).max(MIN_VARIABLE_CHARS)) || shortened.get());
         }
         shortened.set(shorten(&mut value, longest) || shortened.get());
@@ -72,6 +77,7 @@ pub(crate) fn of(
         _ => (None, BTreeMap::new()),
     };
     let mut variables = history.variables().to_map();
+    remove_nested_logs(&mut variables);
     let left_out = variables.len().saturating_sub(MAX_VARIABLES);
     if left_out > 0 {
         shortened.set(true);
@@ -214,12 +220,7 @@ fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable
     let (mut first, mut last) = (Vec::new(), VecDeque::new());
     let mut left_out = 0;
     for record in records {
-        let event = read(record, &seal)?;
-        let timestamp = clock::to_iso8601(event.at());
-        for entry in told.next(&event) {
-            let Ok(Value::Object(mut entry)) = serde_json::to_value(entry) else { continue };
-            entry.insert("timestamp".to_owned(), timestamp.clone().into());
-            let entry = Value::Object(entry);
+        for entry in entries_of(&read(record, &seal)?, &mut told) {
             if first.len() < ENTRIES.0 {
                 first.push(entry);
                 continue;
@@ -237,6 +238,22 @@ fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable
     }
     first.extend(last);
     Ok((told, first))
+}
+
+/// Removes the logs of nested runs from results or variables.
+pub(super) fn remove_nested_logs(values: &mut Map<String, Value>) {
+    values.retain(|name, _| !name.ends_with(LOG));
+}
+
+/// Returns the log entries of the next event, with its time.
+pub(super) fn entries_of(event: &Event, log: &mut LogBuilder) -> Vec<Value> {
+    let timestamp = clock::to_iso8601(event.at());
+    let dated = |entry| {
+        let mut entry = serde_json::to_value(entry).ok()?;
+        entry.as_object_mut()?.insert("timestamp".to_owned(), timestamp.clone().into());
+        Some(entry)
+    };
+    log.next(event).into_iter().filter_map(dated).collect()
 }
 
 /// Cuts texts that are longer than `longest`, for a reader: keeps their ends and states what is missing. Returns

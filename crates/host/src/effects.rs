@@ -278,14 +278,15 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, given_up: watch::Receiver<bool>
     }
 }
 
-/// Opens a terminal. One for a single command waits for its place, and is closed if its step is given up meanwhile.
+/// Opens a terminal, which may wait for its place. One for a single command is closed if its step is given up meanwhile.
 pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Option<watch::Receiver<bool>>) -> Performed {
     if shared.is_retiring() {
         return Performed::refused(Refusal::Retiring);
     }
-    let (single_command, step) = (new.single_command, new.step.clone());
+    let (is_for_command, step) = (new.single_command.is_some(), new.step.clone());
+    let wait = new.place_wait();
     let spec = new.into_spec();
-    let opened = match (single_command, &given_up) {
+    let opened = match (wait, &given_up) {
         (None, _) => shared.terminals.open(spec).await,
         (Some(wait), given_up) => {
             let place = shared.terminals.reserve_place(wait);
@@ -311,7 +312,7 @@ pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Optio
         Err(error) => return Performed::new(Err::<OpenedTerminal, _>(OpenRefused::from(error)), false),
     };
     let (id, pid) = (opened.terminal.id().clone(), opened.terminal.pid());
-    if let (Some(step), Some(_)) = (step, single_command) {
+    if let Some(step) = step.filter(|_| is_for_command) {
         let key = EffectKey::new(Effect::Open, step);
         let is_given_up = {
             let mut desk = shared.effects.desk.lock();

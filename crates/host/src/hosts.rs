@@ -34,7 +34,7 @@ use crate::remote::{
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal};
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Place, Refusal};
 
 /// The way to start a host.
 #[derive(Debug, Clone)]
@@ -424,12 +424,11 @@ impl Hosts {
     /// # Errors
     /// If there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, None).await
+        self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await
     }
 
     /// Opens a terminal, on another machine if one is named. `patience` is how long it waits for a machine that is not
-    /// connected. A terminal for a single command waits for the time `single_command` if as many as may be are open, and
-    /// is closed when its step is settled.
+    /// connected.
     ///
     /// # Errors
     /// If the machine is not reached, there is no host, or it does not open the terminal.
@@ -438,7 +437,7 @@ impl Hosts {
         spec: Spec,
         machine: Option<&str>,
         patience: Duration,
-        single_command: Option<Duration>,
+        place: Place,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         // A terminal that the step has opened before has the name itself.
         let is_known = spec
@@ -460,13 +459,13 @@ impl Hosts {
         }
         let Some(machine) = machine else {
             let host = self.host_for(spec.step.as_deref()).await?;
-            let request = OpenRequest::from(spec).for_single_command(single_command);
+            let request = OpenRequest::from(spec).at(place);
             let opened: Result<OpenedTerminal, OpenRefused> = host.ask(&Ask::Open(Box::new(request))).await?;
             let opened = opened?;
             self.lock().kept.insert(opened.id.clone(), host.clone());
             return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
         };
-        self.open_there(spec, machine, patience, single_command).await
+        self.open_there(spec, machine, patience, place).await
     }
 
     /// Opens a terminal on another machine. It is noted before it is requested: only what is noted is later taken for a terminal of
@@ -476,7 +475,7 @@ impl Hosts {
         spec: Spec,
         machine: &str,
         patience: Duration,
-        single_command: Option<Duration>,
+        place: Place,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         let remote = self.remote(machine)?;
         let machine = remote.named(machine)?;
@@ -484,7 +483,7 @@ impl Hosts {
         let host = machine.host_for(&step, patience).await?;
         let opening = machine.begin_opening(&step, &host, &spec).await;
         let spec = Spec { step: Some(step.clone()), ..spec };
-        let request = OpenRequest::on_another_machine(spec.clone()).for_single_command(single_command);
+        let request = OpenRequest::on_another_machine(spec.clone()).at(place);
         let request = Ask::Open(Box::new(request));
         let keeper = Keeper::There(host.clone());
         let opened = match keeper.ask::<Result<OpenedTerminal, OpenRefused>>(&request, patience).await {
@@ -500,8 +499,7 @@ impl Hosts {
                 }
                 // The request of an earlier daemon did not reach it, and it opens no new terminals.
                 if matches!(error, AskError::Refused(Refusal::Retiring)) && !host.opens_new() {
-                    return Box::pin(self.open_there(spec, machine.config().name.as_str(), patience, single_command))
-                        .await;
+                    return Box::pin(self.open_there(spec, machine.config().name.as_str(), patience, place)).await;
                 }
                 return Err(error.into());
             }

@@ -37,6 +37,6 @@ pub use remote::{
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{
-    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Refusal, Stage, TerminalAsk, WIRE_VERSION,
+    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Place, Refusal, Stage, TerminalAsk, WIRE_VERSION,
     WaitRequest,
 };

@@ -189,7 +189,7 @@ impl Ask {
                 Some(Duration::from_secs(length / MIN_DIGEST_RATE))
             }
             // It waits for a place.
-            Self::Open(request) => Some(request.single_command.unwrap_or_default()),
+            Self::Open(request) => Some(request.place_wait().unwrap_or_default()),
             Self::Hello { .. }
             | Self::List
             | Self::Find(_)
@@ -372,6 +372,22 @@ pub struct OpenRequest {
     /// are open, and is closed when its step is settled. A host of an older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) single_command: Option<Duration>,
+    /// It waits at most so long for other terminals to be closed if as many as may be are open. A host of an older version
+    /// overlooks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waits: Option<Duration>,
+}
+
+/// Conduct of an opening while as many terminals are open as may be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Place {
+    /// It is refused.
+    #[default]
+    AtOnce,
+    /// It waits at most so long for another terminal to be closed.
+    Within(Duration),
+    /// It waits as well; it is for a single command, and closed when its step is settled.
+    ForCommand(Duration),
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -394,6 +410,7 @@ impl From<Spec> for OpenRequest {
             step,
             from_elsewhere: false,
             single_command: None,
+            waits: None,
         }
     }
 }
@@ -404,9 +421,19 @@ impl OpenRequest {
         Self { inherited: Vec::new(), from_elsewhere: true, ..Self::from(spec) }
     }
 
-    /// Returns the request for a terminal that a single command runs in, if `wait` is the time that it may wait for a place.
-    pub(crate) fn for_single_command(self, wait: Option<Duration>) -> Self {
-        Self { single_command: wait, ..self }
+    /// Returns the request for a terminal that takes its place like this.
+    pub(crate) fn at(self, place: Place) -> Self {
+        let (single_command, waits) = match place {
+            Place::AtOnce => (None, None),
+            Place::Within(wait) => (None, Some(wait)),
+            Place::ForCommand(wait) => (Some(wait), None),
+        };
+        Self { single_command, waits, ..self }
+    }
+
+    /// Returns the time that it may wait for a place.
+    pub(crate) fn place_wait(&self) -> Option<Duration> {
+        self.single_command.or(self.waits)
     }
 
     /// Returns what is to be opened, with the environment of this process if that is meant.

@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use steplatch_access::{Caller, Redactor, hideable, is_short_word};
 use steplatch_clock as clock;
 use steplatch_host::{
-    AskError, CLIENT_CONNECT_TIMEOUT, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, RUN_CONNECT_TIMEOUT,
-    Refusal, RemotePlace,
+    AskError, CLIENT_CONNECT_TIMEOUT, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, Place,
+    RUN_CONNECT_TIMEOUT, Refusal, RemotePlace,
 };
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
@@ -55,6 +55,9 @@ pub struct Sessions {
 
 /// The name of this machine among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
+
+/// Maximum time that an opening of a run waits for a place. The time limit of its state ends it earlier.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Time that opening waits for the first prompt.
 const FIRST_PROMPT: Duration = Duration::from_secs(10);
@@ -185,10 +188,12 @@ impl Sessions {
         LookupError::NotFound { session: session.chars().take(80).collect(), open }
     }
 
-    /// Opens a terminal; as the same `step` only once.
+    /// Opens a terminal; as the same `step` only once. One of a run waits for a place: a limit that is reached for a moment
+    /// ends no durable work.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
         let is_repeated = self.is_repeated(step.as_deref());
-        match self.try_open(caller, verb, step, None).await {
+        let place = if caller.run.is_some() { Place::Within(PLACE_TIMEOUT) } else { Place::AtOnce };
+        match self.try_open(caller, verb, step, place).await {
             Ok((_, reply)) => reply,
             Err(trouble) => {
                 let outcome_unknown = trouble.outcome_unknown(is_repeated);
@@ -198,14 +203,13 @@ impl Sessions {
         }
     }
 
-    /// Opens a terminal. One for a single command waits for the time `single_command` if as many as may be are open, and is
-    /// closed when its step is settled.
+    /// Opens a terminal, which takes its place like `place`.
     pub(crate) async fn try_open(
         &self,
         caller: &Arc<Caller>,
         verb: OpenTerminal,
         step: Option<String>,
-        single_command: Option<Duration>,
+        place: Place,
     ) -> Result<(HostedTerminal, OpenTerminalReply), SessionError> {
         let arguments = match verb.command {
             Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned().into()),
@@ -257,7 +261,7 @@ impl Sessions {
             opened_by: opener(caller).await,
             step: step.clone(),
         };
-        let opened = self.hosts.open_on(spec, host.as_deref(), patience(caller), single_command).await;
+        let opened = self.hosts.open_on(spec, host.as_deref(), patience(caller), place).await;
         let has_requested = || step.as_deref().is_some_and(|step| self.hosts.has_requested_opening(step));
         let (terminal, opened) = opened.map_err(|error| match SessionError::from(error) {
             // A connection before this one may have carried the request.

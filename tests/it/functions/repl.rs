@@ -125,3 +125,20 @@ fn a_terminal_whose_first_call_was_cut_off_is_closed_with_its_run() {
     assert_eq!(over["result"], json!(["unknown", "yes"]), "{over}");
     assert_eq!(open(), Vec::<serde_json::Value>::new());
 }
+
+#[test]
+fn a_node_waits_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+    let story = Story::set_up(
+        "shell = await ctx.run('shell', 'echo here')\nreturn [shell['output'], shell['error']]",
+        "PTYNode(id='shell', session=session, command='bash')",
+        "terminals.max = 1\n",
+    );
+    let open = story.agent.calls("open_terminal", json!({}));
+    let run = story.begins(0.0);
+    assert_eq!(story.looks(&run, 1.0)["status"], "running");
+    let refused = story.agent.calls("open_terminal", json!({}));
+    assert_eq!(refused["error"], "1 terminals are open, which is the limit", "{refused}");
+    story.agent.calls("exit_terminal", json!({"session_id": open["session_id"]}));
+    let over = story.looks(&run, 60.0);
+    assert_eq!(over["result"], json!(["here", null]), "{over}");
+}

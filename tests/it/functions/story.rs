@@ -17,15 +17,27 @@ pub(crate) struct Story {
 
 impl Story {
     pub(crate) fn of(body: &str, nodes: &str) -> Self {
+        Self::set_up(body, nodes, "")
+    }
+
+    /// Creates a story in a home with settings.
+    pub(crate) fn set_up(body: &str, nodes: &str, settings: &str) -> Self {
         let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
-        Self::whole(&format!(
-            "async def story(ctx):\n{body}\n{nodes}\nWorkflow(id=\"story\", session=session, fn=story)\n"
-        ))
+        let text =
+            format!("async def story(ctx):\n{body}\n{nodes}\nWorkflow(id=\"story\", session=session, fn=story)\n");
+        let home = Home::new(STEPLATCH);
+        let folder = home.path().join(".config/steplatch");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("config.toml"), settings).unwrap();
+        Self::in_home(home, &text)
     }
 
     /// Creates a story from a whole file.
     pub(crate) fn whole(text: &str) -> Self {
-        let home = Home::new(STEPLATCH);
+        Self::in_home(Home::new(STEPLATCH), text)
+    }
+
+    fn in_home(home: Home, text: &str) -> Self {
         let file = home.path().join("story.py");
         std::fs::write(&file, text).unwrap();
         Self { agent: Agent::new(&home), home, file }

@@ -91,16 +91,24 @@ async fn commands_in_shells_of_their_own_are_run_once_and_no_run_fails_while_the
 }
 
 #[tokio::test]
-async fn commands_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
     let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
     let daemon = TestDaemon::with(options).await;
     let definition = json!({
         "initial_state": "say",
         "states": {"say": {"action": {"tool": "run_command", "params": {"command": "sleep 0.2; echo done"}}}},
     });
+    let in_a_terminal = json!({
+        "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "say"}]},
+            "say": {"action": {"tool": "run_command", "params": {"command": "sleep 0.2; echo done"}}},
+        },
+    });
     let mut ids = Vec::new();
-    for _ in 0..12 {
+    for _ in 0..6 {
         ids.push(begin(&daemon, definition.clone()).await);
+        ids.push(begin(&daemon, in_a_terminal.clone()).await);
     }
     for id in &ids {
         let ended = end_of(&daemon, id).await;

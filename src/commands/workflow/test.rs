@@ -128,8 +128,9 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
         rehearsal.path.iter().map(name).fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
     // A name may have 64 characters; an unusually long one shifts its line.
     let columns = Columns { state: state.min(24), tool, width: print::width() };
-    for passage in &rehearsal.path {
-        print::line(columns.line(passage))?;
+    for (number, passage) in rehearsal.path.iter().enumerate() {
+        let led_on = matches!(rehearsal.path.get(number + 1), Some(RehearsalStep::Transition { .. }));
+        print::line(columns.line(passage, led_on))?;
     }
     let time = duration_of(rehearsal.elapsed_time.as_secs_f64());
     let states = if rehearsal.states_executed == 1 {
@@ -169,13 +170,14 @@ struct Columns {
 const TIME: usize = 11;
 
 impl Columns {
-    fn line(&self, passage: &RehearsalStep) -> String {
+    /// Returns the line of a step. `led_on` is true if a transition follows: a failure that it takes is no alarm.
+    fn line(&self, passage: &RehearsalStep, led_on: bool) -> String {
         let below = " ".repeat(TIME + 2);
         match passage {
             RehearsalStep::State { at, state, tool, params, result, source, elapsed_time, .. } => {
                 let result = Value::Object(result.clone());
                 let outcome = Outcome::of(None, &result);
-                let (mark, style) = outcome.mark();
+                let (mark, style) = if outcome == Outcome::Failed && led_on { ("·", QUIET) } else { outcome.mark() };
                 let params = Value::Object(params.clone());
                 let told = action::led_to(&action::detail(tool, &params), &outcome.describe(tool, &result));
                 let mut remarks = Vec::new();

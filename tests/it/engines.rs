@@ -2,7 +2,7 @@
 //!
 //! A case gets a [`Rig`]: a home with a daemon whose runs one engine decides. The case crashes what decides, and what performs,
 //! and looks at runs through the same commands and tools for every engine. Where the worker or the server of Temporal is not
-//! installed, its cases are skipped, and say so.
+//! installed, its cases are left out.
 
 mod cases;
 mod functions;

@@ -1,7 +1,7 @@
 //! Stories of the page, in a real browser.
 //!
 //! A story is a module of `page/`, played by Node with the browser of the system. It asks this test for what the person
-//! and the agent do outside of the browser, as lines of JSON. Where there is no browser, stories are skipped, and say so.
+//! and the agent do outside of the browser, as lines of JSON. Without a browser they are left out.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, leave_out};
 
 use crate::clients::{installed, node};
 use crate::desk::Desk;
@@ -101,7 +101,7 @@ impl PageHome {
     /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
     fn plays(&self, story: &str, mut does: impl FnMut(&Self, &Value) -> Value) {
         let Some(mut player) = self.player(story, &json!({"url": self.person("open --print")})) else {
-            return skip(story);
+            return leave_out(&format!("the story {story} needs chromium; cargo xtask test installs it"));
         };
         let mut player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut answers = player.stdin.take().unwrap();
@@ -118,11 +118,6 @@ impl Drop for PageHome {
     fn drop(&mut self) {
         self.home.runs(&["serve", "stop"]);
     }
-}
-
-#[allow(clippy::print_stderr, reason = "a story that is skipped is noticed")]
-fn skip(story: &str) {
-    eprintln!("SKIPPED: the story {story} needs chromium; cargo xtask test installs it");
 }
 
 /// Returns the browser of the system.
@@ -412,7 +407,7 @@ fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
         "run": waiting["run_id"], "gate": gate["gate_id"], "digest": gate["digest"],
     });
     let Some(player) = page.player("agent.mjs", &given) else {
-        return skip("agent.mjs");
+        return leave_out("the story agent.mjs needs chromium; cargo xtask test installs it");
     };
     // The terminal keeps the browser, so that it is the agent's whatever it says.
     let variables = player.get_envs().filter_map(|(name, value)| Some((name, value?)));

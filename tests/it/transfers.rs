@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, eventually_blocking};
+use steplatch_testkit::{Agent, Home, eventually_blocking, leave_out};
 
 use crate::hosts::{Far, state};
 use crate::survival::{kill, next_daemon};
@@ -187,7 +187,6 @@ struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
     /// `None` where nothing can be mounted, as in a container.
-    #[allow(clippy::print_stderr, reason = "a test that is left out says so")]
     fn new(far: &Far) -> Option<Self> {
         let folder = far.folder.path().join("small");
         std::fs::create_dir(&folder).unwrap();
@@ -196,7 +195,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|status| status.success()) {
             return Some(Self(folder));
         }
-        eprintln!("not tested: a file system can not be mounted here");
+        leave_out("a file system can not be mounted");
         None
     }
 }

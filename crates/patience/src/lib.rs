@@ -1,4 +1,4 @@
-//! Waiting in tests: until a named condition holds, for which there is no notification.
+//! Waiting in tests: until a named condition holds, for which there is no notification. And the one way to leave a test out.
 //!
 //! All tests have one deadline and one pause between two looks. The deadline is long, because it only bounds a test that
 //! fails. For tests only: an expired deadline panics.
@@ -8,6 +8,21 @@ use std::time::{Duration, Instant};
 
 /// The environment variable with the deadline of all conditions, in seconds.
 pub const DEADLINE_VARIABLE: &str = "STEPLATCH_TEST_PATIENCE";
+
+/// The environment variable that makes a test that is left out a failure, as in CI.
+pub const TEST_ALL_VARIABLE: &str = "STEPLATCH_TEST_ALL";
+
+/// Notes that a test is left out, because this machine lacks something.
+///
+/// # Panics
+///
+/// If the environment demands all tests.
+#[allow(clippy::print_stderr, reason = "a test that is left out says so")]
+pub fn leave_out(reason: &str) {
+    let all = std::env::var_os(TEST_ALL_VARIABLE).is_some_and(|all| !all.is_empty() && all != "0");
+    assert!(!all, "{TEST_ALL_VARIABLE} demands all tests, and {reason}");
+    eprintln!("left out: {reason}");
+}
 
 /// The deadline where the environment has none.
 const USUAL_DEADLINE: Duration = Duration::from_secs(120);

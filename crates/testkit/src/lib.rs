@@ -30,7 +30,7 @@ pub use home::{CommandOutput, Home, settle_fish};
 pub use steplatch_clock::{ManualClock, Timestamp};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
-pub use steplatch_patience::{eventually, eventually_blocking};
+pub use steplatch_patience::{eventually, eventually_blocking, leave_out};
 
 /// Returns the name of the user who runs the tests, as daemons see it.
 #[must_use]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, leave_out};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -53,10 +53,11 @@ impl Rig {
     }
 
     /// Makes a rig of Temporal, with a server and a worker of its own.
-    #[allow(clippy::print_stderr, reason = "a case that is skipped is noticed")]
     pub(crate) fn of_temporal(case: &str) -> Option<Self> {
         let Some(programs) = Programs::find() else {
-            eprintln!("SKIPPED: {case} needs Temporal's server and steplatch-temporal; cargo xtask test installs them");
+            leave_out(&format!(
+                "{case} needs Temporal's server and steplatch-temporal; cargo xtask test installs them"
+            ));
             return None;
         };
         let home = Self::home_on_temporal();

@@ -536,19 +536,38 @@ fn a_file_that_is_damaged_is_named_as_such_and_one_beside_which_there_is_room_is
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("room")), "the trial leaves nothing");
 }
 
-/// `unshare -m`, `mount -t tmpfs -o size=1m none DIR`, and this test twice: it kills itself, and opens the journal then.
+const FULL_DISK: &str = "STEPLATCH_FULL_DISK";
+
 #[test]
-#[ignore = "needs STEPLATCH_FULL_DISK, a directory of a small file system of its own"]
-fn a_journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
-    let folder = std::path::PathBuf::from(std::env::var_os("STEPLATCH_FULL_DISK").expect("a directory"));
-    let path = folder.join("journal.db");
+#[ignore = "started by the test below, in a directory of a small file system"]
+fn the_owner_of_a_journal_on_a_full_disk() {
+    let path = std::path::PathBuf::from(std::env::var_os(FULL_DISK).expect("a directory")).join("journal.db");
     if !path.exists() {
         let journal = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(append(&journal, &RunId::random(), 0, &["one"])).unwrap();
-        std::fs::write(folder.join("filler"), vec![1; 64 << 20]).unwrap_err();
+        std::fs::write(path.with_file_name("filler"), vec![1; 64 << 20]).unwrap_err();
         std::process::abort();
     }
     let error = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Storage { cause: StorageError::Full(_), .. }), "{error:?}");
+}
+
+#[test]
+fn a_journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
+    let folder = tempfile::tempdir().unwrap();
+    // In a mount namespace of its own, which ends with its processes. The first process kills itself.
+    let script = "mount -t tmpfs -o size=1m none \"$STEPLATCH_FULL_DISK\" || exit 77; \"$@\"; exec \"$@\"";
+    let child = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["sqlite::tests::the_owner_of_a_journal_on_a_full_disk", "--exact", "--ignored"])
+        .env(FULL_DISK, folder.path())
+        .output();
+    let output = match child {
+        Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
+        refused => return steplatch_patience::leave_out(&format!("a file system can not be mounted: {refused:?}")),
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }

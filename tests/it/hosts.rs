@@ -291,6 +291,29 @@ pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -
     state
 }
 
+/// Start files that print, and a login that another shell takes over from: people without the right to `chsh` have those.
+#[test]
+fn a_machine_whose_login_prints_or_hands_over_takes_an_installation_and_terminals() {
+    for (file, text) in [
+        (".bashrc", "printf Welcome; printf 'no mail' >&2"),
+        (".bash_profile", "echo Welcome; exec fish -l"),
+        (".bash_profile", "exec zsh -l"),
+    ] {
+        let mut home = Home::new(STEPLATCH);
+        let Some(far) = Far::new(&mut home) else { return };
+        std::fs::write(far.folder.path().join(file), format!("{text}\n")).unwrap();
+        std::fs::write(far.folder.path().join(".zshrc"), "").unwrap();
+        far.own();
+        let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+        assert!(added.code == 0 && added.stderr.contains("is installed on box"), "{text}: {added:?}");
+        let agent = Agent::new(&home);
+        let open = agent.calls("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
+        assert_eq!(open["success"], true, "{text}: {open}");
+        let ran = agent.calls("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
+        assert_eq!((&ran["output"], &ran["exit_code"]), (&json!(far.guest.0), &json!(1)), "{text}: {ran}");
+    }
+}
+
 #[test]
 fn a_machine_works_on_two_other_machines_and_here() {
     let mut home = Home::new(STEPLATCH);

@@ -390,7 +390,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{AwaitOutput, CaptureWorkflow, OpenTerminal, RunCommand, RunWorkflow, SendInput};
+    use crate::{
+        AwaitOutput, CaptureWorkflow, DeleteWorkflow, DescribeWorkflow, ListWorkflowRuns, OpenTerminal, RunCommand,
+        RunWorkflow, SendInput,
+    };
 
     fn refused<V: Verb>(parameters: Value) -> Vec<String> {
         match read::<V>(parameters) {
@@ -506,6 +509,11 @@ mod tests {
         let run = read::<RunWorkflow>(json!({"workflow": "build", "arguments": {"A": "1"}})).unwrap().verb;
         assert_eq!(run.workflow_name.as_deref(), Some("build"));
         assert_eq!(run.initial_variables.map(|given| given.len()), Some(1));
+        let described = read::<DescribeWorkflow>(json!({"workflow_name": "build"})).unwrap().verb;
+        let deleted = read::<DeleteWorkflow>(json!({"workflow_name": "build"})).unwrap().verb;
+        assert_eq!((described.name.as_str(), deleted.name.as_str()), ("build", "build"));
+        let listed = read::<ListWorkflowRuns>(json!({"status": "failed"})).unwrap().verb;
+        assert_eq!(listed.state.as_deref(), Some("failed"));
         let captured =
             |name: &str| read::<CaptureWorkflow>(json!({name: "build", "name": "x"})).unwrap().verb.session_ids;
         assert_eq!(

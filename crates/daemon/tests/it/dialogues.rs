@@ -146,3 +146,49 @@ async fn an_answer_that_comes_back_as_echo_is_no_question_and_a_program_may_be_t
     );
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn an_answer_that_the_kernel_would_cut_is_refused_before_its_first_byte() {
+    let (daemon, folder) = (TestDaemon::new().await, tempfile::tempdir().unwrap());
+    let log = folder.path().join("log");
+    let long = "x".repeat(5000);
+    let script =
+        format!("read -r -p 'Go? ' line; echo \"${{#line}} $line\" >> {}; read -r -p 'More? ' line", log.display());
+    let question = json!({"command": ["bash", "-c", script]});
+    let shell = json!({"command": ["dash"]});
+    for (open, params) in [
+        (question.clone(), json!({"rules": [{"when": "Go\\? $", "type": format!("{long}\n")}], "until": "More\\? $"})),
+        (question, json!({"rules": [{"when": "Go\\? $", "secret": "PW"}], "until": "More\\? $"})),
+        (
+            shell,
+            json!({"input_text": format!("echo {long}\n"), "rules": [{"when": "Go\\? $", "type": "y\n"}], "until": "More\\? $"}),
+        ),
+    ] {
+        let machine = json!({
+            "arguments": {"PW": {"secret": true}}, "initial_state": "open", "states": {
+                "open": {"action": {"tool": "open_terminal", "params": open},
+                         "transitions": [{"condition": "success", "next_state": "answer"}]},
+                "answer": {"action": {"tool": "dialogue", "params": params}, "timeout": 60,
+                           "transitions": [{"condition": "failure", "next_state": "see"}]},
+                "see": {"action": {"tool": "get_screen_content"},
+                        "transitions": [{"condition": "success", "next_state": "end"}]},
+                "end": {"action": {"tool": "return", "params":
+                    {"result": ["{answer_error}", "{see_screen_content}", "{answer_outcome_unknown}"]}}}
+            }
+        });
+        let verb = RunWorkflow {
+            workflow_definition: Some(machine),
+            initial_variables: Some([("PW".to_owned(), long.as_str().into())].into_iter().collect()),
+            wait_seconds: Some(60.0),
+            ..RunWorkflow::default()
+        };
+        let over = daemon.call(verb).await;
+        assert_eq!(over.status, "completed", "{:?}", over.error);
+        let result = over.result.unwrap();
+        let error = result[0].as_str().unwrap();
+        assert!(error.contains("4095") && !error.contains("xxxx"), "{error}");
+        assert!(!result[1].as_str().unwrap().contains('x'), "{result}");
+        assert!(!log.exists());
+    }
+    daemon.stop().await;
+}

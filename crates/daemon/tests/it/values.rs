@@ -44,13 +44,15 @@ async fn a_value_reaches_a_later_step_whole() {
     let seq = run_command("seq 1 30000");
     let marked = run_command("echo begin; seq 1 30000; echo end");
     let history = |content_mode: &str| json!({"tool": "get_screen_content", "params": {"content_mode": content_mode, "line_count": 40000}});
-    let child = |last: Value| {
+    let workflow = |last: Value| {
         let states = json!({
             "make": {"action": seq, "transitions": [{"condition": "success", "next_state": "end"}]},
             "end": {"action": last},
         });
-        json!({"tool": "run_workflow", "params": {"workflow_definition": {"initial_state": "make", "states": states}}})
+        json!({"workflow_definition": {"initial_state": "make", "states": states}})
     };
+    let child = |last: Value| json!({"tool": "run_workflow", "params": workflow(last)});
+    let parallel = |last: Value| json!({"tool": "parallel", "params": {"workflows": {"a": workflow(last.clone()), "b": workflow(last)}}});
     let returns = json!({"tool": "return", "params": {"result": {"all": ["{make_output}"]}}});
     let set = json!({"tool": "set", "params": {"all": "{first_output}"}});
     let cases: Vec<Case<'_>> = vec![
@@ -59,7 +61,8 @@ async fn a_value_reaches_a_later_step_whole() {
         ("its output", vec![("first", seq.clone())], "{first_output}\n"),
         ("a variable", vec![("first", seq.clone()), ("set", set)], "{all}\n"),
         ("a file", vec![("first", json!({"tool": "get_file", "params": {"path": shown("long")}}))], "{first_content}"),
-        ("a nested run's result", vec![("nest", child(returns))], "{nest_result.all.0}\n"),
+        ("a nested run's result", vec![("nest", child(returns.clone()))], "{nest_result.all.0}\n"),
+        ("a branch's result", vec![("all", parallel(returns))], "{all_results.b.all.0}\n"),
     ];
     for (what, states, value) in cases {
         let ended = daemon.run(writing(&states, value, &path("copy"))).await;

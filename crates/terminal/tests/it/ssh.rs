@@ -42,6 +42,9 @@ async fn a_person_logs_in_with_a_password_and_the_shell_over_there_reports_exit_
     start(&session, "python3 -q").await;
     let ran = session.0.run(entry("6 * 7")).await.unwrap();
     assert_eq!((ran.output.as_str(), ran.exit_code), ("42\n", None));
+    let block = "def f(x):\n    y = x\n\n    return y + 1\n\nprint(f(41))";
+    let ran = session.0.run(entry(block)).await.unwrap();
+    assert_eq!(ran.output, "42\n", "a block with empty lines is entered whole");
     let ran = session.0.run(entry("exit(3)")).await.unwrap();
     assert_eq!(ran.exit_code, Some(3), "{ran:?}");
     // The connection is cut: the shell around it is at its prompt.

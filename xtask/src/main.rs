@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod clients;
 mod conformance;
+mod crash;
 #[cfg(test)]
 mod directions;
 mod fuzz;
@@ -41,7 +42,7 @@ cargo xtask check                        Check format and lints; dependencies wi
                                          they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
-cargo xtask bench jobs [--no-peer]       Do 35 jobs with real programs as an agent does, and print calls, seconds and bytes of
+cargo xtask bench jobs [--no-peer]       Do 47 jobs with real programs as an agent does, and print calls, seconds and bytes of
                                          each. Adds users and servers: run it as root in a container.
 cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
 cargo xtask bench crowd                  Measure 10,000 runs at once: their rate beside that of 50 at once, and memory.
@@ -53,6 +54,8 @@ cargo xtask bench temporal               Measure runs that Temporal decides, wit
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
 cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or the one of a seed.
+cargo xtask crash [--faults N] [--load N] Kill, restart and stop the real program N times (500) while runs of every kind act,
+                                         beside N busy loops (0), and count what was done twice or lost.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
 cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that read foreign bytes with random inputs, N minutes each (3).
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test::run(&repository, rest),
         ["check"] => check::run(&repository),
         ["laws", rest @ ..] => laws::run(&repository, rest),
+        ["crash", rest @ ..] => crash::run(&repository, rest),
         ["simulate", rest @ ..] => simulate::run(&repository, rest),
         ["fuzz", rest @ ..] => fuzz::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),

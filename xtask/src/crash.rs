@@ -1,0 +1,20 @@
+//! `cargo xtask crash`: faults at random instants, on the real program, while runs of every kind act on files.
+//!
+//! The simulation tries every interleaving of a model. This chore tries the program itself: it kills and restarts the daemon,
+//! stops the terminal host, and counts effects that were performed twice, lost or cut.
+
+use std::process::Command;
+
+use crate::repository::Repository;
+use crate::step;
+
+/// Builds the program and disturbs it. The arguments go to the script: `--faults N`, `--workers N`, `--load N`, `--seed S`.
+pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let build = ["build", "--release", "--locked", "--bin", "steplatch"];
+    step::run("build", &mut repository.cargo(&build))?;
+    let mut script = Command::new("python3");
+    script.arg(repository.root().join("xtask/bench/crash.py"));
+    script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
+    script.arg("--folder").arg(repository.target());
+    step::run("faults", script.args(arguments))
+}

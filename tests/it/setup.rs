@@ -124,7 +124,7 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
 fn a_dry_run_shows_the_difference_and_changes_nothing() {
     let desk = Desk::with(&FILES);
     let said = desk.setup(&["--dry-run"]).well();
-    assert!(said.contains("@@ -1,1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{said}");
+    assert!(said.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{said}");
     assert_eq!(said.matches("+++ ").count(), 5, "{said}");
     for (name, text) in FILES {
         assert_eq!(desk.read(name), text);

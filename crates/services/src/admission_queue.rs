@@ -15,8 +15,8 @@ pub(crate) struct AdmissionQueue {
 
 #[derive(Debug)]
 struct Inner {
-    most: usize,
-    under_way: usize,
+    limit: usize,
+    in_progress: usize,
     waiting: VecDeque<oneshot::Sender<Permit>>,
 }
 
@@ -25,15 +25,15 @@ struct Inner {
 pub struct Permit(Option<Arc<AdmissionQueue>>);
 
 impl AdmissionQueue {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        let inner = Inner { most, under_way: 0, waiting: VecDeque::new() };
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        let inner = Inner { limit, in_progress: 0, waiting: VecDeque::new() };
         Arc::new(Self { inner: Mutex::new(inner) })
     }
 
     /// Changes how many may be in progress. Those in progress continue.
-    pub(crate) fn set_most(self: &Arc<Self>, most: usize) {
+    pub(crate) fn set_limit(self: &Arc<Self>, limit: usize) {
         let mut inner = self.lock();
-        inner.most = most;
+        inner.limit = limit;
         self.admit(inner);
     }
 
@@ -41,10 +41,10 @@ impl AdmissionQueue {
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut inner = self.lock();
         inner.waiting.retain(|waiting| !waiting.is_closed());
-        if inner.under_way >= inner.most || !inner.waiting.is_empty() {
+        if inner.in_progress >= inner.limit || !inner.waiting.is_empty() {
             return None;
         }
-        inner.under_way += 1;
+        inner.in_progress += 1;
         Some(Permit(Some(self.clone())))
     }
 
@@ -65,14 +65,14 @@ impl AdmissionQueue {
 
     /// Returns a turn for a run that is in progress already, regardless of the limit.
     pub(crate) fn enter_anyway(self: &Arc<Self>) -> Permit {
-        self.lock().under_way += 1;
+        self.lock().in_progress += 1;
         Permit(Some(self.clone()))
     }
 
     /// Returns how many are in progress, and how many wait.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
-        (inner.under_way, inner.waiting.iter().filter(|waiting| !waiting.is_closed()).count())
+        (inner.in_progress, inner.waiting.iter().filter(|waiting| !waiting.is_closed()).count())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -80,13 +80,13 @@ impl AdmissionQueue {
     }
 
     fn admit(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
-        while inner.under_way < inner.most {
+        while inner.in_progress < inner.limit {
             let Some(next) = inner.waiting.pop_front() else { return };
-            inner.under_way += 1;
+            inner.in_progress += 1;
             if let Err(mut turn) = next.send(Permit(Some(self.clone()))) {
                 // The waiter has left; dropping its permit must not acquire the lock that is held here.
                 turn.0 = None;
-                inner.under_way -= 1;
+                inner.in_progress -= 1;
             }
         }
     }
@@ -94,10 +94,10 @@ impl AdmissionQueue {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(line) = self.0.take() {
-            let mut inner = line.lock();
-            inner.under_way = inner.under_way.saturating_sub(1);
-            line.admit(inner);
+        if let Some(queue) = self.0.take() {
+            let mut inner = queue.lock();
+            inner.in_progress = inner.in_progress.saturating_sub(1);
+            queue.admit(inner);
         }
     }
 }
@@ -112,49 +112,49 @@ mod tests {
 
     #[test]
     fn turns_are_given_in_order_and_those_who_left_are_passed_over() {
-        let line = AdmissionQueue::new(1);
+        let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
-        let first = line.try_enter().expect("an empty line");
-        assert!(line.try_enter().is_none());
-        let mut second = Box::pin(line.enter());
-        let mut third = Box::pin(line.enter());
-        let mut fourth = pin!(line.enter());
+        let first = queue.try_enter().expect("an empty queue");
+        assert!(queue.try_enter().is_none());
+        let mut second = Box::pin(queue.enter());
+        let mut third = Box::pin(queue.enter());
+        let mut fourth = pin!(queue.enter());
         for waiting in [second.as_mut(), third.as_mut(), fourth.as_mut()] {
             assert!(waiting.poll(&mut context).is_pending());
         }
-        assert_eq!(line.counts(), (1, 3));
+        assert_eq!(queue.counts(), (1, 3));
         drop(third);
         drop(first);
         let Poll::Ready(turn) = second.as_mut().poll(&mut context) else { panic!("the second is next") };
         assert!(fourth.as_mut().poll(&mut context).is_pending());
-        assert!(line.try_enter().is_none(), "nobody jumps the line");
+        assert!(queue.try_enter().is_none(), "the first in the queue is next");
         drop(turn);
         assert!(fourth.as_mut().poll(&mut context).is_ready());
     }
 
     #[test]
     fn a_turn_that_nobody_took_goes_to_the_next() {
-        let line = AdmissionQueue::new(1);
+        let queue = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
-        let first = line.try_enter().expect("an empty line");
-        let mut second = Box::pin(line.enter());
+        let first = queue.try_enter().expect("an empty queue");
+        let mut second = Box::pin(queue.enter());
         assert!(second.as_mut().poll(&mut context).is_pending());
         drop(first);
         // It has its turn, and is no longer polled.
         drop(second);
-        assert_eq!(line.counts(), (0, 0));
-        assert!(line.try_enter().is_some());
+        assert_eq!(queue.counts(), (0, 0));
+        assert!(queue.try_enter().is_some());
     }
 
     #[test]
-    fn those_under_way_count_even_beyond_the_bound() {
-        let line = AdmissionQueue::new(1);
-        let turns = [line.enter_anyway(), line.enter_anyway()];
-        assert_eq!(line.counts(), (2, 0));
-        assert!(line.try_enter().is_none());
-        line.set_most(3);
-        assert!(line.try_enter().is_some());
+    fn those_in_progress_count_even_beyond_the_bound() {
+        let queue = AdmissionQueue::new(1);
+        let turns = [queue.enter_anyway(), queue.enter_anyway()];
+        assert_eq!(queue.counts(), (2, 0));
+        assert!(queue.try_enter().is_none());
+        queue.set_limit(3);
+        assert!(queue.try_enter().is_some());
         drop(turns);
-        assert_eq!(line.counts(), (0, 0));
+        assert_eq!(queue.counts(), (0, 0));
     }
 }

@@ -20,7 +20,7 @@ pub struct Service {
     pub(crate) name: String,
     /// Its client; `None` while the service is not configured.
     setup: watch::Sender<Option<Arc<ServiceClient>>>,
-    line: Arc<AdmissionQueue>,
+    queue: Arc<AdmissionQueue>,
     health: Mutex<Health>,
     /// Receives the result of the next discovery: the callers that requested one.
     wanted: Mutex<Vec<oneshot::Sender<Refreshed>>>,
@@ -75,7 +75,7 @@ impl Service {
         Self {
             name: name.to_owned(),
             setup: watch::Sender::new(None),
-            line: AdmissionQueue::new(1),
+            queue: AdmissionQueue::new(1),
             health: Mutex::default(),
             wanted: Mutex::default(),
             wake: Notify::new(),
@@ -85,7 +85,7 @@ impl Service {
 
     /// Applies a configuration. Fetches the list again if the change may affect it.
     pub(super) fn configure(&self, config: Config, secrets: &Arc<Redactor>, catalog: &Catalog) {
-        self.line.set_most(config.max_concurrent_executions);
+        self.queue.set_limit(config.max_concurrent_executions);
         if self.setup().is_some_and(|setup| setup.config == config) {
             return;
         }
@@ -131,22 +131,22 @@ impl Service {
 
     /// Returns a turn, if there is one without waiting.
     pub fn try_enter(&self) -> Option<Permit> {
-        self.line.try_enter()
+        self.queue.try_enter()
     }
 
     /// Waits for a turn.
     pub async fn enter(&self) -> Permit {
-        self.line.enter().await
+        self.queue.enter().await
     }
 
     /// Returns a turn for a run that is in progress there already.
     pub fn enter_anyway(&self) -> Permit {
-        self.line.enter_anyway()
+        self.queue.enter_anyway()
     }
 
     /// Returns how many runs are in progress there, and how many wait.
     pub(super) fn counts(&self) -> (usize, usize) {
-        self.line.counts()
+        self.queue.counts()
     }
 
     pub(super) fn health(&self) -> MutexGuard<'_, Health> {

@@ -130,7 +130,7 @@ impl Outcome {
                 visible(text("output").unwrap_or_default().trim().lines().next().unwrap_or_default())
             }
             "open_terminal" => text("session_id").unwrap_or_default().to_owned(),
-            // The nested run's events are shown under its own id.
+            // The nested run's events appear under its own id.
             "run_workflow" => {
                 let parts =
                     [text("run_id").map(str::to_owned), text("status").map(str::to_owned), text("error").map(visible)];

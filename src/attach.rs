@@ -49,7 +49,7 @@ impl DetachKey {
 
 /// A line at the bottom of the screen that states how to leave, for the first seconds.
 ///
-/// It is shown only on a blank row. Output that may have moved or replaced the row leaves it to scroll away.
+/// It appears only on a blank row. Output that may have moved or replaced the row leaves it to scroll away.
 struct Hint {
     /// Time of its removal.
     until: tokio::time::Instant,
@@ -59,7 +59,7 @@ struct Hint {
 }
 
 impl Hint {
-    /// Time that it is shown.
+    /// Maximum time on the screen.
     const SHOWN: Duration = Duration::from_secs(5);
     /// A shell that draws its prompt again after a resize writes fewer bytes.
     const QUIET: usize = 256;
@@ -103,7 +103,7 @@ impl Hint {
 pub(crate) enum AttachEnd {
     /// By the detach key; the terminal keeps running.
     Detached,
-    /// Its program ended, with this exit code if that is known.
+    /// Its program ended, with this exit code where known.
     Ended(Option<i32>),
 }
 
@@ -149,7 +149,7 @@ impl<'a> Joined<'a> {
                     None => return Ok(reply.snapshot),
                     Some(error) => return Err(Failure::work(error)),
                 },
-                // The daemon may be stopping or starting, so this is retried.
+                // Retries, because the daemon may be stopping or starting.
                 Err(_) if began.elapsed() < RECONNECT_TIMEOUT => tokio::time::sleep(Duration::from_millis(50)).await,
                 Err(error) => return Err(error),
             }
@@ -164,7 +164,7 @@ impl<'a> Joined<'a> {
         Ok(reply)
     }
 
-    /// Sends keys exactly once, also across a restart of the daemon. Returns the reason if they were refused.
+    /// Sends keys exactly once, also across a restart of the daemon. Returns the reason of a refusal.
     async fn types(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
         let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
         let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key, ..WriteTerminal::default() };
@@ -194,7 +194,7 @@ impl<'a> Joined<'a> {
         Ok(())
     }
 
-    /// Returns how many rows of the screen are used, counted from the top; all of them if that is unknown.
+    /// Returns the number of used rows of the screen, from the top; all of them if that is unknown.
     async fn used_rows(&self) -> usize {
         let verb = GetScreenContent { session_id: self.session.clone(), ..GetScreenContent::default() };
         let content = self.client.call(verb).await.ok().and_then(|reply| reply.screen_content);

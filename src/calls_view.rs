@@ -108,7 +108,7 @@ fn nested(event: &RunEvent, called: &CallLine, width: Option<usize>) -> String {
 
 fn took(called: &CallLine, event: &RunEvent) -> String {
     let took = between(&called.began, &event.timestamp);
-    // A negligible duration is not shown.
+    // Omits a negligible duration.
     took.filter(|took| *took >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
-//! The nested runs of a run that is watched.
+//! The nested runs of a watched run.
 //!
-//! The events of a state's entry and of a function's call name the run that they start, so it can be followed from
-//! there on. The parent reports the outcome of a nested run, so one that cannot be followed is merely not shown.
+//! The events of a state's entry and of a function's call name the run that they start, so a client can follow it from
+//! there on. The parent reports the outcome of a nested run, so without its events a nested run is merely invisible.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use tokio::task::AbortHandle;
 /// Time to wait for the rest of a nested run when its parent continues. The nested run has ended by then.
 const CHILD_END_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The nested runs that are followed.
+/// The followed nested runs.
 #[derive(Debug)]
 pub(crate) struct ChildRuns {
     daemon: ReconnectingClient,
     sender: mpsc::Sender<ChildNews>,
     received: mpsc::Receiver<ChildNews>,
-    /// The runs that are followed, by their ids.
+    /// The followed runs, by their ids.
     children: HashMap<String, Child>,
-    /// The runs of which an event has come. They are not followed again.
+    /// The runs with an event so far. Nothing follows them a second time.
     met: HashSet<String>,
-    /// Events that were received while the rest of another run was waited for.
+    /// Events from the time of waiting for the rest of another run.
     queued: VecDeque<RunEvent>,
 }
 

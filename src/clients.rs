@@ -1,8 +1,8 @@
 //! The MCP clients of this machine, and the steplatch entry in their configuration.
 //!
 //! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
-//! stays byte for byte unchanged ([`json`], [`toml`]). Every change is compared with the intended one before it is
-//! written ([`edit`]). It is written atomically, and only if no other program wrote meanwhile ([`file`]).
+//! stays byte for byte unchanged ([`json`], [`toml`]). [`edit`] compares every change with the intended one beforehand.
+//! [`file`] writes it atomically, and only if no other program wrote meanwhile.
 
 pub(crate) mod edit;
 pub(crate) mod entry;
@@ -25,9 +25,9 @@ pub(crate) struct Client {
     pub(crate) name: &'static str,
     /// Its name for people.
     pub(crate) label: &'static str,
-    /// Programs whose presence shows that the client is installed.
+    /// Programs whose presence shows an installed client.
     programs: &'static [&'static str],
-    /// The directory whose presence shows that the client is installed.
+    /// The directory whose presence shows an installed client.
     folder: fn(&UserPaths) -> PathBuf,
     /// The user's configuration file.
     user: fn(&UserPaths) -> PathBuf,
@@ -56,7 +56,7 @@ pub(crate) enum Scope {
     Project,
 }
 
-/// The clients whose configuration is known. The files and keys are those of their documentation:
+/// The clients with a known configuration. The files and keys are those of their documentation:
 /// <https://code.claude.com/docs/en/mcp>, <https://developers.openai.com/codex/mcp>, <https://cursor.com/docs/mcp>,
 /// <https://code.visualstudio.com/docs/agents/reference/mcp-configuration>,
 /// <https://geminicli.com/docs/tools/mcp-server/>.

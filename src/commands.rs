@@ -152,7 +152,8 @@ impl Arguments {
             // Many terminals may print at the same time.
             Command::Daemon(ref command) if command.has_much_to_do() => {
                 let mut builder = tokio::runtime::Builder::new_multi_thread();
-                // Requests are polled after so many iterations of busy terminals, of half a millisecond each.
+                // The runtime polls for requests after so many iterations of busy terminals, of half a millisecond
+                // each.
                 builder.worker_threads(2).event_interval(7);
                 builder
             }

@@ -1,8 +1,8 @@
 //! Completion of ids and names by the shell.
 //!
 //! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and it
-//! answers with candidates. Ids and names are requested from a running daemon, within a time limit: a completion starts
-//! no daemon and never hangs. Without an answer there are no candidates.
+//! answers with candidates. A running daemon supplies ids and names, within a time limit: a completion starts no daemon
+//! and never hangs. Without an answer there are no candidates.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -182,7 +182,7 @@ fn candidate(current: &str, value: &str, about: Option<&str>) -> Option<Completi
     value.starts_with(current).then(|| CompletionCandidate::new(value).help(about))
 }
 
-/// Returns the id of a run or gate as a candidate, without its `run_` if `current` was written without it.
+/// Returns the id of a run or gate as a candidate, without its `run_` if `current` lacks it.
 fn without_prefix(current: &str, id: &str, about: &str) -> Option<CompletionCandidate> {
     let bare = id.strip_prefix("run_").unwrap_or(id);
     candidate(current, id, Some(about)).or_else(|| candidate(current, bare, Some(about)))

@@ -79,11 +79,11 @@ impl Checks {
     }
 }
 
-/// Examines everything, section by section; `tell` receives each finding immediately. Of the clients only those that
-/// are named, or all.
+/// Examines everything, section by section; `tell` receives each finding immediately. Examines the named clients, or
+/// all.
 ///
 /// # Errors
-/// If the environment cannot be read, and the errors of `tell`.
+/// If the environment is unreadable, and the errors of `tell`.
 pub(crate) async fn examine(
     place: &DaemonPaths,
     only: &[String],
@@ -245,7 +245,7 @@ fn is_ours(program: &Path, ours: &OwnEntry) -> bool {
     is_same(program, &ours.program)
 }
 
-/// Returns the daemon's reply to one verb, if a daemon can be reached.
+/// Returns the daemon's reply to one verb, if a daemon answers.
 async fn ask<V: steplatch_protocol::Verb>(place: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
     let asked = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(place, verb)).await;
     match asked {

@@ -19,7 +19,8 @@ pub(crate) const USAGE: u8 = 2;
 
 /// Handles an invalid command line, and a request for help.
 pub(crate) fn misread(error: &clap::Error) -> ExitCode {
-    // The command is unknown then, so the flag itself is searched; arguments after `--` belong to another program.
+    // The command is unknown then, so this searches for the flag itself; arguments after `--` belong to another
+    // program.
     let json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
     if json && error.use_stderr() {
         let text = error.render().to_string();
@@ -64,7 +65,7 @@ impl Failure {
 
     /// Adds the daemon's reply, for programs.
     pub(crate) fn with(mut self, reply: &impl Serialize) -> Self {
-        // A reply that cannot be serialised is omitted; the message remains.
+        // Omits a reply that fails to serialize; the message remains.
         self.reply = serde_json::to_value(reply).ok();
         self
     }

@@ -1,7 +1,7 @@
 //! A gate's question that a person answers, line by line: a choice or a text in one line, a form field by field, and
-//! the approver's passphrase if it is required.
+//! the approver's passphrase where the gate requires one.
 //!
-//! Pure: lines are parameters, and the texts to show and the answer to send are returned. The caller owns the terminal.
+//! Pure: lines are parameters; texts to show and the answer to send are return values. The caller owns the terminal.
 
 use serde_json::{Map, Value};
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, Passphrase};
@@ -10,12 +10,12 @@ use steplatch_workflow::{Field, Form};
 use crate::print::visible;
 use crate::question::{chosen, is_shown_whole};
 
-/// A question, with the part of its answer that was given so far.
+/// A question, with the answered part.
 #[derive(Debug, Clone)]
 pub(crate) struct GatePrompt {
     gate: GateInfo,
     form: Option<Form>,
-    /// True if all of its content is shown. Otherwise it takes no answer.
+    /// True if all of its content is on the screen. Otherwise it takes no answer.
     is_whole: bool,
     step: Step,
 }
@@ -44,7 +44,7 @@ impl GatePrompt {
     }
 
     fn shown(gate: GateInfo, is_whole: bool) -> Self {
-        // A form that this version cannot read is answered as text, which is then its JSON.
+        // The answer to an unreadable form is text, its JSON.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
         let mut asking = Self { gate, form, is_whole, step: Step::Answer };
         asking.begin();
@@ -55,7 +55,7 @@ impl GatePrompt {
         &self.gate
     }
 
-    /// Returns whether the next line must not be echoed.
+    /// Returns whether the next line needs a terminal without echo.
     pub(crate) fn is_secret(&self) -> bool {
         match self.step {
             Step::Passphrase(_) => true,
@@ -150,8 +150,8 @@ impl GatePrompt {
         }
     }
 
-    /// Handles the rejection of an answer: only the passphrase is requested, or the whole answer again. Returns the
-    /// message to show; a passphrase that was not given yet needs none, because its prompt suffices.
+    /// Handles the rejection of an answer: the next prompt is for the passphrase only, or for the whole answer again.
+    /// Returns the message to show; the first request for a passphrase needs none, because its prompt suffices.
     pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
         let first = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {

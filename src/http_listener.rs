@@ -21,7 +21,7 @@ const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
 /// Reserved descriptors, which are not connections.
 const OTHER_DESCRIPTORS: u64 = 128;
 
-/// Address to listen on, and clients whose requests are answered.
+/// Address to listen on, and clients with access.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Over HTTP")]
 pub(crate) struct ListenOptions {
@@ -55,7 +55,7 @@ pub(crate) struct HttpListener {
 }
 
 impl ListenOptions {
-    /// Returns whether an option was given.
+    /// Returns whether the command line has an option of it.
     pub(crate) fn has_options(&self) -> bool {
         let Self { port, host, allow_host, allow_origin } = self;
         port.is_some() || host.is_some() || !allow_host.is_empty() || !allow_origin.is_empty()
@@ -165,7 +165,7 @@ impl HttpListener {
         (ip.is_unspecified() || ip == loopback || ip == std::net::Ipv6Addr::LOCALHOST).then_some(address.port())
     }
 
-    /// Returns the token as it is written in a shell command.
+    /// Returns the token in the form for a shell command.
     pub(crate) fn token_in_shell(&self) -> String {
         match &self.token_file {
             Some(file) => format!("$(cat '{}')", file.display()),
@@ -189,7 +189,7 @@ impl HttpListener {
     }
 }
 
-/// Returns an address that can be opened, in place of one that stands for all interfaces.
+/// Returns an address for a browser, in place of an address of all interfaces.
 fn shown(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),

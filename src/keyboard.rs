@@ -1,6 +1,6 @@
 //! The person's own terminal: keys as bytes, and the raw mode in which every key arrives at once.
 //!
-//! A thread reads the keyboard, because a read waits. It can be ended before the next key, so that it takes none from the
+//! A thread reads the keyboard, because a read waits. Its end does not wait for the next key, so it takes none from the
 //! component that reads after it.
 
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ pub(crate) const RESTORE: &str = concat!(
     "\x1b7\x1b[?6l\x1b[?69l\x1b[?45l\x1b[?1045l\x1b[r\x1b8\x1b[!p\x1b[?7h\x1b[?5l\x0f\x1b(B\x1b)B\x1b[0 q\x1b[?1l\x1b>\x1b[m\x1b[?25h",
 );
 
-/// Restores the person's own terminal when it is dropped.
+/// Restores the person's own terminal on drop.
 #[derive(Debug)]
 pub(crate) struct RawMode {
     before: Termios,
@@ -45,7 +45,7 @@ impl RawMode {
 
     /// Restores the terminal, for the time of a suspension.
     pub(crate) fn unset(&self) {
-        // The program is exiting or stopping, so a failure is ignored.
+        // Ignores a failure, because the program is exiting or stopping.
         let mut out = io::stdout().lock();
         let _ = out.write_all(RESTORE.as_bytes());
         let _ = out.flush();
@@ -63,7 +63,7 @@ impl Drop for RawMode {
 #[derive(Debug)]
 pub(crate) struct Keyboard {
     keys: mpsc::Receiver<Vec<u8>>,
-    /// Ends the thread when it is closed.
+    /// Ends the thread when it closes.
     stop: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -90,13 +90,13 @@ impl Drop for Keyboard {
         self.keys.close();
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported.
+            // The panic hook has reported a panic there.
             let _ = thread.join();
         }
     }
 }
 
-/// Reads keys until the terminal or the receiver is gone, or `stopped` is closed at its other end.
+/// Reads keys until the terminal or the receiver is gone, or the other end of `stopped` closes.
 fn read_all(stopped: &OwnedFd, sender: &mpsc::Sender<Vec<u8>>) {
     let input = io::stdin();
     let mut buffer = [0u8; 4096];

@@ -1,7 +1,7 @@
 //! The server that has the page of a state directory: which one it is, and its start in the background.
 //!
-//! Owns the file `serve.lock` of the runtime directory. The server holds its lock (flock(2)) as long as it runs, so that
-//! an address of a server that has ended is never opened: another user's program may listen there.
+//! Owns the file `serve.lock` of the runtime directory. The server holds its lock (flock(2)) as long as it runs, so
+//! that no browser opens the address of an ended server: another user's program may listen there.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, Seek as _, Write as _};
@@ -17,7 +17,7 @@ use steplatch_protocol::{DaemonPaths, PageServerRecord, ensure_private};
 use crate::failure::Failure;
 use crate::front;
 
-/// The port on which the page is, unless it is taken or the last one was at another.
+/// Port of the page, unless another program has it or the last page had another port.
 const USUAL_PORT: u16 = 7878;
 
 /// Time that a server may take to listen, or to end.
@@ -111,17 +111,17 @@ fn is_alive(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
-/// The server of the page, which ran already or was started.
+/// The server of the page, an earlier or a new one.
 #[derive(Debug)]
 pub(crate) struct RunningServer {
     /// The server.
     pub(crate) record: PageServerRecord,
-    /// Reason for not listening at the usual port, if it was started and that port could not be used.
+    /// Reason of a new server for not listening at the usual port.
     pub(crate) elsewhere: Option<Failure>,
 }
 
-/// Returns the server of the page, and starts one in the background if none runs. A server of another version is
-/// replaced. A usual port that is taken is no error: the server listens at a free one.
+/// Returns the server of the page, and starts one in the background if none runs. Replaces a server of another version.
+/// A taken usual port is no error: the server listens at a free one.
 pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<RunningServer, Failure> {
     match running(place).await? {
         Some(record) if record.version == env!("CARGO_PKG_VERSION") => {
@@ -140,7 +140,7 @@ pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<RunningSer
         (_, Some(record)) => Ok(RunningServer { record, elsewhere: None }),
         (Ok(()), None) => Err(ended()),
         (Err(failure), None) => {
-            // The usual port is taken by another program.
+            // Another program has the usual port.
             spawn(place, 0).await?;
             let record = running(place).await?.ok_or_else(ended)?;
             Ok(RunningServer { record, elsewhere: Some(failure) })
@@ -181,7 +181,7 @@ async fn spawn(place: &DaemonPaths, port: u16) -> Result<(), Failure> {
     let told = |error: io::Error| Failure::system("the server of the page could not be started", &error);
     let mut command = std::process::Command::new(front::starter()?.program);
     command.args(["serve", "--detached", "--json", "--port", &port.to_string(), "--state-dir"]).arg(place.state());
-    // What is opened from the page begins at home.
+    // Programs that start from the page begin at home.
     command.current_dir(std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir()).unwrap_or("/".into()));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let starting = tokio::task::spawn_blocking(move || {

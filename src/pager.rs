@@ -12,7 +12,7 @@ const OPTIONS: (&str, &str) = ("LESS", "FRX");
 /// Shows lines with the pager in `PAGER` if standard output is a terminal; else, or if there is no pager, prints them.
 ///
 /// # Errors
-/// If standard output cannot be written.
+/// If writing to standard output fails.
 pub(crate) fn show(lines: &[String]) -> io::Result<()> {
     if io::stdout().is_terminal() && paged(&print::as_printed(lines)) {
         return Ok(());

@@ -1,6 +1,6 @@
 //! Passphrases, read without echo.
 //!
-//! They are read from a terminal without its echo, or from standard input for scripts; never from an argument or the
+//! They come from a terminal without its echo, or from standard input for scripts; never from an argument or the
 //! environment, which other processes can read.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
@@ -14,13 +14,13 @@ use crate::failure::Failure;
 use crate::print;
 use crate::question::Person;
 
-/// The remark where people could be asked and no passphrase is set.
+/// The remark where there are people to ask and no approver's passphrase.
 pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
 
-/// Maximum length of a line that is read from a script, in bytes.
+/// Maximum length of a line of a script, in bytes.
 const MAX_LINE_BYTES: u64 = 4096;
 
-/// The terminal of standard input, with its echo off until this is dropped.
+/// The terminal of standard input, with its echo off until the drop.
 #[derive(Debug)]
 pub(crate) struct EchoOff {
     before: Termios,
@@ -80,7 +80,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     print::ask(question)?;
     let line = tokio::select! {
         line = person.line() => line,
-        // The terminal's echo is restored before this program exits.
+        // The drop restores the terminal's echo before this program exits.
         _ = interrupted.recv() => None,
     };
     match line {
@@ -94,7 +94,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     }
 }
 
-/// Returns the message that a passphrase is checked only after a pause, because of earlier wrong ones.
+/// Returns the message about a pause before the check of a passphrase, because of earlier wrong ones.
 pub(crate) fn pause(seconds: u64) -> String {
     format!("wrong passphrases were given before; this one is checked in {seconds} s")
 }

@@ -16,7 +16,7 @@ const MAX_RUNS: u32 = 20;
 /// Returns the named terminal, the only open one, or the person's choice.
 ///
 /// # Errors
-/// If none is named, and there is none or no person to ask.
+/// If `named` is `None`, and there is none or no person to ask.
 pub(crate) async fn terminal(place: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
     if let Some(named) = named {
         return Ok(named);
@@ -33,7 +33,7 @@ pub(crate) async fn terminal(place: &DaemonPaths, named: Option<String>) -> Resu
 /// Returns the named run, the only run, or the person's choice.
 ///
 /// # Errors
-/// If none is named, and there is none or no person to ask.
+/// If `named` is `None`, and there is none or no person to ask.
 pub(crate) async fn run(place: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
     if let Some(named) = named {
         return runs::find(place, &named).await;

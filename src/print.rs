@@ -37,7 +37,7 @@ pub(crate) fn logs_to_stderr(verbose: bool) {
     let usual = if verbose { "info,steplatch=debug,rmcp=warn" } else { USUAL_LOG };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| usual.into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
-    // A failed write would be reported on standard error too, and a failure of that is a panic.
+    // The report of a failed write would go to standard error too, and a failure of that is a panic.
     let builder = builder.log_internal_errors(false).with_filter_reloading();
     let handle = builder.reload_handle();
     let refilter = move |filter: Option<EnvFilter>| {
@@ -60,7 +60,7 @@ pub(crate) fn is_log_filter(filter: &str) -> Result<(), String> {
     EnvFilter::try_new(filter).map(drop).map_err(|error| error.to_string())
 }
 
-/// Prints a line on standard output. Its own styles work on a terminal; other control characters are not interpreted.
+/// Prints a line on standard output. Its own styles work on a terminal; other control characters have no effect.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
     let text = text.to_string();
     let text = if io::stdout().is_terminal() { harmless(&text) } else { text };
@@ -180,8 +180,8 @@ pub(crate) fn harmless(text: &str) -> String {
     harmless
 }
 
-/// Returns the length of the style at the beginning of the text after an escape, if it is allowed: bold, dim,
-/// underlined or a text colour, which hide nothing (ECMA-48, 8.3.117, SGR).
+/// Returns the length of the style at the beginning of the text after an escape, if it may pass: bold, dim, underlined
+/// or a text colour, which hide nothing (ECMA-48, 8.3.117, SGR).
 fn plain_style(behind: &str) -> Option<usize> {
     let parameters = behind.strip_prefix('[')?;
     let end = parameters.bytes().position(|byte| !byte.is_ascii_digit() && byte != b';')?;
@@ -202,7 +202,7 @@ pub(crate) fn size(bytes: u64) -> String {
 /// Prints an error for people on standard error.
 pub(crate) fn error(message: &str) {
     let message = harmless(&for_people(message));
-    // If standard error cannot be written either, the failure is ignored.
+    // Ignores a failure of standard error itself.
     let _ = writeln!(anstream::stderr().lock(), "{BAD}error:{BAD:#} {message}");
 }
 
@@ -256,7 +256,7 @@ pub(crate) fn ago(moment: &str) -> String {
     ago_at(moment, None)
 }
 
-/// As [`ago`], at the moment `now`, if one is given.
+/// As [`ago`], at the moment `now`, if there is one.
 pub(crate) fn ago_at(moment: &str, now: Option<&str>) -> String {
     let Some(time) = between(moment, now) else { return visible(moment) };
     match time.as_secs() {

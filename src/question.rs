@@ -1,8 +1,8 @@
 //! A question of a run, shown to the person at this terminal.
 //!
-//! Owns standard input while a run is watched: a thread reads lines from it, starting with the first question. It runs to
-//! the end of the process, so that the next [`Person`] of the process has the lines of the same thread. A line that was typed
-//! for an earlier question is not taken as the answer to the next one.
+//! Owns standard input while a command watches a run: a thread reads lines from it, starting with the first question.
+//! It runs to the end of the process, so that the next [`Person`] of the process has the lines of the same thread. A
+//! line for an earlier question does not answer the next one.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::Mutex;
@@ -20,15 +20,15 @@ use crate::print::{QUIET, STRONG, visible, wrapped};
 /// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
 pub(crate) const SECOND_INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of lines of a question's content that are shown. A longer question is not asked inline: `gates show`
-/// has all of it, with a pager.
+/// Maximum number of shown lines of a question's content. A longer question has no inline prompt: `gates show` has all
+/// of it, with a pager.
 const MAX_LINES: usize = 40;
 
 /// The person at this terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     lines: Option<mpsc::Receiver<(Instant, String)>>,
-    /// Time at which the current question was shown. Earlier lines belong to other questions.
+    /// Time at which the current question appeared. Earlier lines belong to other questions.
     since: Option<Instant>,
     /// Held while the input is hidden.
     unseen: Option<EchoOff>,
@@ -55,14 +55,14 @@ impl Person {
         self.since = Some(Instant::now());
     }
 
-    /// As `listen`, for hidden input. The echo is restored by [`Self::end_question`].
+    /// As `listen`, for hidden input. [`Self::end_question`] restores the echo.
     pub(crate) fn listen_unseen(&mut self) {
         self.listen();
         self.unseen = self.unseen.take().or_else(EchoOff::begin);
     }
 
-    /// Shows the input again, after a question that is answered or obsolete. Between attempts at a passphrase the echo
-    /// stays off, so that one that is typed early is not shown.
+    /// Shows the input again, after an answered or obsolete question. Between attempts at a passphrase the echo stays
+    /// off, which hides an early one.
     pub(crate) fn end_question(&mut self) {
         self.unseen = None;
     }
@@ -71,7 +71,7 @@ impl Person {
     pub(crate) async fn line(&mut self) -> Option<String> {
         loop {
             let (read, line) = self.lines.get_or_insert_with(typed).recv().await?;
-            // The reader may have held it when the question was shown.
+            // The reader may have held it when the question appeared.
             if self.since.is_none_or(|since| read >= since) {
                 return Some(line);
             }
@@ -88,7 +88,7 @@ impl Drop for Person {
     }
 }
 
-/// The lines of the thread that reads, while no question is shown.
+/// The lines of the thread that reads, without a question on the screen.
 static UNUSED: Mutex<Option<mpsc::Receiver<(Instant, String)>>> = Mutex::new(None);
 
 /// Reads lines from standard input in a thread, which ends with the input or with the program; the thread of an earlier
@@ -109,7 +109,7 @@ fn typed() -> mpsc::Receiver<(Instant, String)> {
 }
 
 /// Returns the choice that a line selects: by its text, in any capitalisation, or by its number, with `#` before it if
-/// a choice is named like the number of another one. Without choices, any text is an answer.
+/// the number is the text of another choice. Without choices, any text is an answer.
 ///
 /// Returns the choice with its number, from 1.
 ///
@@ -182,7 +182,7 @@ pub(crate) fn answered(answer: &Value) -> String {
 
 /// Returns a question as lines: the text, the content to judge, and the choices.
 pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
-    // The widest line, less one column that stays free, because some terminals wrap when it is used.
+    // The widest line, less one column that stays free, because some terminals wrap after its use.
     let width = width.map(|width| width.clamp(20, 120) - 1);
     let room = |indent: usize| width.map_or(usize::MAX, |width| width - indent);
     let mut lines: Vec<String> = Vec::new();
@@ -192,7 +192,7 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
     for line in bounded(gate) {
-        // The answer depends on the text, so it is wrapped rather than cut.
+        // The answer depends on the text, so the text wraps, without a cut.
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
@@ -211,7 +211,7 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// Returns the content to judge, as lines: a screen, and the fields that were given with the question.
+/// Returns the content to judge, as lines: a screen, and the fields of the question.
 pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
     let all = gate.to_judge();

@@ -1,6 +1,6 @@
 //! Recording of a terminal: its current screen, then its output, until it ends or the person stops.
 //!
-//! Input is not recorded, only the program's output; the daemon masks secrets before it sends any of it.
+//! A recording has no input, only the program's output; the daemon masks secrets before it sends any of it.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write};
@@ -108,7 +108,7 @@ pub(crate) async fn record(
             }
         };
         if let Some(line) = line {
-            // Flushed, so that followers of the file see it at once, and nothing is lost when this process is killed.
+            // Flushed, so that followers of the file see it at once, and a killed process loses nothing.
             out.write_all(line.as_bytes())?;
             out.flush()?;
         }
@@ -120,7 +120,7 @@ pub(crate) async fn record(
 /// Has the page list a recording.
 ///
 /// # Errors
-/// If the directory of recordings can not be used, in words.
+/// If the directory of recordings is unusable, in words.
 fn list(place: &DaemonPaths, file: &Path, session: &str, began: SystemTime) -> Result<(), String> {
     let folder = place.recordings();
     ensure_private(&folder).map_err(|error| error.to_string())?;
@@ -135,7 +135,7 @@ async fn join(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalRe
     Ok((client, reply, events))
 }
 
-/// Attaches through the next daemon. The daemon may be stopping or starting, so this is retried.
+/// Attaches through the next daemon. Retries, because the daemon may be stopping or starting.
 async fn join_again(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
     let began = Instant::now();
     loop {
@@ -146,7 +146,7 @@ async fn join_again(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerm
     }
 }
 
-/// Returns the exit code of a program that has already ended, because its event is not repeated.
+/// Returns the exit code of a program that has already ended, because the daemon does not repeat its event.
 async fn ended_before(client: &Client, session: &str) -> Result<Option<i32>, Failure> {
     let verb = GetScreenContent { session_id: session.to_owned(), ..GetScreenContent::default() };
     let now = client.call(verb).await?;

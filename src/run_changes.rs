@@ -1,8 +1,9 @@
 //! Changes of runs as they happen: starts, gates, pauses, ends.
 //!
 //! Subscribes to the changes that the daemon publishes, reads the records of the runs concerned, and compares each with
-//! the record before. After a restart of the daemon it subscribes again and compares every record, so no end and no
-//! open gate is missed. A gate that opens and closes within the 0.1 s in which the daemon collects changes is not reported.
+//! the record before. After a restart of the daemon it subscribes again and compares every record, so it misses no end
+//! and no open gate. It does not report a gate that opens and closes within the 0.1 s in which the daemon collects
+//! changes.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two such tries.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Number of runs that are requested at a time.
+/// Number of requested runs at a time.
 const PAGE: u32 = 1000;
 
 /// A change of one run.
@@ -31,9 +32,9 @@ pub(crate) enum RunChange {
     GateOpened(Box<GateInfo>),
     /// The gate with this id closed: answered, timed out or withdrawn.
     GateClosed(String),
-    /// It was paused.
+    /// It paused.
     Paused,
-    /// It was resumed.
+    /// It resumed.
     Resumed,
     /// It completed, failed or was cancelled, as its record states.
     Ended,
@@ -75,10 +76,10 @@ fn changes_between(before: Option<&RunRecord>, now: &RunRecord, is_new: bool) ->
     changes
 }
 
-/// Subscribes to events. A daemon that is stopping or starting is tried again for as long as `patience`.
+/// Subscribes to events. Retries for as long as `patience` while the daemon is stopping or starting.
 ///
 /// # Errors
-/// If no daemon can be reached.
+/// If no daemon answers.
 pub(crate) async fn subscribed<V: Verb + Clone>(
     daemon: &ReconnectingClient,
     verb: &V,
@@ -107,7 +108,7 @@ pub(crate) struct RunChanges {
     /// The reported run of which each nested run is a descendant.
     ancestors: HashMap<String, String>,
     events: Option<Events>,
-    /// True if the runs that existed at the start are known.
+    /// True if the runs at the start are known.
     has_looked: bool,
     ready: VecDeque<RunUpdate>,
 }
@@ -126,11 +127,11 @@ impl RunChanges {
         }
     }
 
-    /// Returns the next run with changes. The first updates tell what holds at the start: of the given runs each one is
-    /// returned, of all runs those that have an open gate or are paused.
+    /// Returns the next run with changes. The first updates are the state at the start: each of the given runs, or of
+    /// all runs the paused ones and the ones with an open gate.
     ///
     /// # Errors
-    /// If no daemon can be reached, or it does not know a given run.
+    /// If no daemon answers, or it does not know a given run.
     pub(crate) async fn next(&mut self) -> Result<RunUpdate, Failure> {
         loop {
             if let Some(update) = self.ready.pop_front() {
@@ -226,14 +227,14 @@ impl RunChanges {
         }
         let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
         let Some(mut record) = reply.run else {
-            // A finished run may have been removed meanwhile.
+            // The daemon may have removed a finished run meanwhile.
             return match &self.wanted {
                 Some(_) if is_first => Err(crate::commands::runs::not_found(run)),
                 _ => Ok(()),
             };
         };
         if self.wanted.is_none() {
-            // Each descendant is reported as a run of its own.
+            // Each descendant has reports of its own.
             record.pending_gates.retain(|gate| gate.gate_id.starts_with(&format!("{run}/")));
         }
         let changes = changes_between(self.known.get(run), &record, self.has_looked && self.wanted.is_none());

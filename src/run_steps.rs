@@ -9,7 +9,7 @@ use crate::front;
 /// Reads the events of a run so far.
 ///
 /// # Errors
-/// If there is no such run, or no daemon can be reached.
+/// If there is no such run, or no daemon answers.
 pub(crate) async fn events(place: &DaemonPaths, run: &str) -> Result<Vec<RunEvent>, Failure> {
     let unknown = |error| match error {
         FollowError::Unknown(_) => Failure::usage(format!("there is no run '{run}'; steplatch runs list has them")),

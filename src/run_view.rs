@@ -1,6 +1,6 @@
 //! The display of a run: a line for each state, as it happens.
 //!
-//! On a terminal the line of the current state is animated; elsewhere each state is printed once, when it has ended.
+//! On a terminal the line of the current state is animated; elsewhere each state has one line, printed at its end.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -60,7 +60,7 @@ pub(crate) trait View {
 const STATE: usize = 16;
 const TOOL: usize = 18;
 
-/// Number of lines of the screen that are shown when a run fails.
+/// Number of shown lines of the screen of a failed run.
 const SCREEN_LINES: usize = 12;
 
 /// The state in execution.
@@ -206,7 +206,7 @@ fn branch(event: &RunEvent, width: Option<usize>) -> String {
     line(&format!("{style}{mark}{style:#}"), &name, "branch", &detail, &time, width)
 }
 
-/// Returns the line of a question that was answered.
+/// Returns the line of an answered question.
 fn answered(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
     let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
@@ -222,14 +222,14 @@ fn title(event: &RunEvent) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     story: Story,
-    /// The run that is shown; nested runs are distinguished from it by their ids.
+    /// The shown run; its id distinguishes it from nested runs.
     run: String,
     /// The nested runs in progress.
     nested: HashMap<String, Story>,
     /// True if standard output is a terminal.
     watched: bool,
     frame: usize,
-    /// True if the last line on the screen is to be replaced.
+    /// True if the next line replaces the last one on the screen.
     open: bool,
 }
 
@@ -251,7 +251,7 @@ fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
     format!("  {QUIET}{told}{QUIET:#}")
 }
 
-/// A state that ends sooner than this is not animated.
+/// Minimum duration of a state with an animated line.
 const ANIMATION_DELAY: Duration = Duration::from_millis(150);
 
 impl Shown {
@@ -267,7 +267,7 @@ impl Shown {
 
     /// Returns the lines that an event adds; an event without lines is only stored.
     ///
-    /// For callers that write elsewhere than on standard output, such as above a line that is being typed; they put so
+    /// For callers that write elsewhere than on standard output, such as above a line during its input; they put so
     /// many `taken` columns before each line.
     pub(crate) fn event_lines(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
         if self.run.is_empty() {

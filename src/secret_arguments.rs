@@ -16,8 +16,8 @@ struct SecretArgument {
     description: Option<String>,
 }
 
-/// Asks for every secret argument that the workflow needs and that neither the command line nor the environment has. A
-/// workflow that cannot be read is left to the daemon, which reports its error.
+/// Asks for every secret argument that the workflow needs and that neither the command line nor the environment has.
+/// The daemon reports the error of an unreadable workflow.
 ///
 /// # Errors
 /// If the person gives none.

@@ -295,7 +295,7 @@ pub(crate) struct SettingRow {
     pub(crate) about: &'static str,
 }
 
-/// The tables of their own that were read.
+/// The tables of their own so far.
 #[derive(Default)]
 struct TableReading {
     services: remotes::Reading,
@@ -444,7 +444,7 @@ impl Settings {
         }
     }
 
-    /// Returns which finished runs are kept.
+    /// Returns the retention of finished runs.
     pub(crate) fn runs(&self) -> steplatch_daemon::RetentionPolicy {
         let days = self.number("runs.days");
         let time = (days > 0).then(|| Duration::from_secs(days * 86_400));
@@ -534,7 +534,7 @@ impl Key {
         let value = match (&self.kind, given) {
             (Kind::Number(..), toml::Value::Integer(number)) => u64::try_from(*number).ok().map(Value::Number),
             (Kind::Flag(_), toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
-            // The texts that a variable accepts are accepted here too.
+            // Texts of the variable are valid here too.
             (Kind::Flag(_) | Kind::Text(..), toml::Value::String(text)) => return self.read_text(text, place),
             _ => None,
         };
@@ -578,7 +578,7 @@ impl Key {
 /// Maximum size of a settings file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads the text of a file. Only regular files are read: others may be endless, or block.
+/// Reads the text of a file. Reads only regular files: others may be endless, or block.
 fn text_of(path: &Path) -> std::io::Result<String> {
     let about = std::fs::metadata(path)?;
     if !about.is_file() {

@@ -39,7 +39,7 @@ pub(crate) struct Skill<'s> {
     pub(crate) arguments: &'s [VariableOfContract],
     /// The machine; none of a function.
     pub(crate) machine: Option<&'s Definition>,
-    /// Times of its capture and proof, where they are known (ISO 8601, UTC).
+    /// Known times of its capture and proof (ISO 8601, UTC).
     pub(crate) captured: Option<&'s str>,
     pub(crate) proved: Option<&'s str>,
 }
@@ -230,7 +230,7 @@ fn programs(machine: &Definition) -> Vec<String> {
     programs
 }
 
-/// Returns a command with a word that is no program in place of each value that is not known.
+/// Returns a command with a word that is no program in place of each unknown value.
 fn without_placeholders(command: &str) -> String {
     let mut plain = String::new();
     let mut rest = command;

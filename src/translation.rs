@@ -85,7 +85,7 @@ pub(crate) fn for_people(sentence: &str) -> String {
     }
 }
 
-/// The daemon's words around the name of an initial variable that is to be given.
+/// The daemon's words around the name of a missing initial variable.
 const ADD: [&str; 2] = ["add ", "Add "];
 const TO_VARIABLES: &str = " to initial_variables";
 

@@ -1,8 +1,8 @@
 //! `steplatch ui`: terminals, runs and gates, full screen in a terminal.
 //!
-//! What is shown is a value (`model.rs`), which follows from events (`update.rs`, pure) and is drawn into cells (`view.rs`,
-//! pure). `event_loop.rs` joins them with the keyboard, the person's terminal (`own_screen.rs`), what the daemon reports
-//! (`feeds.rs`), and what is to be done (`effects.rs`).
+//! The shown state is a value (`model.rs`), which follows from events (`update.rs`, pure); `view.rs` (pure) draws it
+//! into cells. `event_loop.rs` joins them with the keyboard, the person's terminal (`own_screen.rs`), what the daemon
+//! reports (`feeds.rs`), and the effects (`effects.rs`).
 
 mod effects;
 mod event;

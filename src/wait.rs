@@ -60,7 +60,7 @@ pub(crate) struct TimeLimit {
 }
 
 impl TimeLimit {
-    /// Starts a limit of so many seconds; without a number it is unlimited.
+    /// Starts a limit of so many seconds; without a number there is none.
     pub(crate) fn start(seconds: Option<f64>) -> Self {
         Self { end: seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds)) }
     }

@@ -1,4 +1,4 @@
-//! The edit of a configuration, computed before anything is written.
+//! The edit of a configuration, computed before any write.
 
 use serde_json::{Value, json};
 
@@ -19,9 +19,9 @@ pub(crate) enum EditRequest<'a> {
 /// The outcome, of a real or a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The entry was added.
+    /// The file has a new entry.
     Added,
-    /// The entry was changed.
+    /// The entry has changed.
     Changed {
         /// The previous entry.
         before: String,
@@ -30,7 +30,7 @@ pub(crate) enum Outcome {
     Kept,
     /// The entry connects over HTTP, which is a choice of the user.
     KeptUrl(String),
-    /// The entry was removed.
+    /// The entry is gone.
     Removed,
     /// There was no entry.
     Absent,
@@ -74,7 +74,7 @@ pub(crate) fn edited(
         Format::Json(shape) => json::change(text, shape, change)?,
         Format::Toml => toml::change(text, change)?,
     };
-    // The text was edited; comparing the values proves that the edit made the intended change and no other.
+    // Comparing the values proves that the edit made the intended change and no other.
     let meant = meant(format, value(format, text)?, change);
     if value(format, &new).is_ok_and(|value| is_same(format, value, meant)) {
         return Ok((outcome, format!("{mark}{new}")));

@@ -22,10 +22,10 @@ pub(crate) struct OwnEntry {
 }
 
 impl OwnEntry {
-    /// Returns how this program is started.
+    /// Returns the start of this program.
     ///
     /// # Errors
-    /// If its path cannot be determined.
+    /// If its path is unknown.
     pub(crate) fn find(around: &UserPaths) -> Result<Self, Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
@@ -98,8 +98,8 @@ impl FoundEntry {
         }
     }
 
-    /// Returns the properties that must change so that the entry starts `ours`. Further arguments, such as another
-    /// state directory, are kept.
+    /// Returns the properties that must change so that the entry starts `ours`. Keeps further arguments, such as
+    /// another state directory.
     pub(super) fn differences(&self, ours: &OwnEntry, around: &UserPaths) -> Vec<(&'static str, Value)> {
         let mut differences = Vec::new();
         let command = self.command.as_deref().and_then(|command| around.find(command));

@@ -1,7 +1,7 @@
 //! Atomic replacement of files that other programs own.
 //!
-//! The client may write the same file at any moment. The new text is therefore derived from the current one, written to
-//! a file beside it, and renamed into place only if the original is unchanged.
+//! The client may write the same file at any moment. The new text therefore derives from the current one and goes to a
+//! file beside it. A rename puts it into place only if the original is unchanged.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -14,10 +14,10 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Number of attempts of a replacement while another program keeps writing.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// Maximum number of links that are followed, as in the kernel.
+/// Maximum number of links, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// A file that cannot be read or replaced.
+/// A failure of reading or replacing a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     /// A system call failed.
@@ -81,12 +81,12 @@ fn look(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
 }
 
 /// Replaces the text of a file by the result of `make`, and keeps its mode and owner; a link stays a link. `make`
-/// receives `None` if there is no file, and is called again when another program wrote meanwhile. Returns the value
-/// that `make` returned beside the text. An equal text is not written. A new file is readable by its owner only if
+/// receives `None` if there is no file, and runs again when another program wrote meanwhile. Returns the value that
+/// `make` returned beside the text. Does not write an equal text. A new file is readable by its owner only if
 /// `private`.
 ///
 /// # Errors
-/// The errors of `make`, and when the file cannot be read or replaced; it is unchanged then.
+/// The errors of `make`, and failures of reading or replacing the file, which stays unchanged then.
 pub(crate) fn replace<T, E: From<FileError>>(
     path: &Path,
     private: bool,

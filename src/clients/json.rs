@@ -1,7 +1,7 @@
 //! Server entries in JSON, with comments and trailing commas where a client accepts them.
 //!
-//! The parser reports the position of each property. An entry is added, changed or removed with a few splices, so that
-//! the order, the comments and the blanks of everything else stay unchanged.
+//! The parser reports the position of each property. A few splices add, change or remove an entry, so that the order,
+//! the comments and the blanks of everything else stay unchanged.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub(super) enum Change<'a> {
 
 /// Returns the document as a value; `None` if the text is empty.
 pub(super) fn value(text: &str, shape: Shape) -> Result<Option<Value>, Unreadable> {
-    // Both parsers run: the first reports positions, the second returns the value that is compared.
+    // Both parsers run: the first reports positions, the second returns the value for the comparison.
     parse(text, shape)?;
     jsonc_parser::parse_to_serde_value::<Option<Value>>(text, &options(shape))
         .map_err(|error| Unreadable::at(text, error.range().start, error.kind().to_string()))
@@ -256,7 +256,7 @@ impl Style {
             // The closing brace gets a line of its own.
             splices.push(Splice::new(at..inside.end, format!("{new}{end}{outer}")));
         }
-        // The order of two splices at one place is undefined, so they are merged.
+        // The order of two splices at one place is undefined, so this merges them.
         if let [comma, property] = splices.as_mut_slice()
             && comma.range.end == property.range.start
         {
@@ -298,7 +298,7 @@ fn remove(text: &str, object: &Object<'_>, property: &ObjectProp<'_>) -> Vec<Spl
         text[end..inside.end].find(|blank| !matches!(blank, ' ' | '\t')).map_or(inside.end, |at| end + at);
     if begin == start && line > inside.start && is_blank(&text[line..start]) {
         if matches!(text.as_bytes()[blanks_after], b'\r' | b'\n') || (is_last && blanks_after == inside.end) {
-            // The previous line's end is removed, this line's end stays.
+            // Removes the previous line's end and keeps this line's end.
             begin = line - 1 - usize::from(text[..line - 1].ends_with('\r'));
             end = if blanks_after == inside.end { end } else { blanks_after };
         }

@@ -62,7 +62,7 @@ pub(super) fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Reason for which a text cannot be read as the client reads it, or cannot be changed.
+/// Reason for refusing a text: it does not read as the client reads it, or does not take the change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct Unreadable {
     /// Line and column, from 1 on, if the problem has a position.

@@ -38,7 +38,7 @@ pub(super) fn find(text: &str) -> Result<Option<FoundEntry>, Unreadable> {
 pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadable> {
     let document = parse(text)?;
     let servers = servers(text, &document)?;
-    // An inline table cannot be extended elsewhere.
+    // TOML allows no extension of an inline table elsewhere.
     let braces = get(document.get_ref(), SERVERS).map(|(_, item)| item.span()).filter(|span| is_inline(text, span));
     let entry = servers.and_then(|servers| get(servers, NAME));
     let splices = match (change, entry) {

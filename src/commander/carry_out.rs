@@ -18,7 +18,7 @@ const MAX_RUNS: u32 = 20;
 /// The states by which `/runs` filters.
 const STATES: [&str; 5] = ["running", "waiting", "completed", "failed", "cancelled"];
 
-/// The shortest prefix of a run's id; a shorter word is taken for an answer.
+/// Minimum length of a prefix of a run's id; a shorter word is an answer.
 const OF_AN_ID: usize = 4;
 
 impl Conversation<'_> {
@@ -56,7 +56,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, because no line is requested.
+    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, without a request for a line.
     async fn opens_full_screen(&mut self, what: &str) -> Result<(), Failure> {
         let run = match what {
             "" => None,
@@ -209,7 +209,7 @@ impl Conversation<'_> {
         self.answers(&id, answer).await
     }
 
-    /// Returns the gate that is answered, and the answer.
+    /// Returns the gate and its answer.
     fn meant<'t>(&self, gates: Vec<GateInfo>, rest: &'t str) -> Result<(GateInfo, &'t str), String> {
         let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let begins = |gate: &&GateInfo| {
@@ -322,7 +322,7 @@ impl Conversation<'_> {
         self.session.entry_mut(number).quiet = false;
         let asks = self.session.questions().find(|question| question.entry == Some(number));
         if let Some(gate) = asks.map(|question| question.asking.gate().clone()) {
-            // The run cannot continue before it is answered.
+            // The run cannot continue before an answer.
             self.session.add_question(gate, Some(number), true);
             return Ok(self.show_question()?);
         }

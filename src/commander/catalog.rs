@@ -1,10 +1,10 @@
-//! The names of everything that can be called, and suggestions for a name that is unknown or of another kind.
+//! The names of all targets, and suggestions for a name that is unknown or of another kind.
 
 use strsim::jaro_winkler;
 
 use super::line::{Kind, Target};
 
-/// The names of everything that can be called, as of the last request to the daemon.
+/// The names of all targets, as of the last request to the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) nodes: Vec<String>,
@@ -15,7 +15,7 @@ pub(crate) struct Catalog {
 /// The most names that the message about an unknown name lists.
 const TOLD: usize = 20;
 
-/// The similarity from which two names are suggested for each other.
+/// Minimum similarity of a name and its suggestion.
 const ALIKE: f64 = 0.85;
 
 impl Catalog {
@@ -27,7 +27,7 @@ impl Catalog {
         }
     }
 
-    /// Resolves a target: a graph may be called as a node, because a graph is one.
+    /// Resolves a target: a call of a node may name a graph, because a graph is a node.
     ///
     /// # Errors
     /// If there is nothing of that name, with the existing names; or when it is of another kind, with the right

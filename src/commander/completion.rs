@@ -1,4 +1,4 @@
-//! Completion of the word that is being typed. Pure: the candidates are parameters.
+//! Completion of the word at the cursor. Pure: the candidates are parameters.
 
 use super::catalog::Catalog;
 use super::help;
@@ -86,7 +86,7 @@ fn arguments(before: &str, word: &str, words: &Words) -> Vec<String> {
         }
         _ => Vec::new(),
     };
-    // A run's id may be typed without its common prefix.
+    // A run's id may lack its common prefix.
     all.into_iter()
         .filter(|known| {
             known.starts_with(word) || known.strip_prefix("run_").is_some_and(|rest| rest.starts_with(word))

@@ -1,7 +1,7 @@
 //! The main loop of the conversation: it reads lines, executes them, and shows events.
 //!
 //! Either the person types a line or the loop waits for a call in the foreground; other calls continue in the
-//! background and are shown above the line. The loop waits for a call until it ends, exceeds a time limit, or asks a
+//! background and appear above the line. The loop waits for a call until it ends, exceeds a time limit, or asks a
 //! question, which needs a line.
 
 use std::collections::{HashMap, VecDeque};
@@ -57,11 +57,11 @@ pub(crate) struct Conversation<'a> {
     /// The exit code of the last line.
     pub(super) code: u8,
     pub(super) over: bool,
-    /// True if the conversation ends as soon as no call is awaited.
+    /// True if the conversation ends once it awaits no call.
     stopping: bool,
-    /// Lines whose references are resolved now.
+    /// Lines with references that have their results now.
     pub(super) later: VecDeque<(PendingText, Value)>,
-    /// The run whose question was left open by Ctrl-C, and when.
+    /// The run with a question left open by Ctrl-C, and when.
     pub(super) left: Option<(String, Instant)>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Conversation<'a> {
         self.leaves()
     }
 
-    /// Shows what can be called, and the open questions.
+    /// Shows the targets of calls, and the open questions.
     async fn greets(&mut self) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let count = |kind: Kind| match catalog.names(kind).len() {
@@ -201,7 +201,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Calls a target, and waits for it unless it is called `quietly`.
+    /// Calls a target, and waits for it unless `quietly`.
     async fn calls(&mut self, target: &Target, text: PinnedRefs, quietly: bool) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let target = catalog.meant(target);
@@ -248,7 +248,7 @@ impl<'a> Conversation<'a> {
         self.work.begin(number, &target, value);
     }
 
-    /// Follows a run that was started elsewhere, and waits for it.
+    /// Follows a run started elsewhere, and waits for it.
     pub(super) fn follows(&mut self, workflow: String, run: String) {
         let target = Target { kind: Kind::Workflow, name: workflow };
         let number = self.session.begins(target, false, false, Instant::now());
@@ -311,7 +311,7 @@ impl<'a> Conversation<'a> {
         self.handle_end(number, &Outcome::Nothing("interrupted".to_owned()))
     }
 
-    /// Removes the animated line, because something else is printed.
+    /// Removes the animated line before other output.
     pub(super) fn still(&mut self) -> io::Result<()> {
         self.foreground.map_or(Ok(()), |foreground| self.still_of(foreground.number))
     }
@@ -359,7 +359,7 @@ impl<'a> Conversation<'a> {
             false if self.screen.is_watched() => 0,
             false => self.code,
         };
-        // No more lines are read.
+        // No more lines follow.
         drop(self.screen);
         told.iter().for_each(|line| print::note(line));
         Ok(ExitCode::from(code))

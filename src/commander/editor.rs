@@ -1,9 +1,8 @@
 //! Input lines: edited by a person at their terminal, or read unchanged from a script.
 //!
 //! A thread owns standard input and reads one line per request. Between two lines nothing reads, so that input for a
-//! called program is not lost. Another thread prints above the line that is being typed, because printing may have to
-//! wait for the editor.
-//! have to wait for the editor.
+//! called program stays there. Another thread prints above the line in the editor, because printing may have to wait
+//! for the editor. have to wait for the editor.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _};
@@ -39,8 +38,8 @@ pub(crate) enum Typed {
 /// Maximum number of lines in the history.
 const MAX_HISTORY_LINES: usize = 5000;
 
-/// Maximum number of texts that may wait to be printed above a line, so that a blocked terminal does not accumulate
-/// them forever.
+/// Maximum number of texts waiting for the printer above a line, so that a blocked terminal does not accumulate them
+/// forever.
 const MAX_WAITING_TEXTS: usize = 1000;
 
 enum Ask {
@@ -75,11 +74,11 @@ pub(crate) struct Lines {
     surroundings: Arc<Surroundings>,
     /// The terminal's original mode, restored at the end, because the editor may be in the middle of a line then.
     before: Option<Termios>,
-    /// True if a line was requested and has not arrived.
+    /// True from the request for a line until its arrival.
     asked: bool,
 }
 
-/// Prints above the line that is being typed.
+/// Printer above the line in the editor.
 #[derive(Debug)]
 struct AbovePrinter {
     texts: threads::Sender<String>,
@@ -91,11 +90,11 @@ impl Lines {
     /// Returns lines that a person edits, with a history in `history`.
     ///
     /// # Errors
-    /// If the terminal cannot be used.
+    /// If the terminal is unusable.
     pub(crate) fn edited(history: PathBuf) -> io::Result<Self> {
         let surroundings = Arc::new(Surroundings { coloured: print::coloured(), ..Surroundings::default() });
         let before = tcgetattr(io::stdin())?;
-        // Keys typed during a call are shown once there is a line for them.
+        // Keys typed during a call appear once there is a line for them.
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Drain, &silent)?;
@@ -151,7 +150,7 @@ impl Lines {
         self.above.is_some()
     }
 
-    /// Requests a line, if none is requested.
+    /// Requests a line, without an earlier request for one.
     pub(crate) fn ask(&mut self) {
         if !self.asked {
             self.asked = true;
@@ -160,7 +159,7 @@ impl Lines {
         }
     }
 
-    /// Returns whether a line was requested and has not arrived.
+    /// Returns whether a requested line has not arrived.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked
     }
@@ -177,7 +176,7 @@ impl Lines {
         let _ = self.asks.send(Ask::Remember(line.to_owned()));
     }
 
-    /// Prints a text above the line that is being typed.
+    /// Prints a text above the line in the editor.
     pub(crate) fn print_above(&mut self, text: String) {
         let Some(above) = &mut self.above else { return };
         if above.waiting.load(Ordering::Relaxed) >= MAX_WAITING_TEXTS {
@@ -192,7 +191,7 @@ impl Lines {
         let _ = above.texts.send(missing + &text);
     }
 
-    /// Discards input from before the question, unless a line is being edited already.
+    /// Discards input from before the question, except while the editor has a line.
     pub(crate) fn forget_typed(&self) {
         if self.are_edited() && !self.asked {
             // If the terminal refuses, the earlier input counts as an answer.
@@ -200,7 +199,7 @@ impl Lines {
         }
     }
 
-    /// Shows the purpose of a line in the prompt, also while a line is being typed.
+    /// Shows the purpose of a line in the prompt, also during its input.
     pub(crate) fn show(&self, prompt: Prompt) {
         self.surroundings.prompt.store(prompt as u8, Ordering::Relaxed);
     }
@@ -214,7 +213,7 @@ impl Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         let Some(before) = self.before.take() else { return };
-        // The program is exiting, so a failure is ignored.
+        // Ignores a failure, because the program is exiting.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);
         if self.asked {
             // The editor is in the middle of a line and has enabled bracketed paste.
@@ -298,7 +297,7 @@ impl Completer for LineHelper {
         }
         let words = self.0.words.lock();
         let (begins, mut found) = candidates(line, at, &words);
-        // A complete name is followed by a blank; a reference may continue.
+        // A blank follows a complete name; a reference may continue.
         if let [only] = &mut found[..]
             && !only.starts_with("::")
             && line[at..].is_empty()

@@ -9,7 +9,7 @@ use super::line::Target;
 use super::session::{Entry, State};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, visible};
 
-/// Number of lines of a longer output that are shown at its beginning and at its end.
+/// Number of shown lines at the beginning and at the end of a longer output.
 const SHOWN: usize = 100;
 
 /// Returns a text as lines without cursor movements, with the middle of a long one left out.

@@ -66,7 +66,7 @@ impl Conversation<'_> {
         let asks_next = before != self.current_gate();
         self.still()?;
         let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
-        // A call in the background is shown with its number.
+        // A call in the background appears with its number.
         let mark = if watched || !self.screen.is_watched() { String::new() } else { format!("::{number} ") };
         let lines = self.views.get_mut(&number).map(|view| view.event_lines(event, mark.len())).unwrap_or_default();
         let entry = self.session.entry(number);
@@ -86,7 +86,7 @@ impl Conversation<'_> {
     pub(super) fn handle_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
         self.still()?;
         self.views.remove(&number);
-        // The message about the interruption was shown already.
+        // The message about the interruption is on the screen already.
         if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
             return Ok(());
         }

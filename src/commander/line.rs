@@ -1,4 +1,4 @@
-//! Parsing of a line by its first character, before names are resolved.
+//! Parsing of a line by its first character, before the resolution of names.
 
 use crate::commands::file_and_workflow;
 
@@ -39,15 +39,15 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Returns the file of the target, and the workflow in it if one is named: `story.py`, `./stories.py:one`. The name
-    /// of a saved workflow has neither slashes nor dots.
+    /// Returns the file of the target, and the name of the workflow in it if there is one: `story.py`,
+    /// `./stories.py:one`. The name of a saved workflow has neither slashes nor dots.
     pub(crate) fn file(&self) -> Option<(&str, Option<&str>)> {
         let (file, workflow) = file_and_workflow(&self.name);
         let is_file = file.contains('/') || file.ends_with(".json") || file.ends_with(".py");
         (self.kind == Kind::Workflow && is_file).then_some((file, workflow))
     }
 
-    /// Returns the name by which its results are referenced: of a file, without directory and extension.
+    /// Returns the name for references to its results: of a file, without directory and extension.
     pub(crate) fn short(&self) -> &str {
         match self.file() {
             None => &self.name,

@@ -27,7 +27,7 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) order: Order,
-    /// Its names; the first is shown.
+    /// Its names; help shows the first.
     pub(crate) names: &'static [&'static str],
     /// Its arguments.
     pub(crate) arguments: &'static str,
@@ -57,7 +57,7 @@ pub(crate) const ORDERS: [Row; 16] = [
     row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs continue"),
 ];
 
-/// The similarity from which a name is suggested.
+/// Minimum similarity of a suggested name.
 const ALIKE: f64 = 0.8;
 
 /// Returns the command called `word`.

@@ -28,7 +28,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Sends an answer, and waits for the run if it is watched here.
+    /// Sends an answer, and waits for the run if the conversation watches it.
     async fn gives(&mut self, gate: &str, answer: AnswerGate) -> Result<(), Failure> {
         let reply = loop {
             let reply = self.work.answer(&answer).await?;

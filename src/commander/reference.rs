@@ -1,6 +1,6 @@
 //! References to earlier results in a line: `::0`, `::-1`, `::last`, `::greet`, `::0['attributes']['exit_code']`.
 //!
-//! A reference is bound to its result when the line is typed, so that later results do not change it. Pure: results are
+//! A typed line binds its references to their results, so that later results do not change it. Pure: results are
 //! parameters.
 
 use serde_json::Value;

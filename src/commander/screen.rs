@@ -1,4 +1,4 @@
-//! Output of the conversation: sequential, or above the line that is being typed.
+//! Output of the conversation: sequential, or above the line in the editor.
 
 use std::io;
 

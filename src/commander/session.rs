@@ -15,18 +15,18 @@ use super::line::{self, Line, Target};
 use super::order::{self, Order};
 use super::reference::{self, PinnedRefs};
 
-/// Maximum size of the kept results, in bytes of JSON. The oldest are dropped first; the last one is always kept.
+/// Maximum size of the kept results, in bytes of JSON. The oldest go first; the last one always stays.
 const MAX_RESULT_BYTES: usize = 32 << 20;
 
 /// A call. Its number is its position in the order of calls.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) target: Target,
-    /// The run, once its start is known.
+    /// The run, once it has started.
     pub(crate) run: Option<String>,
-    /// True if it was started here, rather than only followed.
+    /// True if this conversation started it, rather than only followed it.
     pub(crate) ours: bool,
-    /// True if only its questions and its end are shown.
+    /// True if only its questions and its end appear.
     pub(crate) quiet: bool,
     pub(crate) began: Instant,
     /// The input, until it moves into the result.
@@ -45,7 +45,7 @@ pub(crate) enum State {
         bytes: usize,
         took: Duration,
     },
-    /// It has ended, and its result was dropped to make room for later ones.
+    /// It has ended; its result made room for later ones.
     Forgotten,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum State {
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) asking: GatePrompt,
-    /// The call that it belongs to, if that was started or followed here.
+    /// Its call, if this conversation started or followed that.
     pub(crate) entry: Option<usize>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum ParsedLine {
     Misread(String),
 }
 
-/// The use of a text once all its references are resolved.
+/// The use of a text that waits for the results of its references.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PendingText {
     /// Make the call of this number.
@@ -99,7 +99,7 @@ pub(crate) struct Session {
     waiting: Vec<(PendingText, PinnedRefs)>,
     /// The target of plain text, unless the text answers a question.
     target: Option<Target>,
-    /// The first entry whose result is kept.
+    /// The first entry with its result.
     oldest: usize,
     kept: usize,
     most_kept: usize,
@@ -192,12 +192,12 @@ impl Session {
         }
     }
 
-    /// Keeps a text until all its references can be resolved.
+    /// Keeps a text until all its references have results.
     pub(crate) fn waits(&mut self, wanted: PendingText, text: PinnedRefs) {
         self.waiting.push((wanted, text));
     }
 
-    /// Takes the waiting texts that can be resolved now, in the order in which they were typed.
+    /// Takes the waiting texts with results for all references, in the order of their input.
     pub(crate) fn ready(&mut self) -> Vec<(PendingText, Result<Value, String>)> {
         let mut ready = Vec::new();
         for (wanted, text) in std::mem::take(&mut self.waiting) {
@@ -281,7 +281,7 @@ impl Session {
     /// Returns the result of a call that has ended.
     ///
     /// # Errors
-    /// If it is not available yet, or was dropped.
+    /// If it is not available yet, or no longer.
     pub(crate) fn result(&self, number: usize) -> Result<&Value, String> {
         match &self.entries[number].state {
             State::Done { result, .. } => Ok(result),
@@ -335,7 +335,7 @@ impl Session {
         self.questions.iter()
     }
 
-    /// Removes the question of a gate that is closed. Returns the question, and whether it was the current one.
+    /// Removes the question of a closed gate. Returns the question, and whether it was the current one.
     pub(crate) fn settled(&mut self, gate: &str) -> Option<(Question, bool)> {
         let at = self.questions.iter().position(|question| question.asking.gate().gate_id == gate)?;
         self.questions.remove(at).map(|question| (question, at == 0))

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// JobEvent about the call of a number.
 #[derive(Debug)]
 pub(crate) enum JobEvent {
-    /// The run has started, or is followed from now on.
+    /// The run has started, or this conversation follows it from now on.
     Run(usize, String),
     Event(usize, RunEvent),
     /// The run waits for an answer.
@@ -33,7 +33,7 @@ pub(crate) enum JobEvent {
 pub(crate) enum Outcome {
     Node(Box<NodeReply>),
     Run(Box<RunReply>),
-    /// The call was not made, or its outcome is unknown.
+    /// There was no call, or its outcome is unknown.
     Nothing(String),
 }
 
@@ -55,7 +55,7 @@ const CLEANUP_TIMEOUT_SECONDS: f64 = 10.0;
 /// Maximum number of listed workflows of a library.
 const MAX_WORKFLOWS: u32 = 10_000;
 
-/// Maximum number of waiting runs that are found.
+/// Maximum number of listed waiting runs.
 const MAX_WAITING_RUNS: u32 = 1000;
 
 impl Work {
@@ -105,7 +105,7 @@ impl Work {
         self.tasks.insert(number, task.abort_handle());
     }
 
-    /// Follows a run that was started elsewhere, from its beginning.
+    /// Follows a run started elsewhere, from its beginning.
     pub(crate) fn follow(&mut self, number: usize, run: String) {
         let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
         let task = tokio::spawn(async move {
@@ -132,7 +132,7 @@ impl Work {
         });
     }
 
-    /// Returns the names of everything that can be called.
+    /// Returns the names of all targets.
     ///
     /// # Errors
     /// If the daemon cannot return them.
@@ -180,15 +180,15 @@ impl Work {
         Ok(open_gate(&self.daemon, &answer.run_id, gate).await?.is_some())
     }
 
-    /// Answers a gate, and returns the reply; `None` if it is only known that the gate is closed.
+    /// Answers a gate, and returns the reply; `None` if only the end of the gate is known.
     ///
     /// # Errors
-    /// If the daemon cannot be reached.
+    /// If the daemon is unreachable.
     pub(crate) async fn answer(&self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {
                 Ok(reply) => return Ok(Some(reply)),
-                // It is unknown whether the answer arrived; while the gate is open it may be sent again.
+                // The answer may have arrived or not; while the gate is open, sending it again is safe.
                 Err(AskError::Call(CallError::Lost)) => {
                     let gate = answer.gate_id.as_deref().unwrap_or_default();
                     if open_gate(&self.daemon, &answer.run_id, gate).await?.is_none() {
@@ -211,7 +211,7 @@ impl Drop for Work {
 fn run(target: &Target, input: &Value) -> RunWorkflow {
     let variables = (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::text(input).into())]));
     let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
-        // The daemon refuses an invalid path, under the name that was typed.
+        // The daemon refuses an invalid path, under the typed name.
         let whole = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());
         (Some(whole), workflow)
     });
@@ -241,7 +241,7 @@ async fn runs(
 }
 
 async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, number: usize, run: String) -> Outcome {
-    // A failure means that the receiver is gone and this task is about to be aborted.
+    // A failure means that the receiver is gone and this task about to end.
     let _ = sender.send(JobEvent::Run(number, run.clone())).await;
     if let Err(error) = passes_on(daemon, sender, number, &run).await {
         let error = match error {
@@ -284,7 +284,7 @@ async fn passes_on(
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let (waits, of) = (event.event_type == "gate_waiting", event.run_id.clone());
         let _ = sender.send(JobEvent::Event(number, event)).await;
-        // Following a run from its beginning repeats the events of gates that were answered long ago.
+        // Following a run from its beginning repeats the events of earlier, answered gates.
         if waits && let Ok(Some(gate)) = open_gate(daemon, &of, &gate).await {
             let _ = sender.send(JobEvent::Asks(number, Box::new(gate))).await;
         }

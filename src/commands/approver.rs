@@ -204,7 +204,7 @@ async fn give(place: &DaemonPaths, verb: UnlockRuns) -> Result<UnlockRunsReply, 
     }
 }
 
-/// Asks a person for the passphrase until the locked runs are unlocked.
+/// Requests the passphrase from a person until no run is locked.
 pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
     print::note("runs that wait for a person are locked since the daemon restarted");
     loop {
@@ -213,7 +213,7 @@ pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Res
         match reply.error {
             None => break,
             Some(error) if reply.passphrase_wanted => print::note(&error),
-            // The other runs are unlocked, and the next command reports the problem of its run.
+            // The other runs are no longer locked, and the next command reports the problem of its run.
             Some(error) => {
                 print::note(&error);
                 break;

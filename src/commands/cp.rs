@@ -41,10 +41,10 @@ Examples:
 A path on another machine that is not absolute begins at the home directory there.
 A local file with a colon in its name is written ./a:b.";
 
-/// Maximum number of attempts of a copy when the daemon is lost.
+/// Maximum number of attempts of a copy after the loss of the daemon.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A path, on another machine if one is named before a colon.
+/// A path, on another machine if a name stands before a colon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileArgument {
     host: Option<String>,
@@ -98,7 +98,8 @@ impl Cp {
     }
 }
 
-/// Copies one source. A daemon that is lost meanwhile is started again, and the copy begins anew: a file that is in its place stays.
+/// Copies one source. After a loss of the daemon it starts another one, and the copy begins again: a file in its place
+/// stays.
 async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
     let before = (report.files.len(), report.skipped.len());
     let daemon = front::steady(place)?;
@@ -139,7 +140,7 @@ async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut Cop
     Err(Failure::work("the daemon was lost again and again; see 'steplatch doctor'").with(report))
 }
 
-/// Says what was written, in one line.
+/// Returns the written file, in one line.
 fn described(file: &WrittenFile) -> String {
     let place = match &file.host {
         Some(host) => format!("{host}:{}", file.path),

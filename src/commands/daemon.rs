@@ -124,7 +124,7 @@ async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the daemon unless it is running, and requests its status. Returns whether it was started; the inner error
+/// Starts the daemon unless it is running, and requests its status. Returns whether this started it; the inner error
 /// means that it ended meanwhile.
 async fn started(place: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
@@ -163,7 +163,7 @@ async fn predecessor_gone(place: &DaemonPaths) -> Result<(), Failure> {
     }
     let process = Pid::from_raw(running.pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let Some(process) = process else { return Ok(()) };
-    // The daemon may be alive without its socket, as when the runtime directory was removed at a logout.
+    // The daemon may be alive without its socket, as after a logout that removed the runtime directory.
     if pidfd_send_signal(&process, Signal::USR1).is_ok() {
         for _ in 0..100 {
             if connect(place, front::hello("steplatch")).await.is_ok() {
@@ -184,7 +184,7 @@ fn ended(process: &OwnedFd) -> bool {
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NOW)), Ok(1..))
 }
 
-/// Waits until no other client is starting a daemon for this state; the lock is held as long as the file is open.
+/// Waits until no other client is starting a daemon for this state; the open file holds the lock.
 async fn turn_to_start(place: &DaemonPaths) -> Result<std::fs::File, Failure> {
     ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
     let path = place.state().join("start.lock");
@@ -210,7 +210,7 @@ fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
         .args(["daemon", "serve", "--state-dir"])
         .arg(place.state())
         .current_dir("/")
-        // The daemon belongs to no terminal, even if it is started within one. The mark makes every daemon treat its
+        // The daemon belongs to no terminal, even if it starts within one. The mark makes every daemon treat its
         // descendants as programs, not as a person.
         .env(TERMINAL_VARIABLE, DAEMON_MARK)
         .stdin(Stdio::null())
@@ -238,7 +238,7 @@ fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
 async fn stop(place: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
     let client = match connect(place, front::hello("steplatch")).await {
         Ok((client, _)) => client,
-        // A daemon that was killed left the hosts running.
+        // A killed daemon left the hosts running.
         Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(place, json).await? => {
             return Ok(ExitCode::SUCCESS);
         }
@@ -308,7 +308,7 @@ fn is_absent(error: ConnectError) -> bool {
 /// Requests the daemon to stop, and waits for its end.
 async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
     let status = client.call(DaemonStatus {}).await?;
-    // Opened before the request, so that the process id cannot be reused by another process.
+    // Opened before the request, so that no other process reuses the process id.
     let open = |pid: u32| Some((pid, pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()?));
     let process = open(status.pid);
     let hosts: Vec<_> = status.hosts.iter().filter_map(|host| open(host.pid)).collect();
@@ -397,13 +397,13 @@ fn status_text(status: &DaemonStatusReply) -> String {
     print::table(&rows.collect::<Vec<_>>())
 }
 
-/// Runs the daemon until it is stopped.
+/// Runs the daemon until its stop.
 async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failure> {
     if detached == Detached::Yes {
         // The daemon must survive the terminal that started it. A failure means that it is a session leader already.
         let _ = rustix::process::setsid();
     }
-    // Settings are checked here, where their errors are visible: the host process cannot print them.
+    // Checks settings here, where their errors are visible: the host process cannot print them.
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     for unknown in &settings.unknown {
         tracing::warn!("{unknown}");
@@ -472,7 +472,7 @@ fn end_in_time(stopper: steplatch_daemon::ShutdownHandle) {
     });
 }
 
-/// Returns how the host process is started: as this program.
+/// Returns the start of the host process: as this program.
 fn host_starter(place: &DaemonPaths) -> Result<Starter, Failure> {
     let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
     Ok(Starter::Program {
@@ -484,7 +484,7 @@ fn host_starter(place: &DaemonPaths) -> Result<Starter, Failure> {
     })
 }
 
-/// Redirects standard output and standard error to the log, which is truncated.
+/// Redirects standard output and standard error to the log, and truncates it.
 fn log_to(path: &std::path::Path) -> io::Result<()> {
     let log = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
     rustix::stdio::dup2_stdout(&log)?;

@@ -64,7 +64,7 @@ fn print_section(section: &[Check]) -> Result<(), Failure> {
         let said = print::hanging(&check.said, ABOUT + 6);
         print::line(format!("  {sign} {}  {said}", print::padded(&check.about, ABOUT)))?;
         if let Some(fix) = &check.fix {
-            // Not wrapped: a command in it is copied.
+            // Not wrapped: people copy commands in it.
             print::line(format!("{}{QUIET}→{QUIET:#} {}", " ".repeat(ABOUT + 6), print::visible(fix)))?;
         }
     }

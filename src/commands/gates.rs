@@ -93,11 +93,11 @@ impl Gates {
     }
 }
 
-/// The name of a gate on the command line: its run, and the gate if it is named too.
+/// The name of a gate on the command line: its run, and the gate if there is one.
 struct GateName {
     run: String,
     gate: Option<String>,
-    /// The content that was shown: a prefix of the gate's digest.
+    /// The shown content: a prefix of the gate's digest.
     digest: Option<String>,
 }
 
@@ -136,8 +136,8 @@ impl Show {
     }
 }
 
-/// Returns the open gates of runs, the oldest first. A run also lists the gates of its descendants; here each is listed with its
-/// own run, if that is among them.
+/// Returns the open gates of runs, the oldest first. A run also lists the gates of its descendants; here each belongs
+/// to its own run, if that is among them.
 pub(crate) fn open_gates(runs: &[RunRecord]) -> Vec<(&RunRecord, &GateInfo)> {
     let own = |run: &RunRecord, gate: &&GateInfo| {
         gate.run_id == run.run_id || !runs.iter().any(|other| other.run_id == gate.run_id)
@@ -246,7 +246,7 @@ impl Answer {
         let GateName { run: id, gate, digest } = GateName::read(place, named).await?;
         let given = if self.passphrase_stdin { Some(passphrase::from_stdin()?) } else { None };
         match &given {
-            // Unlocks the run if it is locked; the answer's reply reports problems of the run.
+            // Unlocks a locked run; the answer's reply reports problems of the run.
             Some(given) if is_locked(place, Some(&id)).await? => {
                 front::ask(place, UnlockRuns { passphrase: Some(given.clone()) }).await?;
             }
@@ -281,7 +281,7 @@ impl Answer {
             return self.give(place, answer, person).await;
         }
         if named_gate.is_none() && run.pending_gates.len() == 1 {
-            // The question that the person read may be closed, and the current one a different question.
+            // The gate that the person read may be closed, and the current one a different question.
             let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: None }).await?;
             if let Some(gate) = reply.gate.filter(|_| reply.asked_before) {
                 let error = format!(
@@ -450,7 +450,7 @@ fn meant<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'
     }
 }
 
-/// Sends an answer. Its passphrase is kept until the pause after wrong ones has ended.
+/// Sends an answer. Keeps its passphrase until the end of the pause after wrong ones.
 async fn give(place: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
     loop {
         let reply = front::ask(place, answer.clone()).await?;

@@ -53,14 +53,14 @@ pub(super) fn hosted_place(client: &str) -> Result<DaemonPaths, Failure> {
     DaemonPaths::hosted(client).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Time that a host that is started by a login shell may take: the user's profile runs first.
+/// Maximum time for the start of a host by a login shell: the user's profile runs first.
 const LOGIN_START_TIME: Duration = Duration::from_secs(30);
 
 /// Shells with a login form that take a command in the usual way.
 const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
 
-/// Returns how a host for another machine is started: by the user's login shell, so that its terminals have the environment of a
-/// login and not that of one command over ssh.
+/// Returns the start of a host for another machine: by the user's login shell, so that its terminals have the
+/// environment of a login and not that of one command over ssh.
 fn hosted_starter(place: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
     let program = front::starter()?.program;
     let host = ["daemon", "host", "--hosted", client].map(OsString::from);
@@ -102,7 +102,7 @@ pub(super) async fn keep(place: &DaemonPaths) -> Result<ExitCode, Failure> {
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
-        // Histories are not stored in the runtime directory, which is usually in memory.
+        // Histories are not in the runtime directory, which is usually in memory.
         history_folder: Some(place.state().to_owned()),
         integration: Some(integration),
         descriptors,
@@ -137,7 +137,7 @@ pub(super) async fn keep(place: &DaemonPaths) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes the listening socket from standard input, which is replaced.
+/// Takes the listening socket from standard input, and replaces it.
 fn listener() -> std::io::Result<UnixListener> {
     let socket = std::os::unix::net::UnixListener::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
     // Fails if it is not a socket.

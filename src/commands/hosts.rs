@@ -1,4 +1,4 @@
-//! `steplatch hosts …`: other machines on which terminals can be opened.
+//! `steplatch hosts …`: other machines for terminals.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,7 +69,7 @@ pub(crate) struct Check {
 /// The message if there are no machines.
 const NONE: &str = "no host is configured; add one with: steplatch hosts add NAME --ssh TARGET";
 
-/// Time that a machine that was just added may take to answer, in seconds. Questions of ssh are answered meanwhile.
+/// Maximum time of a new machine for its first answer, in seconds. It includes the answers to questions of ssh.
 const FIRST_TIMEOUT: u32 = 120;
 
 impl HostsCommand {
@@ -120,7 +120,7 @@ impl Add {
     }
 }
 
-/// Connects to a machine. Its questions are answered here if a person is at the terminal.
+/// Connects to a machine. A person at the terminal answers its questions here.
 async fn checked(
     place: &DaemonPaths,
     name: &str,
@@ -146,7 +146,7 @@ async fn checked(
     }
 }
 
-/// Says how a machine is reached.
+/// Returns the way to a machine, in words.
 fn described(host: &RemoteHostInfo) -> String {
     let version = host.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
     let terminals = match host.terminals {

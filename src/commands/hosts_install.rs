@@ -1,7 +1,7 @@
 //! `steplatch hosts add --install`: brings this program to another machine, over the user's `ssh`.
 //!
-//! The program is written beside its place, compared by its SHA-256 sum, and renamed, so that the file is whole. Another version
-//! over there, and the terminals that it keeps, stay unchanged.
+//! The installation writes the program beside its place, compares its SHA-256 sum, and renames it, so that the file is
+//! whole. Another version over there, and the terminals that it keeps, stay unchanged.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -21,10 +21,10 @@ use crate::print;
 /// This version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Installs this program, or `program`, on a machine that is not used yet.
+/// Installs this program, or `program`, on a new machine.
 ///
 /// # Errors
-/// If the machine is of another kind, is not reached, or does not take the program; nothing is left there then.
+/// If the machine is of another kind, is unreachable, or does not take the program; the machine keeps nothing then.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
     let said = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
     let (there, gzip) = said.trim_start().split_once('\n').unwrap_or((&said, ""));
@@ -68,7 +68,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Compresses a program for the way: two fifths of it are sent.
+/// Compresses a program for the way, to two fifths of its size.
 fn compressed(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
     let written = writer.write_all(bytes).and_then(|()| writer.finish());
@@ -80,7 +80,8 @@ fn sum_of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the script that takes the program from standard input, through `reader`. A copy with another sum is removed.
+/// Returns the script that takes the program from standard input, through `reader`. The script removes a copy with
+/// another sum.
 fn script(sum: &str, reader: &str) -> String {
     format!(
         r#"set -e; umask 077; d="{INSTALLED}/{VERSION}"; mkdir -p "$d"; n="$d/.steplatch.$$"; trap 'rm -f "$n"' EXIT; {reader} > "$n"; s=$(sha256sum "$n"); case "$s" in {sum}*) ;; *) echo "the copy is damaged: $s" >&2; exit 1;; esac; chmod 700 "$n"; "$n" --version >/dev/null; mv -f "$n" "$d/steplatch"; "$d/steplatch" --version"#
@@ -117,7 +118,7 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
             Failure::work(words.replace("{ssh}", ssh))
         });
     }
-    // Where the script was not reached, the last words are those of ssh.
+    // If the script did not run, the last words are from ssh.
     let errors = between(&errors, &mark).filter(|_| ours.is_some()).unwrap_or(&errors);
     let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
     Err(Failure::work(format!("nothing was installed on {ssh}: {}{}", print::visible(last), advice(last))))
@@ -129,7 +130,7 @@ fn marked(mark: &str, script: &str) -> String {
     format!("{both}; ( {script} ); s=$?; {both}; exit $s")
 }
 
-/// Returns what was printed between the marks, or behind the first one if the other is missing.
+/// Returns the text between the marks, or behind the first one if the other is missing.
 fn between<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     let (_, behind) = text.split_once(mark)?;
     Some(behind.split_once(mark).map_or(behind, |(ours, _)| ours).trim_matches(['\r', '\n']))

@@ -156,7 +156,7 @@ fn page(reply: &DescribeNodeReply) -> Vec<String> {
     }
     let empty = Map::new();
     let declaration = reply.declaration.as_ref().and_then(Value::as_object).unwrap_or(&empty);
-    // The path of the file is printed below.
+    // The path of the file is below.
     let told = ["id", "type", "description", "steps", "file"];
     let fields: Vec<_> = declaration.iter().filter(|(name, _)| !told.contains(&name.as_str())).collect();
     let file = reply.node.as_ref().and_then(|node| node.file.as_deref());
@@ -208,7 +208,7 @@ impl NodeInput {
     /// Returns the input in the contract's form.
     ///
     /// # Errors
-    /// If standard input cannot be read, or is not valid JSON.
+    /// If standard input is unreadable or no valid JSON.
     pub(super) fn input(&self) -> Result<Value, Failure> {
         let text = match self.input.as_deref() {
             None if self.input_json => {

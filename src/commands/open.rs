@@ -57,7 +57,7 @@ impl Open {
 /// Login of a browser.
 #[derive(Debug)]
 pub(super) struct BrowserLogin {
-    /// True if a browser was started.
+    /// True if a browser opens.
     pub(super) in_browser: bool,
     /// Seconds until the ticket in the address expires.
     pub(super) expires_seconds: u64,

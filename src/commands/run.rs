@@ -91,7 +91,7 @@ fn means_file(workflow: &str) -> bool {
     workflow.contains('/') || workflow.ends_with(".json") || workflow.ends_with(".py") || Path::new(workflow).is_file()
 }
 
-/// The daemon's phrase about a workflow that is not saved.
+/// The daemon's phrase about an unsaved workflow.
 const NOT_FOUND: &str = "not found. Available workflows";
 
 /// The beginning of a refusal of a definition; its problems follow, one a line.
@@ -177,7 +177,7 @@ impl Run {
     }
 }
 
-/// Follows a run that was started here to its end, or to a gate that is not answered here. Returns its reply then.
+/// Follows a run of this command to its end, or to a gate without an answer here. Returns its reply then.
 pub(super) async fn watch(daemon: &ReconnectingClient, run: String, silent: bool) -> Result<(Rest, RunReply), Failure> {
     let mut shown = Shown::new(std::io::stdout().is_terminal());
     let watching = Watching {
@@ -198,7 +198,7 @@ pub(super) async fn watch(daemon: &ReconnectingClient, run: String, silent: bool
 /// Starts a run, has the person here answer its gates, and returns its reply at its end, or where it waits for others.
 ///
 /// # Errors
-/// If it did not start, or the daemon is lost.
+/// If it did not start, or the connection to the daemon breaks.
 pub(super) async fn run_to_its_end(daemon: &ReconnectingClient, mut verb: RunWorkflow) -> Result<RunReply, Failure> {
     secret_arguments::ask(daemon, &mut verb).await?;
     let started = daemon.call(RunWorkflow { wait_seconds: Some(0.0), ..verb }).await?;
@@ -222,7 +222,7 @@ struct Watching<'a> {
     daemon: &'a ReconnectingClient,
     run: &'a str,
     view: &'a mut dyn View,
-    /// The person who can be asked; `None` unless input and output are terminals.
+    /// The person at the terminal; `None` unless input and output are terminals.
     person: Option<Person>,
     /// The open questions, of which the first is the current one.
     questions: VecDeque<GatePrompt>,
@@ -235,14 +235,14 @@ struct Watching<'a> {
 pub(super) enum Rest {
     /// The run has ended.
     Over,
-    /// The run, or a nested one, waits on a gate that is not answered here.
+    /// The run, or a nested one, waits on a gate without an answer here.
     Waits,
 }
 
 type Cancelling = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 
 impl Watching<'_> {
-    /// Shows the events of the run until its last one, or until it waits on a gate that is not answered here. Ctrl-C
+    /// Shows the events of the run until its last one, or until it waits on a gate without an answer here. Ctrl-C
     /// cancels the run, a second one stops watching. At a question, the first Ctrl-C leaves the question open and the
     /// second cancels the run.
     async fn until_it_rests(mut self) -> Result<Rest, Failure> {
@@ -280,7 +280,7 @@ impl Watching<'_> {
                         if tokio::time::timeout(SECOND_INTERRUPT_TIMEOUT, interrupted.recv()).await.is_err() {
                             return Ok(self.leave_to_others(&asked)?.unwrap_or(Rest::Waits));
                         }
-                        // Without input, its answer cannot be typed.
+                        // Without input, there is no answer.
                         self.questions.clear();
                     }
                     cancelled = true;
@@ -293,7 +293,7 @@ impl Watching<'_> {
                     cancelling = None;
                     done?;
                 }
-                // The animation would overwrite a line that is being typed.
+                // The animation would overwrite a line of input.
                 _ = ticks.tick(), if self.view.moves() && self.questions.is_empty() => self.view.tick()?,
             }
         }
@@ -302,7 +302,7 @@ impl Watching<'_> {
     /// Shows an event of the run, or of a nested one.
     async fn show(&mut self, event: &RunEvent) -> Result<Option<Rest>, Failure> {
         self.family.meet(event);
-        // A nested run's events come before the end of the state that started it, and its questions are removed.
+        // A nested run's events come before the end of the state that started it, and this removes its questions.
         for nested in self.family.part(event).await {
             self.view.show(&nested)?;
         }
@@ -320,14 +320,14 @@ impl Watching<'_> {
         if event.is_last() && event.run_id == self.run {
             return Ok(Some(Rest::Over));
         }
-        // The event was printed in place of the prompt, which is shown again.
+        // The event took the place of the prompt, which appears again.
         if let Some(asking) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
             self.view.prompt(&asking.prompt())?;
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "gate_waiting" => {
-                // Watching a run from its beginning repeats the events of gates that were answered long ago.
+                // Watching a run from its beginning repeats the events of earlier, answered gates.
                 let Some(gate) = self.open_gate(&event.run_id, gate).await? else { return Ok(None) };
                 if self.person.is_none() {
                     self.view.question(&gate)?;
@@ -351,7 +351,7 @@ impl Watching<'_> {
         Ok(None)
     }
 
-    /// Prints how the question is answered elsewhere.
+    /// Prints the other ways to answer the question.
     fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
         let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "ANSWER" };
         self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.named()))?;
@@ -427,10 +427,10 @@ impl Watching<'_> {
         Ok(None)
     }
 
-    /// Answers a gate. Returns the reply if it was refused.
+    /// Answers a gate. Returns the reply of a refusal.
     ///
-    /// When the connection is lost, it is unknown whether the answer arrived. The answer names its gate, so it may be
-    /// sent again while the gate is open.
+    /// After a loss of the connection, the answer may have arrived or not. It names its gate, so sending it again is
+    /// safe while the gate is open.
     async fn give(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {

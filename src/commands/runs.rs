@@ -19,7 +19,7 @@ use crate::failure::{FAILED, Failure};
 use crate::translation::for_people;
 use crate::{completion, front, pick, print};
 
-/// Number of runs that are requested at a time.
+/// Number of requested runs at a time.
 const PAGE: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
@@ -241,7 +241,7 @@ pub(crate) fn not_found(id: &str) -> Failure {
 }
 
 async fn cancel(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
-    // All ids are resolved first, so that an invalid one cancels nothing.
+    // Resolves all ids first, so that an invalid one cancels nothing.
     let mut runs = Vec::new();
     for id in ids {
         runs.push(find(place, id).await?);

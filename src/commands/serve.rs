@@ -125,7 +125,7 @@ async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool, detached
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the browsers that are logged in.
+/// Lists the browsers with a login.
 async fn sessions(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let listed = front::ask(place, ListPageSessions {}).await?;
     if json {

@@ -40,7 +40,7 @@ pub(super) fn names() -> clap::builder::PossibleValuesParser {
 struct Done {
     client: &'static Client,
     file: std::path::PathBuf,
-    /// `None` if the client is not installed.
+    /// `None` without an installed client.
     outcome: Option<Result<Outcome, String>>,
     /// The difference of the text.
     diff: String,
@@ -86,7 +86,7 @@ impl Setup {
 
     fn one(&self, client: &'static Client, wish: EditRequest<'_>, around: &UserPaths) -> Done {
         let path = client.file(self.scope, around);
-        // A client that is named explicitly is assumed to be installed.
+        // An explicitly named client counts as installed.
         if self.client.is_empty() && !client.is_there(self.scope, around) {
             return Done { client, file: path, outcome: None, diff: String::new() };
         }
@@ -177,7 +177,7 @@ impl Done {
         }
     }
 
-    /// Returns the previous content of an entry that was changed.
+    /// Returns the previous content of a changed entry.
     fn replaced(&self) -> Option<String> {
         match &self.outcome {
             Some(Ok(Outcome::Changed { before })) => {

@@ -9,7 +9,7 @@ use crate::{front, print};
 
 /// Sends the question, which is the first argument, to the daemon that started `ssh`, and prints the answer for `ssh`.
 pub(crate) async fn pass_on(ticket: String) -> Result<ExitCode, Failure> {
-    // A remark without an answer, such as that a security key waits to be touched.
+    // A remark without an answer, such as that a security key waits for a touch.
     if std::env::var_os("SSH_ASKPASS_PROMPT").is_some_and(|kind| kind == "none") {
         return Ok(ExitCode::SUCCESS);
     }

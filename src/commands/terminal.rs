@@ -204,7 +204,7 @@ pub(crate) struct Close {
     json: bool,
 }
 
-/// The most bytes per request when the whole output is read.
+/// Maximum bytes per request for the whole output.
 const PAGE: u32 = 1_000_000;
 
 impl Terminal {
@@ -280,13 +280,13 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the state of a terminal in words: above all whether it waits for the person. Nothing else is known of a terminal whose
-/// machine is not connected.
+/// Returns the state of a terminal in words: above all whether it waits for the person. A terminal of a machine without
+/// a connection has no other state.
 fn state(session: &SessionInfo) -> String {
     state_at(session, None)
 }
 
-/// As [`state`], at the moment `now`, if one is given.
+/// As [`state`], at the moment `now`, if there is one.
 pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
     if let Some(since) = &session.host_lost_since {
         return format!("host lost {}", print::ago_at(since, now));

@@ -51,12 +51,12 @@ Examples:
 Exit codes: 0 all ended well, 1 a run or program failed, 124 timed out; with --any, 3 if the first event is a gate \
 or a question of a program.";
 
-/// Maximum number of events that wait to be printed.
+/// Maximum number of events that wait for the printer.
 const EVENT_CAPACITY: usize = 64;
 
 /// A printed event.
 struct Event {
-    /// The run, or the terminal as it was named.
+    /// The run, or the name of the terminal on the command line.
     subject: String,
     /// Kind of the event, in one word.
     kind: &'static str,
@@ -259,7 +259,7 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
     }
 }
 
-/// Sends the events of a terminal, and that it was closed.
+/// Sends the events of a terminal, and its end.
 async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed: bool, sender: Sender) {
     let name = session.name.clone().unwrap_or_else(|| session.session_id.clone());
     let event = |kind, detail: String| Event {
@@ -306,7 +306,7 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
     }
 }
 
-/// Returns whether a terminal is open, as far as can be known.
+/// Returns whether a terminal is open. Without an answer of the daemon it counts as open.
 async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
     match daemon.call(ListTerminalSessions {}).await {
         Ok(listed) => listed.sessions.iter().any(|session| session.session_id == terminal),

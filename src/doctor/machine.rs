@@ -19,7 +19,7 @@ const TIGHT: u64 = 512 << 20;
 /// Free bytes below which the journal cannot record runs.
 const FULL: u64 = 16 << 20;
 
-/// Shells whose prompts and exit codes are known.
+/// Shells with known prompts and exit codes.
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 pub(super) fn look(around: &UserPaths, ours: &OwnEntry, place: &DaemonPaths) -> Checks {

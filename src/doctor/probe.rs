@@ -13,7 +13,7 @@ use crate::print;
 /// Time that a server may take for one answer, and to end.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The most bytes of a server's standard error that are kept.
+/// Maximum kept bytes of a server's standard error.
 const ASIDE: u64 = 16 << 10;
 
 /// The command of a server, with the variables that the client adds to its environment.
@@ -72,7 +72,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
         let mut aside = aside;
         let mut text = Vec::new();
         let kept = (&mut aside).take(ASIDE).read_to_end(&mut text).await;
-        // The rest is discarded, so that a verbose server does not block.
+        // Discards the rest, so that a verbose server does not block.
         let _ = tokio::io::copy(&mut aside, &mut tokio::io::sink()).await;
         kept.map(|_| text).unwrap_or_default()
     });

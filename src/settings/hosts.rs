@@ -46,7 +46,7 @@ impl HostSetting {
     }
 }
 
-/// Checks the name of a machine: it is typed in commands, and stands for a file of notes.
+/// Checks the name of a machine: a word in commands, and the name of a file of notes.
 ///
 /// # Errors
 /// With what is wrong, as the end of a sentence that begins with the name.
@@ -74,7 +74,7 @@ pub(crate) fn check_destination(ssh: &str) -> Result<(), String> {
     }
 }
 
-/// The machines that were read so far, and their problems.
+/// The machines so far, and their problems.
 #[derive(Default)]
 pub(super) struct Reading {
     pub(super) hosts: Vec<HostSetting>,

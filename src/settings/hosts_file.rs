@@ -40,7 +40,7 @@ pub(crate) enum HostsFileError {
     /// The file is invalid, or would be afterwards.
     #[error("{0}")]
     Settings(BadSettings),
-    /// The file cannot be changed at its place.
+    /// The file does not take the change at this place.
     #[error("{}: {error}", .path.display())]
     Text {
         /// The file.
@@ -48,7 +48,7 @@ pub(crate) enum HostsFileError {
         /// The problem.
         error: Unreadable,
     },
-    /// The file cannot be read or replaced.
+    /// Reading or replacing the file fails.
     #[error("the configuration was not changed: {0}")]
     File(#[from] FileError),
 }
@@ -65,7 +65,7 @@ pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
 /// Adds a machine. Returns the file, and whether the machine was not there before with the same destination.
 ///
 /// # Errors
-/// If the name, the destination or the file is invalid, the name is taken, or the file cannot be written.
+/// If the name, the destination or the file is invalid, the name exists already, or writing the file fails.
 pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileError> {
     check(host)?;
     let path = super::file().ok_or(HostsFileError::NoPlace)?;
@@ -76,7 +76,7 @@ pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileE
 /// Removes a machine. Returns the file.
 ///
 /// # Errors
-/// If the file has no such machine, or cannot be changed.
+/// If the file has no such machine, or does not take the change.
 pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
     let path = super::file().ok_or(HostsFileError::NoPlace)?;
     replace(&path, true, |text| {

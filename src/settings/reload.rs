@@ -10,16 +10,16 @@ use super::watch::Watch;
 use super::{BadSettings, Settings};
 use crate::print;
 
-/// The settings of the daemon, and the channel to which changes are sent.
+/// The settings of the daemon, and the channel for changes.
 pub(crate) struct Reload {
     settings: Settings,
-    /// The last complaint, so that it is logged once.
+    /// The last complaint, so that the log has it once.
     complaint: Option<BadSettings>,
     told: Sender<Configuration>,
 }
 
 impl Reload {
-    /// Creates it with the `settings` that the daemon was started with.
+    /// Creates it with the `settings` at the daemon's start.
     pub(crate) fn new(settings: Settings, told: Sender<Configuration>) -> Self {
         Self { settings, complaint: None, told }
     }
@@ -77,7 +77,7 @@ impl Reload {
         for unknown in settings.unknown.iter().filter(|unknown| !self.settings.unknown.contains(unknown)) {
             tracing::warn!("{unknown}");
         }
-        // First, so that the other changes are logged with the new filter.
+        // First, so that the new filter applies to the log of the other changes.
         if settings.log() != self.settings.log() {
             print::log_filter(settings.log());
         }

@@ -1,7 +1,7 @@
 //! Remote services: tables of the user's file, and one of the environment.
 //!
-//! They belong to the user and not to a project, since their workflows are tools for every client of the daemon. The
-//! keys of a service and their bounds are defined by `steplatch_remote`.
+//! They belong to the user and not to a project, since their workflows are tools for every client of the daemon.
+//! `steplatch_remote` defines the keys of a service and their bounds.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn value(config: &Config, key: &str) -> Value {
     }
 }
 
-/// The services that were read so far, and their problems.
+/// The services so far, and their problems.
 #[derive(Default)]
 pub(super) struct Reading {
     pub(super) remotes: Vec<Remote>,

@@ -1,7 +1,7 @@
 //! Notification of changes of the settings file, without polling.
 //!
-//! It watches directories, because editors replace a file by a new one. A missing directory is awaited in the nearest
-//! existing one above it, and a link is watched at its own place and at its target.
+//! It watches directories, because editors replace a file by a new one. For a missing directory it watches the nearest
+//! existing one above it, and for a link both its own place and its target.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 /// Time that the writer of a file may continue after the first change.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
 
-/// Maximum number of links that are followed from a file to its target, as in the kernel.
+/// Maximum number of links from a file to its target, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// Detects that a file may have changed.
@@ -27,15 +27,15 @@ pub(crate) struct Watch {
     watcher: RecommendedWatcher,
     watched: BTreeMap<PathBuf, Identity>,
     changed: mpsc::Receiver<()>,
-    /// True if a change was detected and not returned yet.
+    /// True if there is a change that no caller has got yet.
     pending: bool,
 }
 
 /// The file, and the targets of its links.
 type Trail = Arc<Mutex<Vec<PathBuf>>>;
 
-/// Identifies a directory that replaces another one of the same name: device, inode and, because inodes are reused, the
-/// time of creation.
+/// Identifies a directory that replaces another one of the same name: device, inode and, because file systems reuse
+/// inodes, the time of creation.
 type Identity = (u64, u64, Option<SystemTime>);
 
 impl Watch {
@@ -60,8 +60,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Returns a moment after the file may have changed; the caller compares the content. Cancellation-safe: the change
-    /// is returned next time.
+    /// Returns a moment after the file may have changed; the caller compares the content. Cancellation-safe: the next
+    /// call returns the change.
     pub(crate) async fn changed(&mut self) {
         if !self.pending {
             // The channel cannot close: its sender is in the watcher, which is a field of this.
@@ -78,7 +78,7 @@ impl Watch {
 
     /// Watches exactly the directories that matter now.
     fn arm(&mut self) -> notify::Result<()> {
-        // A directory may be created meanwhile, so this is repeated until nothing differs.
+        // Other programs may create a directory meanwhile, so this repeats until nothing differs.
         loop {
             let trail = trail(&self.file);
             let wanted = folders(&trail);
@@ -100,7 +100,7 @@ impl Watch {
                 }
                 match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
                     Ok(()) => _ = self.watched.insert(folder, identity),
-                    // It was removed in the meantime.
+                    // It disappeared in the meantime.
                     Err(_) if !folder.exists() => {}
                     Err(error) => return Err(error),
                 }

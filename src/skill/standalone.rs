@@ -1,4 +1,4 @@
-//! Machines that need no library: the machines that they call by name are put into them.
+//! Machines that need no library: they contain the machines that they call by name.
 //!
 //! A called machine becomes the `workflow_definition` of its action, which runs the same.
 
@@ -10,13 +10,13 @@ use steplatch_workflow::tool;
 /// Maximum number of machines within each other: as many as runs may.
 const MAX_NESTING: u32 = steplatch_workflow::MAX_LEVELS;
 
-/// Maximum number of machines that are put into one, each as often as it is called.
+/// Maximum number of machines in one, each counted once per call.
 const MAX_MACHINES: u32 = 200;
 
 /// Reason for which a machine cannot stand alone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotStandalone {
-    /// A called name is computed.
+    /// A call has a computed name.
     #[error("state '{state}' calls a workflow whose name is computed ({name}): it can not be taken along")]
     Computed {
         /// The state.
@@ -24,7 +24,7 @@ pub(crate) enum NotStandalone {
         /// The name, with its placeholders.
         name: String,
     },
-    /// A node or a graph is called.
+    /// A call of a node or a graph.
     #[error("state '{state}' calls {name}, which the project declares: it can not be taken along")]
     Node {
         /// The state.
@@ -35,10 +35,10 @@ pub(crate) enum NotStandalone {
     /// The machines call each other in a circle, or too deep.
     #[error("'{0}' calls itself, or machines are within each other more than {MAX_NESTING} levels deep")]
     Circle(String),
-    /// Too many machines are called.
+    /// Too many calls of machines.
     #[error("it calls more than {MAX_MACHINES} machines, with those that they call: they can not all be taken along")]
     TooMany,
-    /// The called machine is not known.
+    /// The called machine is unknown.
     #[error("it calls the workflow '{0}', which is no saved machine: it can not be taken along")]
     Unknown(String),
 }
@@ -46,7 +46,7 @@ pub(crate) enum NotStandalone {
 /// Returns the names of the workflows that a machine and the machines within it call.
 ///
 /// # Errors
-/// If a name is computed, or something else than a workflow is called.
+/// If a call has a computed name, or names something else than a workflow.
 pub(crate) fn called(document: &Value) -> Result<BTreeSet<String>, NotStandalone> {
     let mut names = BTreeSet::new();
     let mut document = document.clone();
@@ -65,7 +65,7 @@ pub(crate) fn called(document: &Value) -> Result<BTreeSet<String>, NotStandalone
 /// Returns the machine with all machines that it calls inside. `known` has them by name.
 ///
 /// # Errors
-/// If one is missing, calls itself, or is computed.
+/// If one is missing, calls itself, or has a computed name.
 pub(crate) fn standalone(document: &Value, known: &BTreeMap<String, Value>) -> Result<Value, NotStandalone> {
     embedded(document, known, 0, &mut 0)
 }
@@ -90,7 +90,7 @@ fn embedded(
         let inner = embedded(inner, known, depth + 1, count)?;
         params.remove("workflow_name");
         params.insert("workflow_definition".to_owned(), inner);
-        // A saved machine was not saved again by its run.
+        // The run of a saved machine did not save it again.
         params.entry("save_on_success").or_insert(Value::Bool(false));
         Ok(())
     })?;

@@ -42,7 +42,7 @@ impl Hands {
                 }),
                 Effect::Pause(run_id) => UiEvent::Done(steered(daemon.call(PauseWorkflow { run_id }).await)),
                 Effect::Resume(run_id) => UiEvent::Done(steered(daemon.call(ResumeWorkflow { run_id }).await)),
-                // A call, which is repeated: a daemon that was killed may still accept a connection, and hang up.
+                // A repeated call: a killed daemon may still accept a connection, and hang up.
                 Effect::StartDaemon => match daemon.call(DaemonStatus {}).await {
                     // The lists come with the connection, and say that the daemon is there.
                     Ok(_) => return,
@@ -50,13 +50,13 @@ impl Hands {
                 },
                 Effect::Attach { .. } | Effect::Suspend | Effect::Redraw | Effect::Leave => return,
             };
-            // The full screen may have been left.
+            // The person may have left the full screen.
             let _ = sender.send(event).await;
         });
     }
 }
 
-/// Sends an answer. Its passphrase is kept until the pause after wrong ones has ended.
+/// Sends an answer. Keeps its passphrase until the end of the pause after wrong ones.
 async fn give(
     daemon: &ReconnectingClient,
     answer: &AnswerGate,

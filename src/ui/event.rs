@@ -16,7 +16,7 @@ pub(crate) enum UiEvent {
     Tick,
     /// The daemon does not answer.
     DaemonAway,
-    /// Everything that the daemon lists, after it was reached.
+    /// Everything that the daemon lists, after a new connection.
     Lists {
         terminals: Vec<SessionInfo>,
         runs: Vec<RunRecord>,
@@ -24,14 +24,14 @@ pub(crate) enum UiEvent {
     },
     Terminals(Vec<SessionInfo>),
     Run(Box<RunRecord>),
-    /// A finished run was removed.
+    /// A finished run is gone.
     RunGone(String),
     Screen {
         terminal: String,
         change: Box<ScreenChange>,
     },
     ScreenGone(String),
-    /// An event of the run that is followed, as it was opened.
+    /// An event of the followed run, with the opening of its view.
     RunEvent {
         opening: u64,
         event: Box<RunEvent>,
@@ -46,11 +46,11 @@ pub(crate) enum UiEvent {
         answer: Box<AnswerGate>,
         reply: Result<Box<AnswerGateReply>, String>,
     },
-    /// An answer is checked only after this many seconds.
+    /// The check of an answer waits this many seconds.
     AnswerWaits(u64),
-    /// A remark about something that was done, or failed.
+    /// A remark about a success or a failure.
     Done(Result<String, String>),
-    /// A terminal that the person had attached to was left.
+    /// The person has left a terminal that they had attached to.
     CameBack(Result<String, String>),
 }
 
@@ -82,8 +82,8 @@ pub(crate) enum Effect {
 /// Subjects that the feeds of the full screen follow, besides the lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FeedSelection {
-    /// The terminal whose screen is shown.
+    /// The terminal on the screen.
     pub(crate) picture: Option<String>,
-    /// The run whose events are shown, from the first one for each number of an opening.
+    /// The run with visible events, from the first one for each number of an opening.
     pub(crate) run: Option<(String, u64)>,
 }

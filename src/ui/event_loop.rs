@@ -48,10 +48,10 @@ pub(crate) enum Leaving {
 /// Shows the full screen until the person leaves it.
 ///
 /// # Errors
-/// If the terminal cannot be used, or no daemon can be started at the beginning.
+/// If the terminal is unusable, or no daemon starts at the beginning.
 pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<Leaving, Failure> {
     let daemon = front::steady_at(place, "ui")?;
-    // As for every command, the daemon is started if there is none. Afterwards only the person starts one.
+    // As every command, this starts a daemon if there is none. Afterwards only the person starts one.
     daemon.client().await.map_err(|error| Failure::work(error.to_string()))?;
     let (sender, events) = mpsc::channel(EVENT_CAPACITY);
     let _quiet = QuietLogs::begin();
@@ -77,7 +77,7 @@ fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-/// Keeps logs off the screen until it is dropped. Where standard error is a file, they go there.
+/// Keeps logs off the screen until its drop. Where standard error is a file, they go there.
 struct QuietLogs;
 
 impl QuietLogs {
@@ -104,7 +104,7 @@ struct Desk<'a> {
     events: mpsc::Receiver<UiEvent>,
     began: Instant,
     keys: KeyReader,
-    /// True if the terminal was handed over to another program, or to the shell, since the last key.
+    /// True if another program, or the shell, had the terminal since the last key.
     was_handed_over: bool,
     /// Closed while another component reads the keyboard.
     keyboard: Option<Keyboard>,
@@ -198,7 +198,7 @@ impl Desk<'_> {
             if self.take(UiEvent::Input(input), terminal).await? {
                 return Ok(true);
             }
-            // What was typed behind the key that handed the terminal over was not meant for the list.
+            // Input behind the key that handed the terminal over is not for the list.
             if std::mem::take(&mut self.was_handed_over) {
                 break;
             }
@@ -257,7 +257,7 @@ impl Desk<'_> {
         terminal.backend_mut().suspend();
         let stopped = kill_current_process_group(Signal::TSTP);
         if stopped.is_ok() {
-            // Without a shell that could continue it, the group is not stopped (POSIX, orphaned process group).
+            // Without a shell that could continue it, the group does not stop (POSIX, orphaned process group).
             let _ = tokio::time::timeout(SUSPENSION_TIME, self.continued.recv()).await;
         }
         terminal.backend_mut().resume()?;

@@ -1,7 +1,7 @@
 //! Reports of the daemon to the full screen: the lists, one screen, and the events of one run.
 //!
-//! Nothing polls: the lists change with what the daemon publishes about runs and terminals. A daemon that ends is waited for; none is
-//! started.
+//! Nothing polls: the lists change with what the daemon publishes about runs and terminals. After the end of a daemon
+//! they wait for the next one and start none.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use super::event::{FeedSelection, UiEvent};
 /// The time between two attempts to reach a daemon that went away.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// Minimum time between two changes of the screen that is shown.
+/// Minimum time between two changes of the shown screen.
 const PICTURE_MS: u64 = 33;
 
-/// Time that changes of terminals are gathered before their states are looked up …
+/// Time for gathering changes of terminals before the request for their states …
 const GATHER_TIME: Duration = Duration::from_millis(300);
 
 /// … and after which times once more, in milliseconds: that a program waits for input changes without a report.
@@ -34,7 +34,7 @@ const OLDER_DAEMON: &str =
 /// Number of listed runs.
 const MAX_RUNS: u32 = 200;
 
-/// A task that ends when this is dropped.
+/// A task that ends on drop.
 #[derive(Debug)]
 struct Feed(AbortHandle);
 
@@ -68,7 +68,7 @@ impl Feeds {
         Self { daemon, sender, wanted: FeedSelection::default(), picture: None, run: None, _lists: lists }
     }
 
-    /// Subscribes to what is wanted, and to nothing else.
+    /// Subscribes to the selected changes, and to nothing else.
     pub(crate) fn want(&mut self, wanted: FeedSelection) {
         if wanted == self.wanted {
             return;
@@ -89,7 +89,7 @@ impl Feeds {
     }
 }
 
-/// Reports the lists: all of them whenever a daemon is reached, then what changes.
+/// Reports the lists: all of them after each connection to a daemon, then the changes.
 async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
     loop {
         let ended = match daemon.running().await {
@@ -137,12 +137,12 @@ fn is_not_known(error: &CallError) -> bool {
 }
 
 async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), Ended> {
-    // Subscribed before the first look, so that nothing is missed in between.
+    // Subscribed before the first look, so that it misses nothing in between.
     let (_, mut changes) = client.subscribe(Watch {}).await?;
     let mut stirs = match client.subscribe(WatchTerminals {}).await {
         Ok((_, events)) => Some(events),
         Err(CallError::Lost) => return Err(Ended::Gone),
-        // A daemon of an older version does not report them, and is looked at now and then.
+        // A daemon of an older version does not report them, so the loop looks now and then.
         Err(_) => None,
     };
     let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
@@ -157,7 +157,7 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
     let terminals = client.call(ListTerminalSessions {}).await?.sessions;
     let needs_passphrase = client.call(GetApprover {}).await?.is_set;
     sender.send(UiEvent::Lists { terminals, runs, needs_passphrase }).await?;
-    // When the states of terminals are looked up again, and how often that was done since the last change.
+    // Time of the next request for the states of terminals, and number of them since the last change.
     let (mut look_at, mut looks) = (Some(Instant::now() + Duration::from_millis(LOOKS_MS[0])), 0);
     loop {
         tokio::select! {
@@ -167,7 +167,7 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
                     let event = reply.run.map_or(UiEvent::RunGone(run_id), |run| UiEvent::Run(Box::new(run)));
                     sender.send(event).await?;
                 }
-                // Other changes, and those of a newer daemon, are not shown.
+                // Ignores other changes, and unknown ones of a newer daemon.
                 Some(Ok(Change::Tools) | Err(_)) => {}
                 None => return Ok(()),
             },
@@ -198,7 +198,7 @@ async fn next_of(events: Option<&mut Events>) -> Option<serde_json::Value> {
     }
 }
 
-/// Reports the screen of a terminal, until it is closed.
+/// Reports the screen of a terminal, until its end.
 async fn picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sender<UiEvent>) {
     loop {
         let verb = WatchScreen { session_id: terminal.clone(), interval_ms: PICTURE_MS };

@@ -1,7 +1,7 @@
 //! An opened question: read by scrolling, then answered line by line.
 //!
-//! Pure. Nothing is the default, and no key answers before the end of the question was on the screen, or before no key was pressed for 0.8
-//! seconds after the question appeared, changed, or the window got the focus.
+//! Pure. Nothing is the default, and no key answers before the end of the question was on the screen, or before 0.8
+//! seconds without a key after the question appeared, changed, or the window got the focus.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ pub(crate) const INERT: Duration = Duration::from_millis(800);
 /// Progress of an answer.
 #[derive(Debug, Clone)]
 pub(crate) enum AnswerStep {
-    /// The question is read.
+    /// The person reads the question.
     Reading,
-    /// A line of the answer is typed.
+    /// The person types a line of the answer.
     Typing(LineInput),
     /// The answer is on its way.
     Sent,
-    /// The question was answered or withdrawn elsewhere.
+    /// The answer or the withdrawal came from elsewhere.
     Closed,
 }
 
-/// A question that is shown.
+/// A question on the screen.
 #[derive(Debug, Clone)]
 pub(crate) struct GateView {
     pub(crate) prompt: GatePrompt,
@@ -64,7 +64,7 @@ impl GateView {
         self.prompt.gate()
     }
 
-    /// Shows the question anew, because it is another one than was shown.
+    /// Shows another question, from its beginning.
     pub(crate) fn replace(&mut self, gate: GateInfo, at: Duration) {
         let workflow = std::mem::take(&mut self.workflow);
         *self = Self::new(gate, workflow, at);
@@ -76,7 +76,7 @@ impl GateView {
         self.takes_from = at + INERT;
     }
 
-    /// Takes no answer until no key was pressed for a moment: what is typed may be for what was here before.
+    /// Takes no answer until a moment without a key: input may be for the earlier content.
     pub(crate) fn rest_on(&mut self, at: Duration) {
         if at < self.takes_from {
             self.rest(at);
@@ -106,7 +106,7 @@ impl GateView {
         self.was_read |= self.scroll == most;
     }
 
-    /// Returns why no answer is taken now.
+    /// Returns the reason for taking no answer now.
     pub(crate) fn refusal(&self, at: Duration) -> Option<&'static str> {
         match self.step {
             AnswerStep::Closed => Some("the question is closed"),

@@ -1,7 +1,7 @@
 //! Keys of the person's terminal, read from the bytes that it sends.
 //!
-//! Pure. Sequences are those of xterm and of the terminals that follow it; unknown ones are left out. A paste arrives as one
-//! text (bracketed paste), so that pasted text is never taken for commands.
+//! Pure. Sequences are those of xterm and of the terminals that follow it; unknown ones have no effect. A paste arrives
+//! as one text (bracketed paste), so that pasted text never acts as commands.
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) enum TerminalInput {
 /// Maximum length of an unfinished sequence, in bytes.
 const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// Maximum length of a paste, in bytes; the rest is left out.
+/// Maximum length of a paste, in bytes; the rest has no effect.
 const MAX_PASTE_BYTES: usize = 64 * 1024;
 
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
@@ -72,11 +72,11 @@ impl KeyReader {
         alone.then_some(TerminalInput::Key(Key::Escape)).into_iter().collect()
     }
 
-    /// Returns the next input; an empty one for bytes that mean nothing, and none where more bytes are needed.
+    /// Returns the next input; an empty one for bytes that mean nothing, and none until more bytes arrive.
     fn next(&mut self) -> Option<Option<TerminalInput>> {
         if let Some(paste) = &mut self.paste {
             let Some(end) = position(&self.pending, PASTE_ENDS) else {
-                // The end may be divided between two reads.
+                // Two reads may divide the end.
                 let taken = self.pending.len().saturating_sub(PASTE_ENDS.len());
                 paste.extend(self.pending.drain(..taken));
                 paste.truncate(MAX_PASTE_BYTES);

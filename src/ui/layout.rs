@@ -18,7 +18,7 @@ pub(crate) struct Places {
     pub(crate) list: Rect,
     /// Preview of the selected row, with its border.
     pub(crate) preview: Option<Rect>,
-    /// Remarks, and what is typed.
+    /// Remarks and input.
     pub(crate) notice: Rect,
     pub(crate) keys: Rect,
 }
@@ -78,7 +78,7 @@ pub(crate) struct GatePlaces {
     pub(crate) header: Rect,
     /// The question, without a border.
     pub(crate) question: Rect,
-    /// The prompt, what is typed, and remarks.
+    /// The prompt, the input, and remarks.
     pub(crate) answer: Rect,
     pub(crate) keys: Rect,
     /// True if there is no room to read a question and to answer it.
@@ -88,14 +88,14 @@ pub(crate) struct GatePlaces {
 /// The smallest width that shows a question: narrower ones have no room for a word.
 const GATE_COLS: u16 = 16;
 
-/// The least rows of an answer: a rule, the prompt, what is typed, and a remark.
+/// Minimum number of rows of an answer: a rule, the prompt, the input, and a remark.
 const ANSWER_ROWS: u16 = 4;
 
 /// The least rows of a question.
 const QUESTION_ROWS: u16 = 3;
 
 impl GatePlaces {
-    /// Returns the places where `wanted` lines are needed for the answer.
+    /// Returns the places, with `wanted` lines for the answer.
     pub(crate) fn of(cols: u16, rows: u16, wanted: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let body = Rect { height: body.height + notice.height, ..body };

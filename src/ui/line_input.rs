@@ -17,7 +17,7 @@ pub(crate) enum Edit {
     Changed,
     /// Enter: the line is complete.
     Entered,
-    /// Escape or Ctrl-C: the line is given up.
+    /// Escape or Ctrl-C: the person gives up the line.
     Left,
     /// It means nothing here.
     Ignored,
@@ -42,7 +42,7 @@ impl LineInput {
             }
             TerminalInput::Key(Key::Enter) => return Edit::Entered,
             TerminalInput::Key(Key::Escape | Key::Ctrl('c' | 'd')) => return Edit::Left,
-            // The rest of a paste, and its control characters, are left out: Enter is a key of a person.
+            // Leaves out the rest of a paste, and its control characters: Enter is a key of a person.
             TerminalInput::Paste(text) => {
                 let line = text.lines().next().unwrap_or_default();
                 self.add(line.chars().filter(|character| !character.is_control()));

@@ -75,7 +75,7 @@ pub(crate) enum Tone {
 /// Availability of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DaemonState {
-    /// It is being reached for the first time.
+    /// The first attempt to reach it is in progress.
     Coming,
     Here,
     Away,
@@ -88,16 +88,16 @@ pub(crate) enum Opened {
     Run(RunView),
 }
 
-/// A run that is opened.
+/// An opened run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunView {
     pub(crate) run_id: String,
-    /// Counts what was opened: the events of each opening come from the first one.
+    /// Number of this opening: the events of each opening come from the first one.
     pub(crate) opening: u64,
     pub(crate) steps: Steps,
     /// The selected step; `None` follows the most informative one.
     pub(crate) step: Option<usize>,
-    /// Number of lines of input and output that are scrolled away.
+    /// Number of lines of input and output above the visible ones.
     pub(crate) scroll: usize,
 }
 
@@ -109,7 +109,7 @@ pub(crate) enum Typing {
     GoTo(LineInput),
 }
 
-/// Something that is done only after a second key.
+/// An action that needs a second key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Confirmation {
     pub(crate) question: String,
@@ -143,22 +143,23 @@ pub(crate) struct Model {
     pub(crate) top: usize,
     pub(crate) filter: LineInput,
     pub(crate) typing: Option<Typing>,
-    /// Opened views, one over the other; the last one is shown.
+    /// Opened views, one over the other; only the last one is visible.
     pub(crate) opened: Vec<Opened>,
-    /// Number of runs that were opened.
+    /// Number of opened runs so far.
     pub(crate) openings: u64,
     pub(crate) confirmation: Option<Confirmation>,
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
-    /// Until when typed keys are ignored, since the start: the line that they belong to is for a question that is gone.
+    /// End of the time in which keys have no effect, since the start: the line that they belong to is for a question
+    /// that is gone.
     pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
-    /// Item to open as soon as it is listed: the beginning of an id, or a name.
+    /// Item to open on its first appearance in the list: the beginning of an id, or a name.
     pub(crate) opens: Option<String>,
 }
 
 impl Model {
-    /// Creates the state before anything is known.
+    /// Creates the state at the start.
     pub(crate) fn new(cols: u16, rows: u16, now: String, opens: Option<String>) -> Self {
         Self {
             cols,
@@ -328,22 +329,22 @@ impl Model {
         takes_from.into_iter().chain([self.quiet_until]).filter(|from| *from > self.at).min()
     }
 
-    /// Returns whether what is typed is ignored.
+    /// Returns whether input has no effect.
     pub(crate) fn is_quiet(&self) -> bool {
         self.at < self.quiet_until
     }
 
-    /// Opens a run over what is shown.
+    /// Opens a run over the current view.
     pub(crate) fn open_run(&mut self, run_id: String) {
         self.openings += 1;
         let (steps, opening) = (Steps::default(), self.openings);
         self.opened.push(Opened::Run(RunView { run_id, opening, steps, step: None, scroll: 0 }));
     }
 
-    /// Closes what is shown, and goes back to what is below.
+    /// Closes the current view, and goes back to the view below.
     pub(crate) fn close(&mut self) {
         if let (Some(Opened::Run(_)), Some(Opened::Run(below))) = (self.opened.pop(), self.opened.last_mut()) {
-            // Only one run is followed: this one has missed events.
+            // The feed follows only one run: this one has missed events.
             self.openings += 1;
             (below.steps, below.opening) = (Steps::default(), self.openings);
         }
@@ -355,7 +356,7 @@ impl Model {
     }
 }
 
-/// A line of the list as it is drawn.
+/// A drawn line of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListLine {
     /// The title of a section, and how many rows it has.

@@ -1,6 +1,6 @@
-//! The person's own terminal as a screen: the alternate screen, and what is drawn on it.
+//! The person's own terminal as a screen: the alternate screen, and the content on it.
 //!
-//! A backend of `ratatui` over standard output. What is drawn is written at once, when it is whole.
+//! A backend of `ratatui` over standard output. A whole frame goes out in one write.
 
 use std::io::{self, Write as _};
 
@@ -18,7 +18,7 @@ const BEGIN: &str = "\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1004h\x1b[2J";
 /// The size where the terminal does not say one.
 const USUAL_SIZE: Size = Size { width: 80, height: 24 };
 
-/// The person's terminal while it shows the full screen. Restored when it is dropped, and by a panic.
+/// The person's terminal while it shows the full screen. A drop restores it, and so does a panic.
 #[derive(Debug)]
 pub(crate) struct OwnScreen {
     /// Taken while another component or the shell has the terminal.
@@ -53,8 +53,8 @@ impl OwnScreen {
     }
 }
 
-/// Restores the terminal before the report of a panic, which would be lost on the alternate screen. A panic of a task ends the
-/// task and not the full screen, so its report is left out.
+/// Restores the terminal before the report of a panic, which the alternate screen would swallow. A panic of a task ends
+/// the task and not the full screen, so it has no report.
 pub(crate) fn restore_at_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -82,7 +82,7 @@ impl Backend for OwnScreen {
             if next != Some((x, y)) {
                 write!(self.out, "\x1b[{};{}H", y + 1, x + 1)?;
             }
-            // A wide character may move the cursor otherwise than is assumed here.
+            // A wide character may move the cursor by another number of columns.
             next = (cell.symbol().len() == 1).then(|| (x + 1, y));
             let wanted = (cell.fg, cell.bg, cell.modifier);
             if style != Some(wanted) {

@@ -1,4 +1,4 @@
-//! The steps of a run, folded from its events: what each was given, what it returned, and how long it took.
+//! The steps of a run, folded from its events: the input, the output and the duration of each.
 //!
 //! Pure. Steps are states of machines, calls of functions and graphs, child runs, and gates.
 
@@ -8,10 +8,10 @@ use steplatch_protocol::RunEvent;
 use crate::action::{Outcome, succeeded};
 use crate::print;
 
-/// Maximum number of kept steps; the oldest are left out.
+/// Maximum number of kept steps, the newest.
 const MAX_STEPS: usize = 5000;
 
-/// Maximum number of shown lines of a value, and maximum characters of a line; the rest is left out.
+/// Maximum number of shown lines of a value, and maximum shown characters of a line.
 const MAX_LINES: usize = 2000;
 const MAX_LINE_CHARS: usize = 4000;
 
@@ -62,7 +62,7 @@ pub(crate) struct Step {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Steps {
     pub(crate) steps: Vec<Step>,
-    /// Number of the oldest steps that were left out.
+    /// Number of dropped steps, the oldest.
     pub(crate) left_out: usize,
     /// True if the run has ended.
     pub(crate) is_over: bool,
@@ -234,7 +234,7 @@ pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     lines
 }
 
-/// Returns the lines of a text, one more of them than are shown.
+/// Returns the lines of a text, at most one more than the shown ones.
 fn text_lines(text: &str) -> Vec<String> {
     let line = |line: &str| match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => print::visible(&line[..end]) + "…",

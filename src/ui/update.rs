@@ -139,7 +139,7 @@ fn note(model: &mut Model, done: Result<String, String>) {
     model.notice = Some(Notice { text: print::visible(&text), is_error });
 }
 
-/// Ignores what is typed until no key was pressed for a moment: the person types a line, and what it was for is gone.
+/// Ignores input until a moment without a key: the person types a line, and its question is gone.
 fn hush(model: &mut Model) {
     model.quiet_until = model.at + INERT;
 }
@@ -198,7 +198,7 @@ fn type_line(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     match model.typing.take() {
         Some(Typing::Filter) => {
             match (input, model.filter.take(input)) {
-                // The selection moves while the filter is typed.
+                // The selection moves during the input of a filter.
                 (TerminalInput::Key(key @ (Key::Up | Key::Down | Key::PageUp | Key::PageDown)), _) => {
                     model.typing = Some(Typing::Filter);
                     return list_key(model, *key);
@@ -325,7 +325,7 @@ fn open(model: &mut Model, row: &RowId) -> Vec<Effect> {
                 let effect = Effect::ShowGate { run_id: gate.run_id.clone(), gate_id: gate.gate_id.clone() };
                 let is_whole = !gate.shortened;
                 model.opened.push(Opened::Gate(Box::new(GateView::new(gate, workflow, model.at))));
-                // What the list has may be shortened.
+                // The list may have a shortened text.
                 return if is_whole { Vec::new() } else { vec![effect] };
             }
             None => note(model, Err("the run is locked; unlock it with: steplatch approver unlock".to_owned())),
@@ -393,7 +393,7 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Down | Key::Char('j') => (step + 1).min(last),
         Key::Home => 0,
         Key::End | Key::Char('G') => {
-            // The end is followed again.
+            // The view follows the end again.
             (view.step, view.scroll) = (None, 0);
             return Vec::new();
         }
@@ -454,7 +454,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
     // The size may have changed since the last event.
     scroll_gate(view, cols, rows, 0);
     if is_typed(input) {
-        // What was typed behind an answer was not meant for what follows it.
+        // Input behind an answer is not for the next view.
         if matches!(view.step, AnswerStep::Sent) {
             return Vec::new();
         }
@@ -525,7 +525,7 @@ fn show_field(view: &mut GateView, cols: u16, rows: u16) {
 }
 
 fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
-    // No line is skipped.
+    // Skips no line.
     let page = isize::try_from(view.places(cols, rows).question.height.saturating_sub(1).max(1)).unwrap_or(1);
     let lines = match key {
         Some(Key::Up | Key::Char('k')) => -1,
@@ -595,7 +595,7 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
             view.step = AnswerStep::Reading;
             view.rest(model.at);
             let GateInfo { run_id, gate_id, .. } = view.gate().clone();
-            // It may have changed, or have been answered elsewhere.
+            // It may have changed, or have an answer from elsewhere.
             vec![Effect::ShowGate { run_id, gate_id }]
         }
         Err(error) => {
@@ -608,7 +608,7 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
     }
 }
 
-/// Takes the whole question of the gate that is shown.
+/// Takes the whole question of the shown gate.
 fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
     let at = model.at;
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return };

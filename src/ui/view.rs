@@ -16,7 +16,7 @@ use super::model::{DaemonState, Model, Opened, Typing};
 use crate::print::fitted;
 use style::{ACCENT, BAD, QUIET, REVERSED, STRONG, WAITS};
 
-/// Draws the state. Returns where the cursor is, if a line is typed.
+/// Draws the state. Returns the place of the cursor in a line of input.
 pub(crate) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
     let cursor = match model.opened.last() {
         Some(Opened::Gate(view)) => gate::draw(model, view, buffer),
@@ -50,7 +50,7 @@ fn header(model: &Model, buffer: &mut Buffer, place: Rect, title: Vec<Span<'_>>)
     buffer.set_stringn(at, place.y, state, usize::from(place.width), style.patch(REVERSED));
 }
 
-/// Draws the remark, the question to confirm, or the line that is typed. Returns the cursor of the latter.
+/// Draws the remark, the question to confirm, or the line of input. Returns the cursor of the latter.
 fn notice(model: &Model, buffer: &mut Buffer, place: Rect) -> Option<Position> {
     if place.is_empty() {
         return None;
@@ -76,7 +76,7 @@ fn notice(model: &Model, buffer: &mut Buffer, place: Rect) -> Option<Position> {
     None
 }
 
-/// Draws a prompt and what is typed behind it; of a long line its end. Returns the cursor.
+/// Draws a prompt and its input; of a long line its end. Returns the cursor.
 fn typed(buffer: &mut Buffer, place: Rect, prompt: &str, text: &str) -> Position {
     let room = usize::from(place.width).saturating_sub(1);
     let prompt = fitted(prompt, room / 2);

@@ -1,9 +1,10 @@
-//! Encryption of everything that is stored in Temporal.
+//! Encryption of everything that Temporal stores.
 //!
-//! Payloads are sealed with ChaCha20-Poly1305 under a key that the hosts share, so that the server, its database, its
-//! page and their backups have neither definitions nor outputs nor secrets. Names of workflows, of task queues and of runs are
-//! not payloads, and search attributes are not given to a codec: they stay readable. Every other payload is written by a worker,
-//! so one that is not sealed is refused: who can write to the server, but has no key, puts no word into a run.
+//! The codec seals payloads with ChaCha20-Poly1305 under a key that the hosts share, so that the server, its database,
+//! its page and their backups have neither definitions nor outputs nor secrets. Names of workflows, of task queues and
+//! of runs are not payloads, and Temporal does not pass search attributes to a codec: they stay readable. A worker
+//! writes every other payload, so the codec refuses an unsealed one: a writer to the server without the key puts no
+//! word into a run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -35,7 +36,7 @@ const KEY: usize = 32;
 /// Reason why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file cannot be used.
+    /// The file is unusable.
     #[error("the key '{}' can not be used: {cause}", .path.display())]
     File {
         /// The file.
@@ -52,22 +53,22 @@ pub enum KeyError {
     Unreadable(PathBuf),
 }
 
-/// Reason why a payload is not used.
+/// Reason for refusing a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The system has no random numbers.
     #[error("the system has no randomness")]
     NoRandomness,
-    /// It is not sealed.
+    /// It has no seal.
     #[error(
         "a payload is not sealed, so it does not come from a worker with the key of this namespace, and is refused; \
          docs/temporal.md says how the run goes on"
     )]
     NotSealed,
-    /// It was sealed with another key, or changed.
+    /// The seal is of another key, or the payload has changed.
     #[error("a payload is sealed with another key: all hosts need the same one (steplatch worker --key FILE)")]
     AnotherKey,
-    /// It was sealed by a newer version.
+    /// The seal is of a newer version.
     #[error("a payload has a form that this version does not know: update Steplatch here")]
     Unreadable,
 }
@@ -91,10 +92,10 @@ impl std::fmt::Debug for Codec {
 }
 
 impl Codec {
-    /// Reads the key of a file, which is made if it is not there.
+    /// Reads the key of a file, and makes a missing one.
     ///
     /// # Errors
-    /// If the file cannot be read or made, or others can read it.
+    /// If reading or making the file fails, or others can read it.
     pub fn of_file(path: &Path) -> Result<Self, KeyError> {
         let failed = |cause| KeyError::File { path: path.to_owned(), cause };
         match fs::metadata(path) {
@@ -177,7 +178,7 @@ fn make(path: &Path) -> io::Result<()> {
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no randomness"))?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     if let Some(folder) = path.parent() {
-        // The worker may be the first program here: the state directory is made with the key.
+        // The worker may be the first program here, so this makes the state directory with the key.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let fresh = path.with_extension(format!("new{}", std::process::id()));

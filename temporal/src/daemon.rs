@@ -8,7 +8,7 @@ use steplatch_protocol::{
     ServeRuns, ServeRunsReply, Starter, WorkerToken,
 };
 
-/// A connection that is made again whenever the daemon was gone.
+/// A connection that reconnects after each loss of the daemon.
 #[derive(Debug)]
 pub struct DaemonConnection {
     client: ReconnectingClient,
@@ -31,7 +31,7 @@ impl DaemonConnection {
     /// Performs a task.
     ///
     /// # Errors
-    /// If the daemon was not reached, or was lost before it answered.
+    /// If the daemon is unreachable, or its connection breaks before the answer.
     pub async fn perform(&self, verb: PerformTask) -> Result<PerformTaskReply, AskError> {
         let client = self.client.client().await?;
         Ok(client.call(PerformTask { token: self.token(), ..verb }).await?)
@@ -50,7 +50,7 @@ impl DaemonConnection {
     /// Offers to serve runs. Returns the requests of the daemon.
     ///
     /// # Errors
-    /// If the daemon is not reached.
+    /// If the daemon is unreachable.
     pub async fn serve(&self, server: &str, host: Option<&str>) -> Result<(ServeRunsReply, Events), AskError> {
         let client = self.client.client().await?;
         let verb = |token| ServeRuns { token, server: server.to_owned(), host: host.map(str::to_owned) };
@@ -62,7 +62,7 @@ impl DaemonConnection {
         Ok(client.subscribe(verb(self.token())).await?)
     }
 
-    /// Returns whether an error reports that the daemon was lost, and not that it refuses.
+    /// Returns whether an error reports a loss of the daemon, and not its refusal.
     #[must_use]
     pub fn is_loss(error: &AskError) -> bool {
         matches!(error, AskError::Connect(_) | AskError::Call(CallError::Lost))

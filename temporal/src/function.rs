@@ -1,8 +1,8 @@
 //! A run of a function: the daemon of its host continues it, and this workflow does what it waits for.
 //!
-//! The function itself, its variables and its journal are on the host. The workflow asks the daemon for a turn, and is answered
-//! with what the run waits for then: calls become activities, times become timers, nested runs become child workflows. What
-//! became of them goes into the next turn, in the order in which it arrived. Nothing is decided here.
+//! The function itself, its variables and its journal are on the host. The workflow requests a turn from the daemon,
+//! and gets the things that the run waits for then: calls become activities, times become timers, nested runs become
+//! child workflows. Their outcomes go into the next turn, in the order of their arrival. This module decides nothing.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::run::{CHILD_END_TIMEOUT, Context, Shown, SteplatchRun};
 use crate::tasks::Tasks;
 use crate::wire::{DECISION_TIMEOUT, PassedInput, RunInput, TakenInput, TaskInput, TaskOutput, queue_of};
 
-/// Time limit of one attempt of a task. A call has limits of its own, and a lost worker is noticed by its heartbeats.
+/// Time limit of one attempt of a task. A call has limits of its own, and missing heartbeats show a lost worker.
 const TASK_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
 /// Maximum size of the inputs of a turn as JSON, in bytes: a payload in Temporal has at most 2 MB. One input is always
@@ -48,7 +48,7 @@ struct Pending<'a> {
     /// The name of the work; `None` of what the function does not wait for.
     id: Option<String>,
     token: WorkflowCancellationToken,
-    /// True if it is a nested run, whose end is waited for even when the function does not.
+    /// True if it is a nested run, whose end the workflow awaits even when the function does not.
     is_run: bool,
     future: LocalBoxFuture<'a, Ended>,
 }
@@ -60,13 +60,13 @@ pub(crate) struct FunctionDriver<'a> {
     lost_after: Duration,
     parent: Option<StepId>,
     turn: u64,
-    /// Inputs of the next turn, each with the number of the update that is answered by it.
+    /// Inputs of the next turn, each with the number of the update that waits for its answer.
     inputs: Vec<(Option<u64>, FunctionInput)>,
     pending: Vec<Pending<'a>>,
     /// Time at which the timer of the deadline ends, since 1970.
     deadline: Option<Duration>,
     is_cancelled: bool,
-    /// The actor that has paused the run, if it is paused.
+    /// The actor of the run's present pause.
     paused: Rc<RefCell<Option<String>>>,
     /// True if the run above knows that this one waits.
     reported_waiting: bool,
@@ -136,7 +136,7 @@ impl<'a> FunctionDriver<'a> {
         self.inputs.iter().take_while(fits).count().max(1).min(self.inputs.len())
     }
 
-    /// Has the daemon make a turn with the first inputs. A host that is away is waited for.
+    /// Has the daemon make a turn with the first inputs. Waits for a host that is away.
     async fn advance(&mut self, count: usize) -> FunctionTurn {
         self.turn += 1;
         let inputs = self.inputs.iter().take(count).map(|(_, input)| input.clone()).collect();
@@ -196,7 +196,8 @@ impl<'a> FunctionDriver<'a> {
             FunctionWorkKind::Run { number, step, limit } => {
                 let (input, options) = (
                     self.task(EngineTask::BeginRun { number }),
-                    // A run that has begun at its host is started, also when it is not waited for any longer: it is cancelled then.
+                    // A run that has begun at its host starts also when nothing waits for it any longer; the workflow
+                    // cancels it then.
                     self.options(WorkflowCancellationToken::new()),
                 );
                 let beginning = ctx.execute_activity(Tasks::perform, input, options);
@@ -254,7 +255,8 @@ impl<'a> FunctionDriver<'a> {
         self.deadline = Some(at);
     }
 
-    /// Waits until the next turn has something to bring, or the daemon has something to tell. All is polled in a fixed order.
+    /// Waits until the next turn has something to bring, or the daemon has something to tell. Polls all in a fixed
+    /// order.
     async fn wake(&mut self) {
         loop {
             let ctx = self.ctx;
@@ -360,11 +362,11 @@ impl<'a> FunctionDriver<'a> {
 /// A nested run, from its start to its end.
 struct Child {
     number: u64,
-    /// The step by which it is known.
+    /// The step of the run.
     step: StepId,
-    /// Maximum time for which it is waited for.
+    /// Maximum time of the wait for it.
     limit: Option<Duration>,
-    /// Is cancelled when it is not waited for any longer.
+    /// Cancels it at the end of the wait for it.
     token: WorkflowCancellationToken,
     /// The actor that has paused the run above it.
     paused: Rc<RefCell<Option<String>>>,
@@ -410,7 +412,7 @@ impl Child {
             }
             if !is_late && (late.poll_unpin(cx).is_ready() || given_up.poll_unpin(cx).is_ready()) {
                 is_late = true;
-                // Its end is waited for: it closes its terminals.
+                // Awaits its end, because it closes its terminals.
                 result.cancel();
             }
             Poll::Pending

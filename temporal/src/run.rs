@@ -1,8 +1,8 @@
 //! The workflow: one run, of a machine here, or of a [function](crate::function).
 //!
-//! It folds the events into a [`History`] and calls [`decide`] for every input, as the daemon's own engine does. Both are pure, so a
-//! replay makes the same commands. Effects become activities, timers and child workflows, and their ends become inputs.
-//! Events go to the journal of the run's host with its next task, before the effect of the task is performed.
+//! It folds the events into a [`History`] and calls [`decide`] for every input, as the daemon's own engine does. Both
+//! are pure, so a replay makes the same commands. Effects become activities, timers and child workflows, and their ends
+//! become inputs. Events go to the journal of the run's host with its next task, before the effect of the task begins.
 #![allow(missing_docs, reason = "what the macros of the SDK write has no comments")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -39,19 +39,19 @@ const TASK_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 /// Time that a task may take beyond the limit of its effect, which the daemon enforces.
 const TASK_MARGIN: Duration = Duration::from_secs(60);
 
-/// Time for which closing a terminal is tried.
+/// Maximum time of attempts to close a terminal.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time for which the end of a cancelled child is waited for.
+/// Maximum wait for the end of a cancelled child.
 pub(crate) const CHILD_END_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time for which the screens of a failed run are waited for.
+/// Maximum wait for the screens of a failed run.
 const SCREENS_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Time for which a run that has ended waits for its host, to hand its last events over.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
 
-/// Maximum size of the events that go with one task, in bytes. More are handed over before, in pieces.
+/// Maximum size of the events that go with one task, in bytes. More go before, in pieces.
 const MAX_TASK_EVENT_BYTES: usize = 512 * 1024;
 
 /// Maximum length of the name of a state in the search attributes, in characters.
@@ -71,7 +71,7 @@ pub struct SteplatchRun {
     recorded: usize,
     /// Inputs that arrived, with the number of the update that brought them.
     inbox: VecDeque<(Option<u64>, Input)>,
-    /// Number of inputs that were passed.
+    /// Number of inputs so far.
     passed: u64,
     /// Effects of the passed inputs.
     taken: BTreeMap<u64, TakenInput>,
@@ -82,7 +82,7 @@ impl SteplatchRun {
         &self.input
     }
 
-    /// Returns whether an input has arrived that was not taken yet.
+    /// Returns whether there is an input that the run has not taken yet.
     pub(crate) fn has_arrived(&self) -> bool {
         !self.inbox.is_empty()
     }
@@ -137,7 +137,7 @@ impl SteplatchRun {
         if let Some(error) = ctx.state(|run| run.definition.as_ref().err().cloned()).filter(|_| !is_function) {
             return Err(ApplicationFailure::new(error).into());
         }
-        // A failed workflow task is given to another worker, and again to this one once it is updated.
+        // After a failure of the workflow task another worker gets it, and this one again after its update.
         let version = ctx.state(|run| run.input.semantics_version);
         assert!(
             version <= SEMANTICS_VERSION,
@@ -152,7 +152,7 @@ impl SteplatchRun {
         Ok(RunOutput { outcome })
     }
 
-    /// Refuses an input that has no effect: an answer to a gate that was answered, a pause of a paused run.
+    /// Refuses an input that has no effect: an answer to an answered gate, a pause of a paused run.
     #[update_validator(pass)]
     pub fn validate(
         &self,
@@ -225,7 +225,7 @@ enum Key {
     Expiry(StepId),
     /// The deadline of the run.
     Deadline,
-    /// Events are being handed over.
+    /// A handover of events is in progress.
     Record,
     /// A notice to another run.
     Notice,
@@ -235,9 +235,9 @@ enum Key {
 #[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
 enum Happening {
     Input(Input),
-    /// A task ended; events up to this number are recorded.
+    /// A task ended; the journal has the events up to this number.
     Task(TaskOutput),
-    /// A child run has begun at its host and is to be started.
+    /// A child run has begun at its host and is due to start.
     Begun {
         step: StepId,
         workflow: String,
@@ -245,7 +245,7 @@ enum Happening {
         function: bool,
         limit: Option<Duration>,
     },
-    /// A child run has been started.
+    /// A child run has started.
     Started {
         step: StepId,
         workflow: String,
@@ -275,7 +275,7 @@ struct Driver<'a> {
     host: String,
     lost_after: Duration,
     pending: Vec<Pending<'a>>,
-    /// Inputs that are known at once.
+    /// Inputs that need no wait.
     ready: VecDeque<Input>,
     is_cancelled: bool,
     /// Maximum number of events that a task in flight takes to the host.
@@ -357,7 +357,7 @@ impl<'a> Driver<'a> {
         self.shown.show(self.ctx, state, gate);
     }
 
-    /// Waits for what comes first. All is polled in a fixed order.
+    /// Waits for what comes first. Polls all in a fixed order.
     async fn wake(&mut self) -> Wake {
         self.show();
         let ctx = self.ctx;
@@ -591,7 +591,8 @@ impl<'a> Driver<'a> {
         };
         let cancelled = token.clone();
         let future = async move {
-            // A step that types is tried once. When its worker was lost, the host is asked for the state of the step.
+            // A step that types has one attempt. After a loss of its worker, the workflow requests the state of the
+            // step from the host.
             let first = ctx.execute_activity(Tasks::perform, first, options(u32::from(once))).await;
             let output = match first {
                 Ok(output) => Ok(output),
@@ -656,7 +657,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Returns the next events to be handed over, as many as one task takes.
+    /// Returns the next events for the journal, as many as one task takes.
     fn piece(&self) -> TaskInput {
         let mut input = self.task_input(EngineTask::Record);
         let mut bytes = 0;
@@ -778,7 +779,7 @@ impl<'a> Driver<'a> {
                 }
                 if !is_late && (late.poll_unpin(cx).is_ready() || given_up.poll_unpin(cx).is_ready()) {
                     is_late = true;
-                    // Its end is waited for: it closes its terminals.
+                    // Awaits its end, because it closes its terminals.
                     result.cancel();
                 }
                 Poll::Pending
@@ -790,7 +791,7 @@ impl<'a> Driver<'a> {
         self.pending.push(Pending { key, token, future: future.boxed_local() });
     }
 
-    /// Cancels a child and waits for its end. Terminals that it has left to this run are closed.
+    /// Cancels a child and waits for its end. Closes the terminals that it has left to this run.
     fn give_up_child(&self, child: Pending<'a>) -> LocalBoxFuture<'a, ()> {
         let (ctx, keep) = (self.ctx, self.ctx.state(|run| run.history.keep_terminals()));
         child.token.cancel_with_reason(LEFT_ALONE);
@@ -872,7 +873,7 @@ async fn closed(ctx: &Context, queue: String, lost_after: Duration, input: TaskI
     drop(ctx.execute_activity(Tasks::perform, input, options).await);
 }
 
-/// Returns whether an action types, or does something else that must not be done twice.
+/// Returns whether an action types, or does something else that must not happen twice.
 fn types(tool: &str) -> bool {
     !matches!(tool, "await_output" | "get_screen_content" | "list_terminal_sessions" | "exit_terminal")
 }

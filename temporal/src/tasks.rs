@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 use crate::daemon::DaemonConnection;
 use crate::wire::{TaskInput, TaskOutput, refuse_long_texts};
 
-/// Interval of heartbeats that are offered. The SDK sends as many as the timeout needs.
+/// Interval of offered heartbeats. The SDK sends as many as the timeout needs.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Tasks of runs, performed by the daemon of this host.
@@ -34,8 +34,8 @@ impl Tasks {
 impl Tasks {
     /// Brings a task to the daemon until it has an answer.
     ///
-    /// A daemon that is away is waited for. The task is then requested again as a repeated one, and on every attempt of
-    /// this activity besides the first: the terminal host knows which steps it has performed.
+    /// Waits for a daemon that is away. It then requests the task again as a repeated one, and on every attempt of this
+    /// activity after the first: the terminal host knows which steps it has performed.
     #[activity(name = "steplatch_task")]
     pub async fn perform(self: Arc<Self>, ctx: ActivityContext, input: TaskInput) -> Result<TaskOutput, ActivityError> {
         let is_repeated = ctx.info().attempt > 1;

@@ -1,6 +1,7 @@
-//! Data that is stored in Temporal: the input and the result of a run, its tasks, and the inputs that are passed to it.
+//! Data that Temporal stores: the input and the result of a run, its tasks, and its later inputs.
 //!
-//! A run that began under an older version keeps these forms, so fields are added with a default and never changed.
+//! A run that began under an older version keeps these forms, so new fields have a default and existing ones never
+//! change.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use temporalio_common::search_attributes::SearchAttributeKey;
 /// The task queue of workflows.
 pub const COMMON_QUEUE: &str = "steplatch";
 
-/// Time limit of a worker's decision, which is then given to another one. A worker that was killed holds a run up for
-/// that long, and an answer to a gate is waited for a little longer.
+/// Time limit of a worker's decision, after which another worker decides. A killed worker holds a run up for that long,
+/// and the wait for an answer to a gate takes a little longer.
 pub const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The search attribute with the name of a run's workflow.
@@ -63,7 +64,7 @@ pub struct RunOutput {
     pub outcome: Outcome,
 }
 
-/// An input that is passed to a run.
+/// A later input of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PassedInput {
     /// The input.

@@ -26,7 +26,7 @@ use crate::run::SteplatchRun;
 use crate::tasks::Tasks;
 use crate::wire::{COMMON_QUEUE, DECISION_TIMEOUT, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
 
-/// Returns the pauses before something is tried again.
+/// Returns the pauses before further attempts.
 const fn backoff() -> Backoff {
     Backoff::new(Duration::from_millis(200), Duration::from_secs(10))
 }
@@ -84,7 +84,7 @@ pub enum WorkerError {
         /// The address.
         address: String,
     },
-    /// A file cannot be read.
+    /// A file is unreadable.
     #[error("'{}' can not be read: {cause}", .path.display())]
     File {
         /// The file.
@@ -162,7 +162,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
     }
 }
 
-/// Connects with Temporal. A server that is away is waited for.
+/// Connects with Temporal. Waits for a server that is away.
 async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
     let WorkerSettings { address, namespace, .. } = settings;
     let converter = Codec::of_file(&settings.key)?.into_converter();
@@ -288,7 +288,7 @@ fn whole(error: &dyn std::error::Error) -> String {
     format!("{error}{}", causes.collect::<String>())
 }
 
-/// Offers the daemon to serve its runs. A daemon that is away is started or waited for.
+/// Offers the daemon to serve its runs. Starts a daemon that is away, or waits for it.
 async fn serve(daemon: &DaemonConnection, settings: &WorkerSettings) -> Result<(String, Events), WorkerError> {
     let mut backoff = backoff();
     loop {
@@ -449,7 +449,7 @@ impl Bridge {
         loop {
             let options = WorkflowCancelOptions::builder().reason(reason.clone()).build();
             match run.cancel(options).await {
-                // A missing run has ended, or is not started yet; a worker that connects gets the request again.
+                // A missing run has ended, or not begun yet; a worker that connects gets the request again.
                 Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => return,
                 Err(error) => {
                     tracing::info!(%error, run_id, "a run is cancelled once Temporal is reached");

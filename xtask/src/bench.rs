@@ -1,7 +1,7 @@
 //! `cargo xtask bench …`: benchmarks.
 //!
-//! Terminals over MCP are measured by Python (`bench/terminals.py`), because the clients that people use are written in
-//! it. Measurements within one process are benchmarks of the crate. All of them measure the profile that is published.
+//! Python (`bench/terminals.py`) measures terminals over MCP, because it is the language of the clients that people
+//! use. Measurements within one process are benchmarks of the crate. All of them measure the published profile.
 
 use std::process::{Command, Stdio};
 
@@ -46,7 +46,7 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
 /// Measures runs and their journal on the disk of the build, and prints one table; then the speed of a machine's
 /// decisions and of folding a history.
 ///
-/// The temporary directory is in memory on many systems, where nothing has to be synchronised.
+/// The temporary directory is in memory on many systems, where nothing needs synchronisation.
 pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
     let mut command = bench(repository, &["--quiet", "-p", "steplatch-daemon", "--bench", "engine"]);
     command.env("STEPLATCH_BENCH_FOLDER", repository.target());
@@ -106,7 +106,7 @@ pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
 
 /// Measures the page in a browser, with the published binary; prints one table.
 ///
-/// The arguments are the names of measurements: keys, floods, wall, timeline, tabs. Without one, all are made.
+/// The arguments are the names of measurements: keys, floods, wall, timeline, tabs. Without one, all run.
 pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     step::work("browser and its driver", || {
         programs::ensure(programs::FOR_THE_PAGE)?;
@@ -153,11 +153,11 @@ pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Resu
         ("executing", &["-p", "steplatch-python", "--bench", "executing", "--"]),
     ];
     suites.iter().try_for_each(|(name, suite)| step::run(name, bench(repository, suite).args(arguments)))?;
-    // Its turns are its own: the two sides have to be measured next to each other.
+    // Its turns are its own: the measurements of the two sides have to stand next to each other.
     step::run("log of inputs", &mut bench(repository, &["--quiet", "-p", "steplatch-terminal", "--bench", "inputs"]))
 }
 
-/// Returns a command that builds a program as it is published.
+/// Returns a command that builds a program with the published profile.
 fn build(repository: &Repository, arguments: &[&str]) -> Command {
     let mut command = repository.cargo(&["build", "--profile", "dist", "--locked"]);
     command.args(arguments);

@@ -1,7 +1,7 @@
 //! `cargo xtask check`: all checks that run no test.
 //!
-//! Format and lints need nothing but the compiler. Dependencies (`deny.toml`) and spelling (`typos.toml`) are checked by
-//! programs of their own; where one is not installed the chore prints how to install it, and continues.
+//! Format and lints need nothing but the compiler. Programs of their own check dependencies (`deny.toml`) and spelling
+//! (`typos.toml`); without one the chore prints how to install it, and continues.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::programs::is_in_path;
 use crate::repository::Repository;
 use crate::step;
 
-/// A check by a program that need not be installed.
+/// A check by an optional program.
 struct OptionalCheck {
     name: &'static str,
     program: &'static str,

@@ -1,7 +1,7 @@
 //! Third-party clients, and a server, for tests and benchmarks.
 //!
 //! Each is a Python virtual environment in `clients` of the target directory. A note in it lists the installed
-//! packages, so that it is reinstalled only when the list changes.
+//! packages, so that a new installation follows only a change of the list.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `cargo xtask crash`: faults at random instants, on the real program, while runs of every kind act on files.
 //!
-//! The simulation tries every interleaving of a model. This chore tries the program itself: it kills and restarts the daemon,
-//! stops the terminal host, and counts effects that were performed twice, lost or cut.
+//! The simulation tries every interleaving of a model. This chore tries the program itself: it kills and restarts the
+//! daemon, stops the terminal host, and counts repeated, lost or cut effects.
 
 use std::process::Command;
 

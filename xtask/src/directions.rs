@@ -11,7 +11,7 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 /// The document with the table of imports.
 const TABLE: &str = "docs/contributing/directions.md";
 
-/// The documents whose paths of sources are checked.
+/// The documents with checked paths of sources.
 const MAPS: [&str; 2] = ["ARCHITECTURE.md", "docs/contributing/recipes.md"];
 
 /// The crate of the program, whose manifest is that of the workspace.

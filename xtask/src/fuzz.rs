@@ -1,8 +1,9 @@
 //! `cargo xtask fuzz`: targets of `crates/fuzz` with random mutations, for a requested time.
 //!
-//! A target is a directory `crates/CRATE/corpus/TARGET` and the test `fuzz::TARGET` of that crate. The test command checks
-//! the corpus and a few mutations that are always the same. This chore finds new inputs that fail: the test writes them
-//! into the corpus. One that aborts the process is written by this chore, from the file that holds the current input.
+//! A target is a directory `crates/CRATE/corpus/TARGET` and the test `fuzz::TARGET` of that crate. The test command
+//! checks the corpus and a few mutations that are always the same. This chore finds new inputs that fail: the test
+//! writes them into the corpus. If an input aborts the process, this chore writes it from the file that holds the
+//! current input.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::step;
 /// The default duration for each target, in minutes.
 const MINUTES: u64 = 3;
 
-/// A test that is fuzzed.
+/// A fuzzed test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Target {
     name: String,

@@ -22,7 +22,7 @@ const MINUTES: u64 = 10;
 
 /// Runs all property tests until the time is up or one fails.
 ///
-/// `--minutes N` sets the time; the current round is finished then. `--seed S` runs one round with that seed.
+/// `--minutes N` sets the time; the current round runs to its end. `--seed S` runs one round with that seed.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (minutes, seed) = match arguments {
         [] => (MINUTES, None),
@@ -86,7 +86,7 @@ fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(laws)
 }
 
-/// Returns the names of the tests in the `proptest!` blocks of a source, which is formatted.
+/// Returns the names of the tests in the `proptest!` blocks of a formatted source.
 fn property_tests(source: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut end: Option<String> = None;

@@ -5,7 +5,7 @@ use std::path::Path;
 /// Maximum number of packages in `Cargo.lock`, with those of this workspace.
 ///
 /// Raise it with the change that needs it, and give the reason in the commit: which package brings them, what it does
-/// better than what is there, and what else was considered.
+/// better than the present ones, and the considered alternatives.
 const MAX_PACKAGES: usize = 534;
 
 #[test]

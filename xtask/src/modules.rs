@@ -1,4 +1,4 @@
-//! The compiled source files: a module that no `mod` names would not be compiled, and its tests would not run.
+//! The compiled source files: the compiler would skip a module that no `mod` names, and its tests would not run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! public test suite for MCP servers and the MCP inspector, with the Node that these two need; and for the page, a driver
 //! of browsers (without a browser), a checker of accessibility and a checker of types.
 //!
-//! Each has a directory in the target directory, with a note of what was installed.
+//! Each has a directory in the target directory, with a note of its installed packages.
 
 use std::fs;
 use std::process::Command;
@@ -46,7 +46,7 @@ fn install(repository: &Repository, folder: &str, package: &str) -> anyhow::Resu
     }
     fs::create_dir_all(&folder).with_context(|| format!("{} could not be made.", folder.display()))?;
     let mut npm = Command::new("npm");
-    // Development dependencies and install scripts are not needed.
+    // The chore needs no development dependencies and install scripts.
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
         .arg(&folder)
         .arg(package);

@@ -1,7 +1,7 @@
 //! The programs that tests and benchmarks use, and their installation.
 //!
-//! Missing programs are installed where that needs no password (as root, or with a passwordless `sudo`, on a system
-//! with `apt-get`, as in a container); elsewhere the chore prints what to install.
+//! The chore installs missing programs where that needs no password (as root, or with a passwordless `sudo`, on a
+//! system with `apt-get`, as in a container); elsewhere it prints what to install.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -66,12 +66,12 @@ fn comments_name_components_and_not_persons() {
         }
     }
     assert!(words > 50_000, "{words}");
-    // In a test, a fake person may be called one.
+    // A test may give a fake person such a name.
     let share = found.len() as f64 * 1_000.0 / words as f64;
     assert!(share < LIMIT_PER_THOUSAND, "{share:.2} per 1,000 words of comments:\n{}", found.join("\n"));
 }
 
-/// Maximum share that is accepted.
+/// Maximum accepted share.
 const LIMIT_PER_THOUSAND: f64 = 0.2;
 
 /// Returns the words of all comments, in lower case.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Returns the sources in and below a directory, in order. None if the directory does not exist.
 ///
 /// # Errors
-/// If a directory below it cannot be read.
+/// If a directory below it is unreadable.
 pub(crate) fn rust_sources(directory: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     if !directory.exists() {

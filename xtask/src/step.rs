@@ -39,7 +39,7 @@ pub(crate) fn command_with(
     if status.success() {
         return Ok(());
     }
-    // A command that was killed by a signal has no exit code.
+    // A command that ended by a signal has no exit code.
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Err(Failed { code }.into())
 }

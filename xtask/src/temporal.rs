@@ -10,8 +10,8 @@ use crate::clients::SERVER_OF_TEMPORAL;
 use crate::repository::Repository;
 use crate::step;
 
-/// Installs the development server and builds the worker for tests. Returns whether the worker can be built: where its packages or
-/// the server cannot be had, what needs them is left out, and said to be.
+/// Installs the development server and builds the worker for tests. Returns whether the worker builds: without its
+/// packages or the server, this leaves out what needs them and prints that.
 ///
 /// # Errors
 /// If the worker does not compile.

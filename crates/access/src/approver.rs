@@ -2,8 +2,8 @@
 //!
 //! Owns the file `approver.json` of the state directory: a hash (Argon2id, as a PHC string,
 //! <https://github.com/P-H-C/phc-string-format>), the time since when it is set, and a key pair that the passphrase
-//! opens. The passphrase itself is not stored. After it is removed, `approver.cleared.json` has the private key
-//! unencrypted. A file that cannot be read counts as an unknown passphrase: answers are refused.
+//! opens. It does not store the passphrase itself. After a removal, `approver.cleared.json` has the private key
+//! unencrypted. An unreadable file counts as an unknown passphrase: the approver refuses answers.
 //!
 //! It prevents an agent that uses the daemon's own surfaces from answering as a person, and prevents runs in a copy of
 //! the state from continuing without the person. It does not protect against a process that writes this user's files.
@@ -52,7 +52,7 @@ const SALT: usize = 16;
 
 /// Proof of a person that gates for people require; it may change while the daemon runs.
 pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
-    /// Returns the weakest proof that is accepted now.
+    /// Returns the weakest proof that counts now.
     fn weakest(&self) -> Proof;
 }
 
@@ -67,8 +67,8 @@ impl ProofPolicy for Proof {
 #[derive(Debug)]
 pub struct Approver {
     file: PathBuf,
-    /// Held while the file is checked and rewritten, so that only one passphrase is checked at a time, and none during
-    /// a change.
+    /// The lock for checking and rewriting the file, so that only one check of a passphrase runs at a time, and none
+    /// during a change.
     trying: Mutex<()>,
     /// The last sealing key, which every append of a waiting run needs.
     sealing: parking_lot::Mutex<CachedKey>,
@@ -91,7 +91,7 @@ struct Stored {
     version: u32,
     hash: String,
     since: String,
-    /// Wrong attempts, by source. They are stored with the hash, so that a restart does not reset them.
+    /// Wrong attempts, by source. The file stores them with the hash, so that a restart does not reset them.
     #[serde(default)]
     tries: BTreeMap<String, Tries>,
     /// The first one seals runs that wait for a person; all of them open such runs. Older daemons stored none; the
@@ -105,13 +105,13 @@ struct Stored {
 struct Tries {
     /// The number of consecutive wrong attempts.
     wrong: u32,
-    /// Until when further attempts from there are not checked.
+    /// Time before which further attempts from there get no check.
     until: Option<Timestamp>,
 }
 
 const VERSION: u32 = 1;
 
-/// The file beside `approver.json` with the private key, after the passphrase is removed.
+/// The file beside `approver.json` with the private key, after the removal of the passphrase.
 const CLEARED: &str = "approver.cleared.json";
 
 /// The source of a passphrase. A wrong one delays the next one from the same source only: guesses over the network do
@@ -124,14 +124,14 @@ pub enum AttemptSource {
     Network(IpAddr),
 }
 
-/// Maximum number of addresses whose wrong attempts are counted separately; all others are counted together.
+/// Maximum number of addresses with a separate count of wrong attempts; all others share one count.
 const MAX_ADDRESSES: usize = 64;
 
-/// The key for all addresses that are not counted separately.
+/// The key for all addresses without a separate count.
 const OTHERS: &str = "other addresses";
 
 impl AttemptSource {
-    /// Returns the key under which wrong attempts are counted.
+    /// Returns the key of the count of wrong attempts.
     fn key(self, tries: &BTreeMap<String, Tries>) -> String {
         let address = match self {
             Self::Socket => return "socket".to_owned(),
@@ -158,16 +158,16 @@ pub enum PassphraseError {
     #[error(
         "This needs the approver's passphrase: 'steplatch gates answer' asks for it, in a terminal of the approver's own"
     )]
-    /// A passphrase is set, and none was given.
+    /// A passphrase is set, and the request has none.
     Missing,
     #[error("Wrong passphrase; try again in {0} s")]
-    /// The passphrase is wrong. Seconds until the next attempt is checked.
+    /// The passphrase is wrong. Seconds until the check of the next attempt.
     Wrong(u64),
     #[error("The passphrase was not checked, because wrong ones were given before; try again in {0} s")]
-    /// Earlier attempts were wrong. Seconds until the next attempt is checked.
+    /// Earlier attempts were wrong. Seconds until the check of the next attempt.
     TooSoon(u64),
     #[error("The approver's passphrase can not be read, so nothing is approved: {0}")]
-    /// The file that has its hash cannot be read.
+    /// Reading the file with its hash failed.
     Unreadable(ApproverError),
 }
 
@@ -182,7 +182,7 @@ pub enum ApproverError {
         /// The error of the system.
         cause: io::Error,
     },
-    /// A change was not written. The caller names the file.
+    /// Writing a change failed. The caller names the file.
     #[error("{0}")]
     Write(io::Error),
     /// The file has another form.
@@ -204,10 +204,10 @@ pub enum ApproverError {
     /// The stored hash is invalid.
     #[error("{0}")]
     MalformedHash(password_hash::phc::Error),
-    /// The passphrase cannot be hashed.
+    /// Hashing the passphrase failed.
     #[error("{0}")]
     Hash(password_hash::Error),
-    /// The key of the passphrase was not made, sealed or opened.
+    /// Making, sealing or opening the key of the passphrase failed.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The thread that does the work ended.
@@ -221,7 +221,7 @@ impl PassphraseError {
         !matches!(self, Self::Unreadable(_))
     }
 
-    /// Returns the seconds after which the same passphrase may be given again, if it was not checked.
+    /// Returns the seconds after which the same passphrase may come again, if there was no check.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::TooSoon(seconds) => Some(*seconds),
@@ -246,7 +246,7 @@ impl Approver {
         self.requirement.now()
     }
 
-    /// Returns the weakest proof that a gate accepts which was opened then: the strictest that was required since.
+    /// Returns the weakest proof that a gate opened then accepts: the strictest requirement since.
     pub fn requires_since(&self, opened_at: Timestamp) -> Proof {
         self.requirement.strictest_since(opened_at)
     }
@@ -311,9 +311,9 @@ impl Approver {
     }
 
     /// Returns the key that seals the private parts of runs that wait for a person. `None` where no passphrase is set.
-    /// While the file cannot be read, returns the last known key.
+    /// While reading the file fails, returns the last known key.
     pub async fn sealing_key(&self) -> Option<SealingKey> {
-        // Looked up before the file is read: a change in between is found next time.
+        // Looked up before reading the file: the next call finds a change in between.
         let read = match self.version().await {
             Ok(None) => Some(CachedKey::default()),
             Ok(version) if version != self.sealing.lock().version => self.stored().await.ok().map(|stored| {
@@ -338,8 +338,8 @@ impl Approver {
         }
     }
 
-    /// Returns the key of a removed passphrase: no person is needed to open what it sealed. Where a passphrase is set,
-    /// such a key is deleted: it was left by a daemon that was killed while it set or removed a passphrase.
+    /// Returns the key of a removed passphrase: opening what it sealed needs no person. Where a passphrase is set,
+    /// deletes such a key: it remains after a daemon was killed while it set or removed a passphrase.
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED);
         if self.file.exists() {
@@ -394,7 +394,7 @@ impl Approver {
         let pause = FIRST_DELAY.saturating_mul(1 << tries.wrong.min(16)).min(MAX_DELAY);
         tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(clock::now().after(pause)) };
         tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
-        // The oldest addresses with few attempts are dropped.
+        // Drops the oldest addresses with few attempts.
         if stored.tries.len() >= MAX_ADDRESSES {
             stored.tries.retain(|_, tries| !left(tries).is_zero());
         }
@@ -403,7 +403,7 @@ impl Approver {
         Err(PassphraseError::Wrong(seconds(pause)))
     }
 
-    /// Stores the attempts. If that fails, nothing is approved, since wrong attempts would not be delayed.
+    /// Stores the attempts. If that fails, approves nothing, since wrong attempts would have no delay.
     async fn note(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
         let kept =
@@ -434,8 +434,8 @@ impl Approver {
         }
     }
 
-    /// Begins to set or remove a passphrase, for a caller who knows the current one. Until the change is made or
-    /// dropped, no passphrase is checked.
+    /// Begins to set or remove a passphrase, for a caller who knows the current one. Until the caller makes or drops
+    /// the change, no check of a passphrase runs.
     ///
     /// # Errors
     ///
@@ -543,13 +543,13 @@ fn set(
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
     let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys };
     private_file::write(file, &stored).map_err(ApproverError::Write)?;
-    // The new passphrase opens what that key did. If the file cannot be removed, the next start removes it.
+    // The new passphrase opens what that key did. If removing the file fails, the next start removes it.
     let _ = std::fs::remove_file(file.with_file_name(CLEARED));
     Ok(())
 }
 
-/// Removes the passphrase. Runs remain sealed until they store themselves anew, possibly after the daemon has ended,
-/// so their key is stored in a separate file.
+/// Removes the passphrase. Runs remain sealed until they store themselves again, possibly after the daemon has ended,
+/// so a separate file stores their key.
 fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
     let cleared = file.with_file_name(CLEARED);
     key.map_or(Ok(()), |key| private_file::write(&cleared, &key.plain())).map_err(ApproverError::Write)?;
@@ -559,7 +559,7 @@ fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
     }
 }
 
-/// Returns the reply to a change that was not made.
+/// Returns the reply to a failed change.
 fn unchanged(is_set: bool, error: String) -> Box<SetApproverReply> {
     Box::new(SetApproverReply { success: false, is_set, error: Some(error), ..SetApproverReply::default() })
 }

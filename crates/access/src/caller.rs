@@ -54,8 +54,8 @@ pub struct Caller {
     pub pins: Option<Arc<Pins>>,
     /// The gate at which a person has approved what this run, or the one that started it, does now.
     pub approved_at: Option<String>,
-    /// The ids of the terminals that they saw, and of those that the run has opened: it acts in no other one. `None` where no
-    /// person was asked, or it is not known what they saw.
+    /// The ids of the terminals that they saw, and of the terminals that the run has opened: it acts in no other one.
+    /// `None` without a question to a person, or if what they saw is unknown.
     pub approved_terminals: Option<Arc<BTreeSet<String>>>,
 }
 

@@ -1,7 +1,8 @@
 //! Callers, and the redaction of secrets.
 //!
-//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, passkeys, logins to the page, and
-//! the values that are redacted from every text that leaves the daemon. Knows no terminal session and no run.
+//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, passkeys,
+//! logins to the page, and the redacted values of every text that leaves the daemon. Knows no terminal session and no
+//! run.
 
 mod approver;
 mod caller;

@@ -1,8 +1,8 @@
 //! Logins to the page: tickets, and the sessions of browsers that exchanged one.
 //!
-//! A ticket is given to a person in a terminal of their own, and a browser exchanges it for a session. The two halves
-//! of a session go to the browser once; only hashes of them are stored, in `page-sessions.json` of the state directory.
-//! A session stands for a program of the user: what a person must prove, it does not prove.
+//! A person gets a ticket in a terminal of their own, and a browser exchanges it for a session. The two halves of a
+//! session go to the browser once; `page-sessions.json` of the state directory stores only hashes of them. A session
+//! stands for a program of the user: what a person must prove, it does not prove.
 
 mod redirect;
 mod session;
@@ -32,7 +32,7 @@ pub(crate) use ticket::{Exchange, TicketTable};
 /// Random bytes of a ticket and of each half of a session.
 const BYTES: usize = 32;
 
-/// The SHA-256 hash of a secret, as stored. A secret is random, so that its hash cannot be guessed.
+/// The SHA-256 hash of a secret, as stored. A secret is random, so that its hash is not guessable.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SecretHash(String);
@@ -71,7 +71,7 @@ struct Logins {
 }
 
 impl PageLogins {
-    /// Reads the sessions of `state`. Sessions that cannot be read are ended: their browsers log in again. Files with tickets are in
+    /// Reads the sessions of `state`. Ends unreadable sessions: their browsers log in again. Files with tickets are in
     /// `runtime`, a directory for its owner only.
     pub fn open(state: &Path, runtime: &Path, clock: Clock) -> Self {
         let file = state.join("page-sessions.json");
@@ -91,8 +91,8 @@ impl PageLogins {
         Self { file, clock, logins: Arc::new(Mutex::new(logins)) }
     }
 
-    /// Issues a ticket, and writes the file that leads a browser to the page with it, if that is asked for. The caller has checked
-    /// that a person asks. Runs in a runtime of tokio, which removes the file.
+    /// Issues a ticket, and writes the file that leads a browser to the page with it, on request. The caller has
+    /// checked that the request is a person's. Runs in a runtime of tokio, which removes the file.
     pub fn open_page(&self, verb: &OpenPage) -> OpenPageReply {
         let mut reply = self.issue();
         if let (Some(address), Some(ticket)) = (&verb.address, &reply.ticket) {
@@ -139,7 +139,7 @@ impl PageLogins {
                 return refused(&format!("The system gives no random numbers: {error}"));
             }
         };
-        // The id is shown and is no secret.
+        // The page shows the id, which is no secret.
         let id: String = name.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
         let now = self.clock.now();
         let mut logins = self.logins.lock();

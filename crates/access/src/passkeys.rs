@@ -1,8 +1,9 @@
 //! Passkeys: keys on devices of the person, whose signatures prove answers to gates.
 //!
-//! Owns the file `passkeys.json` of the state directory: public keys with their names. A passkey is registered with a ticket, which
-//! only a person in a terminal of their own gets, and is stored once that person has confirmed its fingerprint there: a program that
-//! redeemed the ticket first has registered another one. What a signature is worth is decided in the crate `passkey`.
+//! Owns the file `passkeys.json` of the state directory: public keys with their names. A browser registers a passkey
+//! with a ticket, which only a person in a terminal of their own gets. The file has it once that person has confirmed
+//! its fingerprint there: a program that redeemed the ticket first has registered another one. The crate `passkey`
+//! decides the worth of a signature.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 use crate::page::{Exchange, SecretHash, TicketTable, secret};
 use crate::private_file;
 
-/// Lifetime of a ticket: a browser is opened, and a person finds their device.
+/// Lifetime of a ticket: time to open a browser and find a device.
 const TICKET_TIME: Duration = Duration::from_secs(300);
 
 /// Maximum number of passkeys.
@@ -39,13 +40,13 @@ const VERSION: u32 = 1;
 pub struct Passkeys {
     file: PathBuf,
     clock: Clock,
-    /// Also held while the file is changed.
+    /// Also held during a change of the file.
     pending: Mutex<PendingPasskeys>,
     /// Changes when a browser has registered a passkey.
     registered: watch::Sender<()>,
 }
 
-/// State that is not stored: tickets, and passkeys that wait for the person's confirmation.
+/// State in memory only: tickets, and passkeys that wait for the person's confirmation.
 #[derive(Debug)]
 struct PendingPasskeys {
     tickets: TicketTable,
@@ -97,16 +98,16 @@ impl StoredPasskey {
 /// Reason for which a signature does not prove an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyRefusal {
-    /// The passkey is not registered here, or was removed.
+    /// The passkey is not registered here, or no longer.
     #[error("This passkey is not registered; register one with: steplatch gates passkey add")]
     Unknown,
     /// The signature does not belong to this answer.
     #[error("The signature of the passkey is refused: {0}")]
     Refused(#[from] PasskeyError),
-    /// A form that is not part of what is signed.
+    /// A form outside the signed text.
     #[error("An answer that a passkey signs has its form as JSON in 'answer', not in 'form'")]
     Unsigned,
-    /// The file cannot be read.
+    /// Reading the file failed.
     #[error("The passkeys can not be read, so none is accepted: {0}")]
     Unreadable(#[from] io::Error),
 }
@@ -134,7 +135,7 @@ impl Passkeys {
         }
     }
 
-    /// Registers the passkey of a browser that has a ticket. It signs nothing before it is confirmed.
+    /// Registers the passkey of a browser that has a ticket. It signs nothing before the confirmation.
     pub fn register(&self, verb: &RegisterPasskey) -> RegisterPasskeyReply {
         let refused = |error: String| RegisterPasskeyReply { error: Some(error), ..Default::default() };
         let registration =
@@ -290,7 +291,7 @@ impl Passkeys {
         }
     }
 
-    /// Checks a signature of an answer. Returns what is kept of it.
+    /// Checks a signature of an answer. Returns the part of it to keep.
     ///
     /// # Errors
     /// If no registered passkey has signed this answer to this question, on its page, after its device verified the person.

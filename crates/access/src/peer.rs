@@ -1,7 +1,8 @@
 //! The process at the other end of a connection.
 //!
-//! A gate for a person relies on it, so it is determined once, when the connection is accepted, from the kernel's
-//! data: later, a process can end, be adopted or pass its socket on. A process that cannot be identified is refused.
+//! A gate for a person relies on it, so the daemon determines it once, as it accepts the connection, from the kernel's
+//! data: later, a process can end, get another parent or pass its socket on. The daemon refuses an unidentified
+//! process.
 
 mod group;
 mod lineage;
@@ -77,7 +78,7 @@ fn has_ended(handle: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(handle, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A descriptor that cannot be polled counts as that of a process that has ended.
+    // If polling the descriptor fails, the process counts as ended.
     !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
 }
 

@@ -1,8 +1,8 @@
 //! The meaning of definitions when a run began.
 //!
-//! A person approves what they could read at that time, so a definition that has changed since is not executed.
-//! Digests are kept, not copies: a run reports the changed definition and stops there. They are passed with the caller
-//! from a run to those below it, and are stored with what a run needs to continue.
+//! A person approves what they could read at that time, so a run does not execute a definition that has changed since.
+//! A run keeps digests, not copies: it reports the changed definition and stops there. The caller carries them from a
+//! run to the runs below it, and the run stores them with what it needs to continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -89,7 +89,7 @@ pub enum PinError {
     },
 }
 
-/// A host as a run knew it at its start: where its connections lead, as far as that is known without connecting.
+/// A host as a run knew it at its start: the destination of its connections, as known without connecting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPin {
     /// The configured destination.
@@ -100,7 +100,7 @@ pub struct HostPin {
     /// The machine or the command that it goes through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// The fingerprints of its known keys; none if it has not been connected to.
+    /// The fingerprints of its known keys; none before the first connection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
     /// The digest of all options of `ssh` for it.
@@ -113,7 +113,7 @@ pub struct HostPin {
 /// A difference of a host from the start of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostDifference {
-    /// It is not configured any more.
+    /// The configuration no longer has it.
     #[error("it is not configured any more")]
     Removed,
     /// It has another destination.
@@ -124,7 +124,7 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
-    /// It was not known at the start where it leads.
+    /// Its destination was unknown at the start.
     #[error("it was not known then where it leads (ssh -G {ssh} did not answer), and it is {now} now")]
     NotKnown {
         /// Its destination.
@@ -132,7 +132,7 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
-    /// Other keys are known for it.
+    /// It has other known keys.
     #[error("its known keys were {}, and are {} now", named(.before), named(.now))]
     Keys {
         /// The fingerprints at the start.
@@ -179,7 +179,7 @@ impl HostPin {
         (self.options != now.options).then(|| HostDifference::Options { ssh: self.ssh.clone() })
     }
 
-    /// Returns it as a person is shown it: where it leads, its keys, and what is not known.
+    /// Returns it for a person: its destination, its keys, and what is unknown.
     pub fn described(&self) -> String {
         let mut text = match &self.address {
             Some(address) => format!("{address} (ssh {})", self.ssh),
@@ -198,7 +198,7 @@ impl HostPin {
     }
 }
 
-/// The meaning, at the start of a run, of the definitions that it refers to. Only these are executed.
+/// The meaning, at the start of a run, of the definitions that it refers to. It executes only these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
     /// The digests of what names of workflows meant; `None` for a name that meant none.
@@ -210,10 +210,10 @@ pub struct Pins {
     /// The hosts that definitions name; `None` for a name that no host had. Without a map, an older version did not pin any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<BTreeMap<String, Option<HostPin>>>,
-    /// The digests of definitions nested in these. They may be saved, and be run by name after that.
+    /// The digests of definitions nested in these. The run may save them, and run them by name after that.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
-    /// The names among these that are known to ask no person, with everything that they start.
+    /// The names among these that need no person, with everything that they start.
     #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
     pub gateless: GatelessNames,
 }
@@ -230,13 +230,13 @@ impl Pins {
         (!self.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Returns a digest of it with the nodes that the run was given.
+    /// Returns a digest of it with the nodes of the run.
     pub fn signature_with(&self, nodes: &[Value]) -> Option<Signature> {
         let text = || serde_json::to_string(&(self, nodes)).unwrap_or_default();
         (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Returns whether a name was referred to and meant no workflow.
+    /// Returns whether the run referred to a name that meant no workflow.
     pub fn has_no_workflow(&self, name: &str) -> bool {
         self.workflows.get(name) == Some(&None)
     }
@@ -250,16 +250,16 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// If it meant something else at the start of the run, or was not referred to.
+    /// If it meant something else at the start of the run, or the run did not refer to it.
     pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), PinError> {
         if self.inner.contains(now) { Ok(()) } else { check(DefinitionKind::Workflow, &self.workflows, name, now) }
     }
 
-    /// Checks that a host still is what it was. `now` is `None` for one that is not configured.
+    /// Checks that a host is still the same. `now` is `None` for a host without a configuration.
     ///
     /// # Errors
     ///
-    /// If it was something else at the start of the run, or was not referred to.
+    /// If it was something else at the start of the run, or the run did not refer to it.
     pub fn check_host(&self, host: &str, now: Option<&HostPin>) -> Result<(), PinError> {
         let Some(hosts) = &self.hosts else { return Ok(()) };
         let host = host.to_owned();
@@ -268,7 +268,7 @@ impl Pins {
         difference.map_or(Ok(()), |difference| Err(PinError::HostChanged { host, difference }))
     }
 
-    /// Returns the hosts as a person is shown them, a line each: where they lead, and what is not known.
+    /// Returns the hosts for a person, a line each: their destinations, and what is unknown.
     pub fn described_hosts(&self) -> Vec<String> {
         let hosts = self.hosts.iter().flatten();
         let described = |(name, pin): (&String, &Option<HostPin>)| match pin {
@@ -282,7 +282,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// If it meant something else at the start of the run, or was not referred to.
+    /// If it meant something else at the start of the run, or the run did not refer to it.
     pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), PinError> {
         check(DefinitionKind::Node, &self.nodes, id, now)
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Writes `stored` as JSON, whole or not at all, for its owner only.
 ///
 /// # Errors
-/// If it cannot be written; the file is as it was.
+/// If writing it fails; the old file remains.
 pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
     write_text(file, &serde_json::to_string(stored).map_err(io::Error::other)?)
 }
@@ -17,10 +17,10 @@ pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
 /// Writes a text, whole or not at all, for its owner only.
 ///
 /// # Errors
-/// If it cannot be written; the file is as it was.
+/// If writing it fails; the old file remains.
 pub fn write_text(file: &Path, text: &str) -> io::Result<()> {
     let new = file.with_extension("new");
-    // A file that was left half written has the permissions of its author.
+    // A half-written file has the permissions of its author.
     let _ = std::fs::remove_file(&new);
     let written = (|| {
         let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;

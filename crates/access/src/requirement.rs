@@ -1,9 +1,9 @@
 //! The weakest proof of a person that gates accept, over time.
 //!
-//! The setting `gates.require` is in a file that an agent may be able to write. A stricter value counts at once. A weaker one counts once
-//! a person has confirmed it ([`ProofRequirement::lower`]), and only for questions that are asked after that: a question takes the
-//! strictest value since it was asked. The values that counted are kept in `gates.json` of the state directory, so that a daemon which is
-//! started again knows them. Who can write that file as well is not kept out by it.
+//! The setting `gates.require` is in a file that an agent may be able to write. A stricter value counts at once. A
+//! weaker one counts once a person has confirmed it ([`ProofRequirement::lower`]), and only for questions after that: a
+//! question takes the strictest value since its beginning. `gates.json` of the state directory keeps the values that
+//! counted, so that a restarted daemon knows them. It does not keep out a program that can write that file as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const FILE: &str = "gates.json";
 
 const VERSION: u32 = 1;
 
-/// Changes that are kept; older ones are joined to the stricter of two.
+/// Maximum number of kept changes; joining two older ones keeps the stricter.
 const MAX_CHANGES: usize = 64;
 
 /// The requirement of gates.

@@ -1,8 +1,8 @@
 //! Secret values, and their removal from text by value.
 //!
 //! A typed secret can reappear anywhere: on a screen, in a match, in the parameters of an event. So all text that
-//! leaves the daemon passes through here. A secret of fewer than [`MIN_SECRET_CHARS`] characters is not removed: that
-//! would mask half of every text. A secret that is a short word is removed only where it is a whole word.
+//! leaves the daemon passes through here. A secret of fewer than [`MIN_SECRET_CHARS`] characters remains: its mask
+//! would cover half of every text. Masks a secret that is a short word only where it is a whole word.
 
 mod encodings;
 mod known;
@@ -31,8 +31,8 @@ const MIN_SECRET_CHARS: usize = 4;
 /// Minimum characters of a value in a line that is a secret: ports and the like are not secrets.
 const MIN_VALUE_CHARS: usize = 6;
 
-/// Maximum secrets that callers register by typing, in total and in each terminal where lines were typed with the echo
-/// off. None is forgotten while the daemon runs, because its text can still be read: further ones are refused.
+/// Maximum secrets that callers register by typing, in total and in each terminal with lines typed with the echo off.
+/// The daemon forgets none while it runs, because its text remains readable: it refuses further ones.
 const MAX_TYPED_SECRETS: usize = 1000;
 
 /// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
@@ -44,8 +44,8 @@ const MIN_WRAPPED_BYTES: usize = 8;
 /// The replacement of a secret.
 pub const MASK: &str = "••••••";
 
-/// The known secrets: those that are hidden everywhere, and for one terminal, those that were typed with its echo off.
-/// Cheap to clone.
+/// The known secrets: the secrets hidden everywhere, and for one terminal, the lines typed with its echo off. Cheap to
+/// clone.
 ///
 /// ```
 /// use steplatch_access::{MASK, Redactor};
@@ -64,7 +64,7 @@ pub struct Redactor {
     terminal: Option<TerminalId>,
 }
 
-/// The limit of hidden secrets is reached.
+/// The number of hidden secrets is at the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{MAX_TYPED_SECRETS} lines are hidden as secrets by now, and none of them is forgotten: type this without secret, or where the \
@@ -78,11 +78,11 @@ impl Redactor {
         self.hide(&SecretText { terminal: None, text: secret.to_owned() });
     }
 
-    /// Registers a secret that is typed by a tool.
+    /// Registers a secret that a tool types.
     ///
     /// # Errors
     ///
-    /// If the limit is reached. No part of it is registered then.
+    /// If that exceeds the limit. Registers no part of it then.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
         let mut kept = self.kept.write();
         let mut fresh: Vec<&str> = Vec::new();
@@ -99,7 +99,7 @@ impl Redactor {
         Ok(())
     }
 
-    /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
+    /// Remembers a text to hide, anywhere or in the text of one terminal.
     pub fn hide(&self, hidden: &SecretText) {
         let scope = hidden.terminal.clone().map_or(Scope::Everywhere, Scope::Terminal);
         let mut kept = self.kept.write();
@@ -124,7 +124,7 @@ impl Redactor {
         self.learned.subscribe()
     }
 
-    /// Returns the secrets that were learned after so many, the newest first, and how many were learned in all.
+    /// Returns the secrets learned after so many, the newest first, and the number of all learned ones.
     pub fn learned_since(&self, before: u64) -> (Vec<String>, u64) {
         let kept = self.kept.read();
         let learned = *self.learned.borrow();
@@ -149,7 +149,8 @@ impl Redactor {
         self.kept.read().values(self.terminal.as_ref())
     }
 
-    /// Returns whether all text is hidden here: the machine of the terminal wants more hidden than can be searched for.
+    /// Returns whether the redactor hides all text here: the machine of the terminal wants more hidden than a search
+    /// can find.
     fn hides_all(&self) -> bool {
         self.kept.read().hides_all(self.terminal.as_ref())
     }
@@ -173,7 +174,7 @@ impl Redactor {
         text.map(|text| self.masked(text))
     }
 
-    /// Returns a text in rows, such as a screen, without any secret in it, also where one was wrapped over several rows.
+    /// Returns a text in rows, such as a screen, without any secret in it, also without one wrapped over several rows.
     pub fn masked_screen(&self, mut screen: String) -> String {
         if self.hides_all() && !screen.is_empty() {
             return MASK.to_owned();
@@ -205,7 +206,7 @@ impl Redactor {
         screen
     }
 
-    /// Returns a screen's cells without any secret in them, also where one was wrapped over several rows.
+    /// Returns a screen's cells without any secret in them, also without one wrapped over several rows.
     pub fn masked_picture(&self, mut picture: Picture) -> Picture {
         if self.hides_all() {
             for run in picture.rows.iter_mut().flatten() {
@@ -252,7 +253,7 @@ impl Redactor {
         Some(if part { MASK.to_owned() } else { group })
     }
 
-    /// Returns how many bytes around a portion of a text must be known to find every secret that the portion cuts off.
+    /// Returns the number of bytes around a portion of a text that finding every secret cut off by the portion needs.
     pub fn reach(&self) -> usize {
         // With the ends of the lines that may divide it.
         self.values().first().map_or(0, |longest| longest.len() + longest.len() / 8)
@@ -266,9 +267,10 @@ impl Redactor {
         masked_at(text, portion.clone(), self.places(text))
     }
 
-    /// Returns a text that was cut out of an unknown one without any secret in it, and without what the cuts may have left of one: a
-    /// beginning that is the end of a secret, an end that is the beginning of one, or all of it. Hides single characters too, since a
-    /// client may read one at a time; [`Self::masked_portion`] hides less where the text around is known.
+    /// Returns a text cut out of an unknown one without any secret in it, and without what the cuts may have left of
+    /// one: a beginning that is the end of a secret, an end that is the beginning of one, or all of it. Hides single
+    /// characters too, since a client may read one at a time; [`Self::masked_portion`] hides less where the text around
+    /// is known.
     pub fn masked_at_cuts(&self, text: &str) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
@@ -361,7 +363,7 @@ impl MachineSecretSink for Redactor {
     }
 
     fn hide_on(&self, machine: &str, secret: SecretText) {
-        // A flood of what is known already keeps no client from reading.
+        // A flood of known secrets keeps no client from reading.
         if self.kept.read().has_for_machine(machine, &secret) {
             return;
         }
@@ -412,7 +414,7 @@ pub fn hides_in_names(secret: &str) -> bool {
     secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
 }
 
-/// Renames fields, in order, where `name` returns a new name. No field is lost by a collision.
+/// Renames fields, in order, where `name` returns a new name. A collision loses no field.
 pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
     if !fields.keys().any(|known| name(known).is_some()) {
         return;
@@ -475,7 +477,7 @@ fn mask_text(text: &mut String, secrets: &[String]) {
     }
 }
 
-/// Returns a portion of a text in which these parts of the text are masked.
+/// Returns a portion of a text, with a mask over these parts of the text.
 fn masked_at(text: &str, portion: Range<usize>, parts: Vec<Range<usize>>) -> String {
     let within = parts.into_iter().map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
     let mut hidden: Vec<(usize, usize)> = within.filter(|(begin, end)| begin < end).collect();
@@ -485,7 +487,7 @@ fn masked_at(text: &str, portion: Range<usize>, parts: Vec<Range<usize>>) -> Str
         if end <= at {
             continue;
         }
-        // A match that begins within the last one is masked as a part of it.
+        // The mask of the last match covers a match that begins within it.
         if begin >= at {
             masked.push_str(&text[at..begin]);
             masked.push_str(MASK);

@@ -58,7 +58,7 @@ pub enum PersonRefusal {
 }
 
 impl PersonRefusal {
-    /// Returns what the caller is called in a history, whatever it calls itself.
+    /// Returns the name of the caller in a history, whatever it calls itself.
     pub(crate) fn caller(self) -> &'static str {
         match self {
             Self::Agent => "an agent",
@@ -187,7 +187,7 @@ struct Look {
 }
 
 impl Standing {
-    /// Returns the standing of a client in this process, whose claims are trusted.
+    /// Returns the standing of a client in this process. The daemon trusts its claims.
     pub fn internal() -> Self {
         Self { user: Uid::current(), look: None }
     }

@@ -1,8 +1,8 @@
 //! Two captures of one procedure: what differs between them is an argument, or changes from one time to the next.
 //!
-//! The turns of both are aligned first, as a comparison of files aligns lines: turns that do the same with other values are
-//! a pair. Within a pair, typed words that differ are values of arguments, and printed words that differ are generalised
-//! in what is waited for.
+//! Aligns the turns of both first, as a comparison of files aligns lines: turns that do the same with other values are
+//! a pair. Within a pair, typed words that differ are values of arguments, and the waits generalise printed words that
+//! differ.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::variation::normalised;
 /// The common part of two captures, from the first one's point of view.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Alignment {
-    /// Values that were typed differently in the second capture.
+    /// Values with other typed text in the second capture.
     pub(crate) arguments: Vec<Difference>,
     /// Printed words that are others in the second capture and no argument's value, with those others, by turn.
     pub(crate) varying: BTreeMap<usize, Vec<(String, String)>>,
@@ -38,7 +38,7 @@ pub(crate) struct Difference {
     pub(crate) turns: Vec<usize>,
 }
 
-/// Maximum number of turns of each capture that are compared. A machine has fewer states.
+/// Maximum number of compared turns of each capture. A machine has fewer states.
 const MAX_TURNS: usize = 400;
 
 /// Aligns turns with those of another capture: all of each, and the positions of those that are part of the procedure.
@@ -107,7 +107,8 @@ impl<'t> Step<'t> {
         if let Act::Typed { keys, .. } = &self.turn.act { keys } else { &[] }
     }
 
-    /// Returns whether it is a command for a shell or interpreter, compared by parts. An answer is compared as a whole.
+    /// Returns whether it is a command for a shell or interpreter, compared by parts. The comparison of an answer takes
+    /// all of it.
     fn is_command(&self) -> bool {
         self.turn.at_prompt
             || matches!(self.turn.act, Act::Command { .. })
@@ -245,7 +246,7 @@ impl Alignment {
             pattern =
                 pattern.replace(&format!("{{{}|regex}}", argument.name), &steplatch_pattern::escape(&argument.other));
         }
-        // The other variables are not known of the other capture.
+        // The other capture does not have the other variables.
         while let Some((before, rest)) = pattern.split_once("|regex}") {
             let Some((before, _)) = before.rsplit_once('{') else { break };
             pattern = format!("{before}.+{rest}");
@@ -362,7 +363,7 @@ impl Alignment {
     }
 }
 
-/// Maximum number of lines of a turn's output that are compared.
+/// Maximum number of compared lines of a turn's output.
 const MAX_LINES: usize = 200;
 
 /// Returns the lines of two outputs that differ at the same place, where both have as many.

@@ -9,8 +9,8 @@ use crate::golden::{Golden, GoldenStep};
 const MAX_DIFFERENCES: usize = 100;
 const MAX_TEXT_CHARS: usize = 4000;
 
-/// Returns what the states of a run did, in order. Only commands have an output that can be compared; of inputs and waits, what
-/// they found can.
+/// Returns what the states of a run did, in order. Only commands have an output for comparison; inputs and waits have
+/// what they found.
 #[must_use]
 pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
     let step = |event: &RunEvent| {
@@ -28,7 +28,7 @@ pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
     events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()
 }
 
-/// Compares two runs by their ids and their events. Long texts are cut; of many differences, the first ones are returned.
+/// Compares two runs by their ids and their events. Cuts long texts; of many differences, returns the first ones.
 #[must_use]
 pub fn compare_runs(one: (&str, &[RunEvent]), other: (&str, &[RunEvent])) -> RunComparison {
     let differences = Golden { steps: run_steps(one.1), ..Golden::default() }.differences(&run_steps(other.1));
@@ -47,7 +47,7 @@ pub fn compare_runs(one: (&str, &[RunEvent]), other: (&str, &[RunEvent])) -> Run
     }
 }
 
-/// Returns what a run was started with.
+/// Returns the input of a run.
 fn input(events: &[RunEvent]) -> Value {
     let started = events.iter().find(|event| event.event_type == "workflow_started");
     started.and_then(|event| event.data.get("input").cloned()).unwrap_or(Value::Null)

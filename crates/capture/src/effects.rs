@@ -1,9 +1,10 @@
 //! Effects of commands: the programs that they run, and whether these can be undone. A captured machine runs nothing
 //! without a person's yes that cannot be undone, or of which that is unknown.
 //!
-//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. The effect of
-//! an unlisted or computed program, of code in another language and of an unreadable line is unknown. Files of the project
-//! are not read: a script, a target of `make` and a script of `npm` are judged by name and arguments, and listed as unseen.
+//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. The
+//! effect of an unlisted or computed program, of code in another language and of an unreadable line is unknown. This
+//! module does not read files of the project: name and arguments decide about a script, a target of `make` and a script
+//! of `npm`, and the judgement lists them as unseen.
 
 mod programs;
 mod shell;
@@ -27,12 +28,12 @@ const MAX_SHOWN_CHARS: usize = 120;
 /// Effect of a command, as far as known. The later ones count more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Effect {
-    /// It is known to be reversible: it shows something, adds something, or changes what is easily changed back.
+    /// Known as reversible: it shows something, adds something, or makes a change that is easy to undo.
     #[default]
     Reversible,
-    /// Not known. It counts as irreversible wherever something is decided.
+    /// Not known. It counts as irreversible in every decision.
     Unknown,
-    /// It is known to be irreversible.
+    /// Known as irreversible.
     Irreversible,
 }
 
@@ -42,12 +43,12 @@ pub(crate) struct Judgement {
     pub(crate) effect: Effect,
     /// The part of the line that has this effect.
     pub(crate) because: String,
-    /// Programs of the project that it runs, whose files are not read.
+    /// Programs of the project that it runs, with unread files.
     pub(crate) unseen: Vec<String>,
 }
 
 impl Judgement {
-    /// Returns the reason for which a person is asked first, if there is one.
+    /// Returns the reason to ask a person first, if there is one.
     pub(crate) fn reason(&self) -> Option<String> {
         let because = &self.because;
         match self.effect {
@@ -91,9 +92,9 @@ pub(crate) fn reader_behind(line: &str) -> Reader {
     }
 }
 
-/// Judges text that is typed for a reader.
+/// Judges text typed for a reader.
 ///
-/// An answer to a program is no line of a shell: nothing is known of it but what cannot be undone in any program.
+/// An answer to a program is no line of a shell: its only known effects are irreversible in every program.
 pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     match reader {
         Reader::Shell => Judge::of(line).judgement,
@@ -115,8 +116,8 @@ pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     }
 }
 
-/// Names inputs of a patched machine's states, if the states are new or type something else, that cannot be undone or of
-/// which that is unknown. These were not done at the capture, so unseen text is unknown here.
+/// Names inputs of a patched machine's states, if the states are new or type something else, that are irreversible, or
+/// for which that is unknown. The capture did not make them, so unseen text is unknown here.
 #[must_use]
 pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
     let named = |state: &State| {
@@ -126,7 +127,7 @@ pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weake
             return None;
         }
         let reasons = inputs.into_iter().filter_map(|(text, reader)| {
-            // A value that is not quoted may be any text.
+            // An unquoted value may be any text.
             let mut is_quoted = true;
             let line = marked(&text, |written| {
                 is_quoted &= written.ends_with("|sh}");
@@ -227,8 +228,8 @@ fn ends_at_question(params: &Map<String, Value>) -> bool {
     params.contains_key("reads") && all.is_some_and(|all| all.iter().all(|one| is_question(one.as_str())))
 }
 
-/// Returns whether an alternative of a pattern ends as questions do, and no prompt of a shell does. An end that is not read here, such as a
-/// class, may be a prompt.
+/// Returns whether an alternative of a pattern ends as questions do, and no prompt of a shell does. An end that this
+/// does not read, such as a class, may be a prompt.
 fn is_question(alternative: &str) -> bool {
     let mut rest = alternative;
     let is_anchor = |rest: &str| rest.ends_with('$') && !rest.ends_with(r"\$");

@@ -15,7 +15,7 @@ use crate::{
 /// Maximum bytes of entries: for each byte of a recording, and for an empty one.
 const MAX_GROWTH_BYTES: (usize, usize) = (10_000, 20_000);
 
-/// Imports what was read, captures it, and checks both. Returns the kinds of its entries.
+/// Imports a timeline, captures it, and checks both. Returns the kinds of its entries.
 fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
     let typed = timeline.events.iter().filter_map(|(_, event)| text_of(event, true));
     let typed: String = typed.chain([timeline.command.as_str()]).collect();
@@ -27,7 +27,7 @@ fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
     for moment in &imported.log.moments {
         let input = &moment.input;
         assert!(input.kind != InputKind::Hidden || input.text.is_none(), "{input:?}");
-        // Keys have names of several letters; text has characters that were typed or printed.
+        // Keys have names of several letters; text has typed or printed characters.
         let text = input.text.as_deref().unwrap_or_default();
         let is_known = signs(text).iter().all(|(sign, _)| typed.contains_key(sign) || shown.contains_key(sign));
         assert!(is_known && input.keys.iter().all(|key| key.len() > 1), "{input:?}");

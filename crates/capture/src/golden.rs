@@ -1,7 +1,7 @@
-//! Golden transcripts: what each state did when a workflow was captured.
+//! Golden transcripts: what each state did at the capture of a workflow.
 //!
-//! A file of lines of JSON: a header, then one line for each state in the order of the recording. It is played without a
-//! terminal: each wait is searched in the output of then.
+//! A file of lines of JSON: a header, then one line for each state in the order of the recording. It plays without a
+//! terminal: each wait searches the output of then.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -71,10 +71,10 @@ pub struct GoldenStep {
     /// The answer of a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// True if another capture of the same procedure printed something else: the output is not compared.
+    /// True if another capture of the same procedure printed something else: comparisons skip the output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub varies: bool,
-    /// Of a state of a run: whether `prints` is the whole output of a command, so that it can be compared.
+    /// Of a state of a run: whether `prints` is the whole output of a command, and comparable.
     #[serde(skip)]
     pub has_output: bool,
     /// Of a state of a run that waited: what it found, such as the question of a program.
@@ -100,7 +100,7 @@ impl std::fmt::Display for GoldenError {
 impl std::error::Error for GoldenError {}
 
 impl Golden {
-    /// Returns the transcript of a capture that was made at this moment (ISO 8601, UTC).
+    /// Returns the transcript of a capture made at this moment (ISO 8601, UTC).
     #[must_use]
     pub fn of(captured: &crate::Captured, workflow_name: &str, at: &str) -> Self {
         let inputs = captured.inputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
@@ -164,7 +164,7 @@ impl Golden {
                 differences.push(RunDifference { state: golden.state.clone(), what, recorded, observed });
             };
             let is_command = step.has_output;
-            // A command may or may not have ended already when the awaited text was printed.
+            // A command may or may not have ended already at the output of the awaited text.
             let failed = |code: Option<i32>| code.filter(|code| *code != 0);
             let is_other_code = if is_command {
                 step.exit_code != golden.exit_code
@@ -191,7 +191,7 @@ impl Golden {
         differences
     }
 
-    /// Returns the variables that the recording was made with. A secret has a value on which nothing depends.
+    /// Returns the variables of the recording. A secret has a value on which nothing depends.
     #[must_use]
     pub fn variables(&self, definition: &Definition) -> Map<String, Value> {
         let mut variables = self.header.inputs.clone();

@@ -1,8 +1,9 @@
 //! Import: logs of inputs made of recordings by other programs, as captures of lower trust.
 //!
-//! A recording is read as a [`Timeline`], by `script` or `expect` here, or by the reader of asciicast files. [`imported`]
-//! makes the log of it. What a terminal of steplatch knows is concluded from texts: where the shell was at its prompt, which lines were entered,
-//! and which input was not echoed and is a secret. Exit codes are unknown. Pure; foreign input never panics.
+//! `script` and `expect` here, and the reader of asciicast files, read a recording as a [`Timeline`]. [`imported`]
+//! makes the log of it. The import concludes from texts what a terminal of steplatch knows: where the shell was at its
+//! prompt, which lines were entered, and which input had no echo and is a secret. Exit codes are unknown. Pure; foreign
+//! input never panics.
 //!
 //! `reader` pairs inputs with the output (`lines`), `edit` reads keys as a line editor does, `echo` decides whether an input stands in
 //! the output, and `entries` writes the log, without `secrets`.
@@ -38,7 +39,7 @@ const MAX_PRINTED_BYTES: usize = 32 << 10;
 pub enum TimelineEvent {
     /// A program printed this.
     Output(String),
-    /// This was typed, as a terminal sends it.
+    /// Typed text, as a terminal sends it.
     Input(String),
     /// The screen has another size.
     Resize {
@@ -54,9 +55,9 @@ pub enum TimelineEvent {
 /// Content of a recording by another program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
-    /// The command line that was recorded; empty for the shell.
+    /// The recorded command line; empty for the shell.
     pub command: String,
-    /// The columns and rows of the screen at the beginning, where they are known.
+    /// The columns and rows of the screen at the beginning, if known.
     pub size: Option<(u16, u16)>,
     /// The events, each with the seconds since the beginning.
     pub events: Vec<(f64, TimelineEvent)>,
@@ -66,7 +67,7 @@ pub struct Timeline {
     pub undecided: Vec<String>,
 }
 
-/// A log that was made of a recording.
+/// A log made of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Imported {
     /// The log.
@@ -87,7 +88,8 @@ pub trait RecordedScreen {
     fn rows(&self) -> Vec<String>;
 }
 
-/// Returns the log of a recording. `name` is what replies call it, `screen` is an empty one. Typed text that is not found in the output is not in it.
+/// Returns the log of a recording. `name` is what replies call it, `screen` is an empty one. The log has no typed text
+/// that is missing in the output.
 #[must_use]
 pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen) -> Imported {
     let is_shell = is_shell(&timeline.command);
@@ -124,8 +126,8 @@ pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen)
 /// Options of shells that have a value behind them.
 const OPTIONS_WITH_VALUES: [&str; 8] = ["--init-command", "--init-file", "--rcfile", "+O", "+o", "-C", "-O", "-o"];
 
-/// Returns whether a command line begins an interactive shell that a terminal can be opened with. One with a file or a command to
-/// execute is a program as any other.
+/// Returns whether a command line begins an interactive shell for a terminal. One with a file or a command to execute
+/// is a program as any other.
 fn is_shell(command: &str) -> bool {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap_or("bash").rsplit('/').next().unwrap_or_default();
@@ -147,7 +149,7 @@ fn is_shell(command: &str) -> bool {
     true
 }
 
-/// Returns whether a text requests something that is typed without being shown.
+/// Returns whether a text requests something typed without an echo.
 fn asks_for_secret(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words = ["passw", "passphrase", "passcode", "secret", "token", "credential", "api key", "verification code"];

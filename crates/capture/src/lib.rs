@@ -3,10 +3,10 @@
 //! [`capture`] takes the logs of inputs, with what the programs printed, and returns a machine that does the
 //! same again, with the reason of each guess. Pure: no clock, no files, no terminals.
 //!
-//! The parts, in the order in which they work: `turn` pairs each input with its outcome, `noise` names what is left out,
-//! `against` compares with another capture of the same procedure, `template` and `provenance` replace values by variables,
-//! `question` and `menu` make patterns of what programs ask, and `machine` writes the states. `golden` is the recording beside them.
-//! `variation` knows what differs from run to run, and is not compared with it.
+//! The parts, in the order in which they work: `turn` pairs each input with its outcome, `noise` names what to leave
+//! out, `against` compares with another capture of the same procedure, `template` and `provenance` replace values by
+//! variables, `question` and `menu` make patterns of what programs ask, and `machine` writes the states. `golden` is
+//! the recording beside them. `variation` knows what differs from run to run, for comparisons without it.
 
 mod against;
 mod comparison;
@@ -58,8 +58,8 @@ pub struct CaptureRequest {
     pub keeps_looks: bool,
     /// Files that must be there at the end.
     pub expects: Vec<String>,
-    /// The logs of another time of the same procedure, in the order of the terminals: what differs becomes arguments, or is
-    /// generalised in what is waited for.
+    /// The logs of another time of the same procedure, in the order of the terminals: what differs becomes an argument,
+    /// or the waits generalise it.
     pub against: Vec<SessionLog>,
 }
 
@@ -76,7 +76,7 @@ pub struct Captured {
     pub undecided: Vec<String>,
     /// True if it cannot be run unchanged: a text is not whole, or it begins within a program. See `undecided`.
     pub is_incomplete: bool,
-    /// The values of its arguments when it was recorded, without secrets.
+    /// The recorded values of its arguments, without secrets.
     pub inputs: Vec<(String, String)>,
     /// Recorded actions of the states, in order.
     pub golden: Vec<GoldenStep>,

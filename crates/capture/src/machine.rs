@@ -31,7 +31,7 @@ const DECLINED: &str = "declined";
 /// Maximum number of states of a machine, without those that it ends with.
 const MAX_STATES: usize = 97;
 
-/// Returns the machine that does what these logs show. Never fails: what cannot be captured is named in the reply.
+/// Returns the machine that does what these logs show. Never fails: the reply names what it leaves out.
 #[must_use]
 pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequest) -> Captured {
     let (mut all, mut left_out) = turns_of(logs);
@@ -101,7 +101,7 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
         }
-        // The output of an attempt that is not in the machine cannot be read there.
+        // The machine cannot read the output of an attempt outside it.
         for one in found.iter().filter(|one| one.source == index && reasons[index].is_none()) {
             writer.extraction(one, turn);
         }
@@ -110,7 +110,7 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     writer.finish(request)
 }
 
-/// Returns the turns of all logs in the order in which they were typed, and the inputs that are none.
+/// Returns the turns of all logs in the order of their inputs, and the inputs that are none.
 fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
     let (mut all, mut left_out): (Vec<Turn>, Vec<LeftOut>) = (Vec::new(), Vec::new());
     for (index, log) in logs.iter().enumerate() {
@@ -122,7 +122,7 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
     (all, left_out)
 }
 
-/// Returns for each turn why it is left out, if it is.
+/// Returns for each turn the reason for leaving it out, if there is one.
 fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<String>> {
     noise::reasons(turns, request.keeps_looks, |turn| found.iter().any(|one| one.source == turn))
 }
@@ -144,7 +144,7 @@ fn aligned(
     };
     let found = extractions(turns, bindings, around);
     let other_found = extractions(others, bindings, around);
-    // A value that was read off the output in one capture only is a choice: an argument.
+    // A value that comes from the output in one capture only is a choice: an argument.
     let is_read = |value: &str, found: &[Extraction]| found.iter().any(|one| one.binding.value == value);
     let is_known = |value: &str, other: &str| {
         bindings.iter().any(|binding| binding.value == value)
@@ -169,10 +169,10 @@ fn argument_names(inputs: &[(String, String)]) -> Vec<(String, String)> {
 /// Maximum characters that the name of an argument takes from a given name.
 const MAX_ARGUMENT_CHARS: usize = 50;
 
-/// The variables of the directories that are known before anything is typed.
+/// The variables of the directories known before any input.
 pub(crate) const DIRECTORIES: [&str; 2] = ["PWD", "HOME"];
 
-/// Returns what is known of the machine and its user, as variables that a run takes from its client's environment.
+/// Returns known text of the machine and its user, as variables that a run takes from its client's environment.
 fn known(around: &Surroundings) -> Vec<Binding> {
     let bindings = [(&around.directory, "PWD"), (&around.home, "HOME")];
     let is_known = |value: &str| value.len() > 2 && value.starts_with('/');
@@ -203,7 +203,7 @@ impl Names {
         self.taken.contains(name)
     }
 
-    /// Returns the name, with a number behind it where it is taken.
+    /// Returns the name, with a number behind it where it is in use.
     fn free(&self, base: &str) -> String {
         let first = self.numbers.get(base).copied().unwrap_or(2);
         let numbered = (first..).map(|number| format!("{base}_{number}"));
@@ -223,13 +223,13 @@ impl Names {
 
 struct Writer<'r> {
     logs: &'r [SessionLog],
-    /// Known text of the machine, and printed words that change in the turn that is written.
+    /// Known text of the machine, and printed words that change in the current turn.
     around: Surroundings,
-    /// The values that variables stand for in the turn that is written.
+    /// The values that variables stand for in the current turn.
     bindings: Vec<Binding>,
-    /// The inputs whose values were not typed yet.
+    /// The inputs without a typed value so far.
     untyped: BTreeSet<String>,
-    /// Differences from the capture that this one is compared with.
+    /// Differences from the other capture.
     alignment: Alignment,
     /// The turns of that capture.
     others: Vec<Turn>,
@@ -238,7 +238,7 @@ struct Writer<'r> {
     secrets: Vec<SecretArgument>,
     /// The secret that the turn before typed, by log.
     typed_secrets: Vec<Option<usize>>,
-    /// The line at a prompt that is being executed, by log.
+    /// The running line at a prompt, by log.
     lines: Vec<String>,
     /// The question that the turn before ended with, by log.
     asked: Vec<String>,
@@ -255,9 +255,9 @@ struct Writer<'r> {
 /// A secret argument.
 struct SecretArgument {
     name: String,
-    /// The row that it was typed behind first.
+    /// The row before its first input.
     row: String,
-    /// The line at a prompt that was executed then.
+    /// The line at a prompt that ran then.
     line: String,
 }
 
@@ -330,20 +330,21 @@ impl Writer<'_> {
         name
     }
 
-    /// Returns the name that a state gets which is added under `base`.
+    /// Returns the name of a new state under `base`.
     fn free_name(&self, base: &str) -> String {
         self.state_names.free(&slug(base))
     }
 
-    /// Returns what the state of a line at a prompt is named after: the line without the directories that it is in.
+    /// Returns the text for the name of the state of a line at a prompt: the line without the directories that it is
+    /// in.
     fn name_of_line(&self, line: &str) -> String {
         let directories: Vec<Binding> =
             self.bindings.iter().filter(|binding| DIRECTORIES.contains(&binding.name.as_str())).cloned().collect();
         typed(line, &directories, Use::Plain).0.replace("{PWD}", "").replace("{HOME}", "")
     }
 
-    /// Returns what the state of an answer is named after: the argument that it is, the entry that it chooses, or its text. One that only confirms what
-    /// stands there, or that was given before, is named after its question.
+    /// Returns the text for the name of the state of an answer: the argument that it is, the entry that it chooses, or
+    /// its text. For an answer that only confirms what stands there, or that came before, the text is its question.
     fn name_of_answer(&self, log: usize, text: &str, keys: &[String]) -> String {
         if let Some(argument) = self.bindings.iter().find(|binding| binding.value == text.trim()) {
             return format!("answer {}", argument.name);
@@ -402,7 +403,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns whether a log was made of a recording by another program.
+    /// Returns whether a log comes from a recording by another program.
     fn is_imported(&self) -> bool {
         self.logs.iter().any(|log| log.is_imported)
     }
@@ -414,7 +415,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the template of a text that is typed at a prompt or into a program.
+    /// Returns the template of a text typed at a prompt or into a program.
     fn typed(&mut self, state: &str, text: &str, at_prompt: bool) -> String {
         let usage = if at_prompt { Use::Shell } else { Use::Plain };
         let (template, names) = typed(text, &self.bindings, usage);
@@ -431,8 +432,7 @@ impl Writer<'_> {
         template
     }
 
-    /// Names a date in typed text, where it is the day on which it was typed, or one beside it: the next run is on another
-    /// day.
+    /// Names a date in typed text, where it is the day of the input, or one beside it: the next run is on another day.
     fn note_date(&mut self, state: &str, typed: &str, turn: &Turn) {
         let Some(day) = date(&turn.timestamp) else { return };
         // The log has the day in UTC. That of the host, in any time zone, and the one before or behind it are at most two
@@ -482,7 +482,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Names the programs that a turn runs without a gate although their files were not read.
+    /// Names the programs with unread files that a turn runs without a gate.
     fn name_unseen(&mut self, first: usize, judgement: &Judgement) {
         let Some(state) = self.states.get(first).map(|state| state.name.clone()) else { return };
         if judgement.reason().is_none() && !judgement.unseen.is_empty() {
@@ -542,8 +542,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the name of the secret argument that is typed behind a row, and what its state is named after. The log has no
-    /// values: which secrets are the same is concluded from the questions. `before` is the secret that was typed right before.
+    /// Returns the name of the secret argument typed behind a row, and the text for the name of its state. The log has
+    /// no values: the questions decide which secrets are the same. `before` is the secret typed right before.
     fn secret(&mut self, log: usize, row: &str, before: Option<usize>) -> (String, String) {
         let row = row.trim();
         let line = self.lines.get(log).cloned().unwrap_or_default();
@@ -633,7 +633,7 @@ impl Writer<'_> {
         varying_words(template, &self.around)
     }
 
-    /// Adds an input with what is waited for behind it.
+    /// Adds an input with the waits behind it.
     fn input(&mut self, turn: &Turn, base: &str, mut params: Map<String, Value>, screen: Option<&str>) {
         self.in_terminal(&mut params, turn);
         let seconds = limit(turn.elapsed);
@@ -694,8 +694,8 @@ impl Writer<'_> {
         self.add(&format!("after {base}"), "await_output", params, wait.condition)
     }
 
-    /// Returns what is waited for behind an input, in order of trust: what the client waited for, then what the program
-    /// did when the next input was typed.
+    /// Returns the waits behind an input, in order of trust: what the client waited for, then what the program did at
+    /// the time of the next input.
     fn waits(&mut self, turn: &Turn, state: &str, screen: Option<&str>) -> Vec<Wait> {
         let mut waits = Vec::new();
         for wait in &turn.waits {
@@ -717,7 +717,7 @@ impl Writer<'_> {
             Ending::Question(_) | Ending::Password(_) | Ending::Screen(_)
                 if let Menu::Drawn { rows, is_last } = &turn.menu =>
             {
-                // The rows that are chosen from are compared with the recorded ones.
+                // The rows of the choice must be the recorded ones.
                 let leeway = if turn.leeway == Leeway::Data { Leeway::Data } else { Leeway::Nothing };
                 let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.around, leeway, *is_last);
                 self.note_used_in(&pattern);
@@ -801,8 +801,8 @@ impl Writer<'_> {
         Wait { condition, ..wait }
     }
 
-    /// Returns the values that may stand in what a program shows now: those that were typed, those that were read off an output,
-    /// and the directories. What was printed before a value was typed does not depend on it.
+    /// Returns the values that may stand in what a program shows now: the typed ones, the ones from an output, and the
+    /// directories. Output before the first input of a value does not depend on it.
     fn shown_bindings(&self) -> Vec<Binding> {
         let shown = self.bindings.iter().filter(|binding| !self.untyped.contains(&binding.name));
         shown.cloned().collect()
@@ -1004,7 +1004,7 @@ const REPEATING: [&str; 11] = [
     "verifying",
 ];
 
-/// Returns whether a question requests the secret once more that was typed right before it, at the question `before`.
+/// Returns whether a question requests once more the secret typed right before it, at the question `before`.
 fn repeats(row: &str, before: &str) -> bool {
     let lower = row.to_ascii_lowercase().replace("re-", "re");
     let asks_again = lower.split(|sign: char| !sign.is_ascii_alphabetic()).any(|word| REPEATING.contains(&word));
@@ -1087,7 +1087,7 @@ fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
     (0..logs).filter(is_open).collect()
 }
 
-/// Names commands during which something was typed in another terminal: the machine runs them to their ends first.
+/// Names commands with an input in another terminal during them: the machine runs them to their ends first.
 fn overlaps(turns: &[Turn]) -> Vec<String> {
     let mut sentences = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
@@ -1119,7 +1119,7 @@ fn date(timestamp: &str) -> Option<Date> {
     timestamp.split_once('T')?.0.parse().ok()
 }
 
-/// Returns the forms in which a day is typed.
+/// Returns the usual forms of a typed day.
 fn forms_of_date(day: Date) -> [String; 6] {
     let (year, month, day) = (format!("{:04}", day.year()), format!("{:02}", day.month()), format!("{:02}", day.day()));
     [
@@ -1151,7 +1151,7 @@ fn subject(text: &str, keys: &[String]) -> String {
     if text.is_empty() { keys.first().cloned().unwrap_or_else(|| "enter".to_owned()) } else { text.to_owned() }
 }
 
-/// Maximum characters of a state's name that are taken from a text.
+/// Maximum characters of a state's name that come from a text.
 const MAX_NAME_CHARS: usize = 32;
 
 /// Returns a name of a state made of the first words of a text.

@@ -1,7 +1,7 @@
 //! Menus: rows that must stand there as they did, because the next input chooses from them.
 //!
-//! An entry is chosen by its number, from printed rows, or by keys that move to it, from rows that are drawn. Either way another
-//! row in between, above or below makes another choice of the same input, so all rows belong to the wait.
+//! A person chooses an entry by its number, from printed rows, or by keys that move to it, from drawn rows. Either way
+//! another row in between, above or below makes another choice of the same input, so all rows belong to the wait.
 
 use steplatch_pattern::Pattern;
 
@@ -10,7 +10,7 @@ use crate::session_log::Surroundings;
 use crate::template::Binding;
 use crate::turn::Act;
 
-/// The entries that must be shown when the next input chooses one of them.
+/// The entries that the program must show when the next input chooses one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Menu {
     /// The next input chooses nothing.
@@ -18,9 +18,9 @@ pub(crate) enum Menu {
     None,
     /// Printed entries, of which one is chosen by its number.
     Printed(PrintedMenu),
-    /// This printed row has the answer as a word, and is not compared.
+    /// This printed row has the answer as a word, so comparisons skip it.
     Mentioned(String),
-    /// Rows of the screen, of which one is moved to by keys.
+    /// Rows of the screen. Keys move to one of them.
     Drawn {
         /// The rows, top first.
         rows: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) enum Menu {
 /// The last block of entries before a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrintedMenu {
-    /// The number that is typed.
+    /// The typed number.
     number: String,
     /// The signs before and behind the number; none in a table.
     signs: Option<(&'static str, char)>,
@@ -48,7 +48,7 @@ pub(crate) struct PrintedMenu {
     pub(crate) is_usual: bool,
 }
 
-/// The line that was entered before a program drew: its row ends with the text, or is a question whose answer is hidden.
+/// The line entered before a program drew: its row ends with the text, or is a question with a hidden answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entered {
     pub(crate) text: String,
@@ -58,7 +58,7 @@ pub(crate) struct Entered {
 /// Maximum rows of a full screen that are a menu. A screen with more shows changing text, such as processes or files.
 const MAX_SCREEN_ROWS: usize = 16;
 
-/// Maximum number of rows of a menu that is printed or drawn in place.
+/// Maximum number of rows of a menu printed or drawn in place.
 const MAX_ROWS: usize = 60;
 
 /// Name of the group of a pattern that finds another entry with the same number.
@@ -78,7 +78,7 @@ impl Menu {
     }
 
     /// Returns the rows that a program draws in place: those around the cursor, which stands behind `row`, down to the
-    /// last one. They begin below the line that was `entered`. Where a line is typed, they begin with the row of the cursor.
+    /// last one. They begin below the `entered` line. For a typed line, they begin with the row of the cursor.
     pub(crate) fn drawn(screen: &str, row: &str, entered: &Entered, act: &Act) -> Self {
         let all: Vec<&str> = screen.lines().map(str::trim_end).collect();
         let Some(last) = all.iter().rposition(|row| !row.is_empty()) else { return Self::None };
@@ -98,7 +98,8 @@ impl Menu {
     }
 
     /// Returns the menu that an input chooses from by a number, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
-    /// `2 Paris`, or by a number or letter that stands in each row in another form. The last line that was printed is the question.
+    /// `2 Paris`, or by a number or letter that stands in each row in another form. The last printed line is the
+    /// question.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
         let usual = Self::usual(printed, act);
         if usual == Self::None { Self::of_any_form(printed, act) } else { usual }
@@ -114,7 +115,7 @@ impl Menu {
         let Some((question, lines)) = lines.split_last() else { return Self::None };
         let is_offered = |entry: &Entry<'_>| entry.number == number;
         if entries(question, true).iter().any(is_offered) {
-            // The question is compared with all of its words.
+            // The comparison of the question takes all of its words.
             return Self::None;
         }
         // One row that begins with a number is no table.
@@ -136,7 +137,7 @@ impl Menu {
             let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
             filled.map(str::to_owned).collect()
         };
-        // The entry of a block above the last one was chosen: that block is compared, and what stands below it.
+        // The chosen entry is in a block above the last one: the comparison takes that block, and what stands below it.
         let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
         let (rows, between) = (texts(&lines[first..=last]), texts(&lines[last + 1..]));
         // The first line is the input that the program got before.
@@ -196,8 +197,8 @@ impl PrintedMenu {
         !self.has_decoy
     }
 
-    /// Returns the pattern of the rows up to the question, with a group that another entry with the same number above them
-    /// is found in.
+    /// Returns the pattern of the rows up to the question, with a group that finds another entry with the same number
+    /// above them.
     pub(crate) fn pattern(&self, bindings: &[Binding], around: &Surroundings) -> String {
         let rows = self.rows.iter().chain(&self.between);
         let rows: Vec<String> = rows.map(|row| general(row, bindings, around, Leeway::Nothing)).collect();

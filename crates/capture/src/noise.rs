@@ -1,5 +1,5 @@
-//! Actions of a person or an agent that a procedure does not need: looks, attempts that failed and were repeated, and
-//! answers that a program refused.
+//! Actions of a person or an agent that a procedure does not need: looks, failed and repeated attempts, and refused
+//! answers.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ const SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("docker", &["ps", "images", "logs", "inspect"]),
 ];
 
-/// Maximum turns until a failed command may be repeated in other words. The same command may be at any distance.
+/// Maximum turns from a failed command to its repetition in other words. The same command may be at any distance.
 const MAX_RETRY_TURNS: usize = 5;
 
 /// Returns the reason for leaving out each turn, if any. `is_source` states whether a later input uses its output.
@@ -60,7 +60,7 @@ pub(crate) fn reasons(turns: &[Turn], keeps_looks: bool, is_source: impl Fn(usiz
     reasons
 }
 
-/// Returns the inputs that are left out, and why. Of a conversation, the line that it began with.
+/// Returns the inputs to leave out, with reasons. Of a conversation, the line that it began with.
 pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<String>]) -> Vec<LeftOut> {
     let mut named: Vec<LeftOut> = Vec::new();
     for (turn, reason) in turns.iter().zip(reasons) {
@@ -76,7 +76,7 @@ pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<String>]) -> Vec<LeftOu
     named
 }
 
-/// Returns the turns of each program that was started at a prompt and had a question, up to the prompt behind it.
+/// Returns the turns of each program started at a prompt that had a question, up to the prompt behind it.
 fn conversations(turns: &[Turn]) -> Vec<Range<usize>> {
     let begins = |index: &usize| turns[*index].at_prompt && matches!(turns[*index].act, Act::Typed { .. });
     let end = |begin: usize| {
@@ -96,8 +96,8 @@ fn line(turn: &Turn) -> Option<&str> {
     }
 }
 
-/// Returns the statement that these turns failed and were repeated, if so. It names a command in between that may have
-/// changed what they need.
+/// Returns the statement that these turns failed and had a repetition, if so. It names a command in between that may
+/// have changed what they need.
 fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     let (first, last) = (&turns[attempt.start], &turns[attempt.end - 1]);
     let failed = line(first)?;
@@ -188,7 +188,7 @@ fn is_refusal(printed: &str) -> bool {
 /// Words of interpreters that report an error.
 const ERRORS: [&str; 8] = ["error", "exception", "illegal", "invalid", "no such", "not found", "undefined", "unknown"];
 
-/// Returns the lines that an interpreter reported an error for, with the corrected one that was typed behind it.
+/// Returns the lines that an interpreter reported an error for, with the corrected one behind it.
 fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
     let prompt = |turn: &Turn| match &turn.ending {
         Ending::Question(line) if question(turn).is_none() => Some(line.trim().to_owned()),
@@ -215,7 +215,7 @@ fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
     found
 }
 
-/// Maximum number of secrets that are requested once more together: one and its repetition.
+/// Maximum number of secrets in one repeated request: one and its repetition.
 const MAX_REPEATED_SECRETS: usize = 2;
 
 /// Returns whether a turn answers the question of a program.
@@ -232,7 +232,7 @@ pub(crate) fn question(turn: &Turn) -> Option<&str> {
     .filter(|line| line.contains(char::is_alphabetic) && line.ends_with([':', '?', ']']))
 }
 
-/// Returns whether a command changes nothing: its programs only show something, and nothing is written to a file.
+/// Returns whether a command changes nothing: its programs only show something, and do not write to a file.
 pub(crate) fn is_look(command: &str) -> bool {
     let command = command.trim();
     if command.is_empty() {
@@ -267,14 +267,14 @@ fn is_tail(program: &str, arguments: &[&str]) -> bool {
     program == "tail" && !arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--follow"))
 }
 
-/// Returns whether two commands are attempts at the same: one is mistyped, or the later one only has more words.
+/// Returns whether two commands are attempts at the same: one has a typing error, or the later one only has more words.
 fn is_alike(failed: &str, done: &str) -> bool {
     let says_more = done.strip_prefix(failed.trim_end()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
     says_more || distance(failed, done) * 4 <= failed.chars().count().max(done.chars().count())
 }
 
-/// Returns how many signs have to be changed, added, taken away or exchanged with the next one (optimal string alignment),
-/// of the first 200.
+/// Returns the number of changes, additions, removals and exchanges of neighbouring signs between them (optimal string
+/// alignment), of the first 200.
 fn distance(one: &str, other: &str) -> usize {
     let [one, other]: [Vec<char>; 2] = [one, other].map(|text| text.chars().take(200).collect());
     let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect::<Vec<usize>>()];

@@ -1,11 +1,11 @@
-//! Procedures of one terminal, captured from logs that are written by hand.
+//! Procedures of one terminal, captured from logs written by hand.
 
 use serde_json::{Value, json};
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::{CaptureRequest, Captured, Moment, SessionLog, Surroundings, capture};
 
-/// The log of a terminal that was opened in `/home/ana/shop`.
+/// The log of a terminal that starts in `/home/ana/shop`.
 #[derive(Default)]
 pub(crate) struct Log {
     moments: Vec<Moment>,
@@ -194,7 +194,7 @@ fn drawn(row: &str, screen: &str, text: &str, keys: &[&str]) -> InputRecord {
 fn a_wizard_that_draws_over_its_lines_is_waited_for_as_it_stood_there() {
     let menu = "$ node x.js\n? Where to? \n❯ dev\n  staging\n  prod";
     let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)";
-    // In the text of the output, what was drawn over is gone, and later lines end as the answer does.
+    // The text of the output does not have overdrawn text, and later lines end as the answer does.
     let log = Log::default()
         .starts("node x.js", 0, "? Where to?\n❯ dev\n  staging\n  prod\n")
         .add(drawn("? Where to? ", menu, "", &["down", "enter"]), "✔ Where to? staging\n", None)
@@ -212,7 +212,7 @@ fn a_wizard_that_draws_over_its_lines_is_waited_for_as_it_stood_there() {
         assert!(crate::question::stands_in(pattern, screen), "{pattern}");
     }
     assert!(patterns[1].contains(r"\? Project name\? \(demo\)"), "{patterns:?}");
-    // The recording is found by the waits too.
+    // The waits match the recording too.
     for (state, pattern) in ["after_node_x_js", "after_answer_where"].iter().zip(patterns) {
         let step = captured.golden.iter().find(|step| step.state == *state).expect("each state has a step");
         assert!(crate::question::stands_in(pattern, &step.prints), "{pattern} {}", step.prints);
@@ -260,7 +260,7 @@ fn a_line_that_nobody_typed_is_named_and_is_no_state() {
     assert_eq!(all(&captured, "command"), ["python3 x.py", "make"]);
     let [left] = &captured.left_out[..] else { panic!("{:?}", captured.left_out) };
     assert!(left.input == "touch PWN" && left.reason.starts_with("nobody typed it"), "{left:?}");
-    // The beginning of the log was dropped.
+    // The log has lost its beginning.
     let captured = Log::default().add(entered, "", Some("")).runs("make", 0, "").captured(&[], "/srv");
     assert_eq!(captured.left_out, []);
 }

@@ -1,7 +1,7 @@
-//! Values that were read off an earlier output: a port, an identifier, a version.
+//! Values from an earlier output: a port, an identifier, a version.
 //!
-//! A word that looks like data, is typed, stands in an earlier output and was in no earlier input came from there. The
-//! state that printed it reads it with a group, and the text that is typed has a variable in its place.
+//! A typed word came from an earlier output if it looks like data, stands in that output and was in no earlier input.
+//! The state that printed it reads it with a group, and the typed text has a variable in its place.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -25,7 +25,7 @@ pub(crate) struct Extraction {
 }
 
 /// Returns the values that later inputs take from earlier outputs, in the order of their use. `bindings` are known
-/// values: arguments and what is known of the machine.
+/// values: arguments and known text of the machine.
 pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroundings) -> Vec<Extraction> {
     let mut found: Vec<Extraction> = Vec::new();
     let places = Places::of(turns);
@@ -43,12 +43,12 @@ pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroun
             }
             let source = places.printed(word).rev().filter(|source| *source < usage).find_map(|source| {
                 let (line, at) = line_with(printed(&turns[source]), word)?;
-                // A question that offers the word is answered, not read: the answer is the person's choice.
+                // The answer to a question that offers the word is the person's choice, not a value from the output.
                 Some((source, line, at)).filter(|_| source + 1 < usage || !is_offered(turn, word))
             });
             let Some((source, line, at)) = source else { continue };
             let name = name_of(&line[..at], &found, bindings);
-            // The output before a value was typed does not depend on it.
+            // The output before the first input of a value does not depend on it.
             let is_shown = |binding: &&Binding| {
                 let is_typed = |turn: &Turn| contains_word(typed_text(&turn.act), &binding.value);
                 DIRECTORIES.contains(&binding.name.as_str()) || turns[..=source].iter().any(is_typed)
@@ -62,8 +62,8 @@ pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroun
     found
 }
 
-/// The turns in which the words of data that are typed may stand, by their longest part with a digit: so each text is read
-/// once.
+/// The turns in which typed words of data may stand, by their longest part with a digit: so one reading of each text is
+/// enough.
 struct Places<'t> {
     typed: HashMap<&'t str, Vec<usize>>,
     printed: HashMap<&'t str, Vec<usize>>,
@@ -119,7 +119,7 @@ fn typed_text(act: &Act) -> &str {
     }
 }
 
-/// Returns the output of a turn, without the echo of typed text where that is known.
+/// Returns the output of a turn, without the echo of typed text, if known.
 fn printed(turn: &Turn) -> &str {
     match &turn.act {
         Act::Command { output, .. } => output,
@@ -172,7 +172,7 @@ fn line_with<'t>(text: &'t str, word: &str) -> Option<(&'t str, usize)> {
     })
 }
 
-/// Maximum length of a line that a pattern is made of, in bytes.
+/// Maximum length of the line of a pattern, in bytes.
 const MAX_LINE_BYTES: usize = 400;
 
 /// Names a value after the last word before it.

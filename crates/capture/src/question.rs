@@ -1,7 +1,7 @@
 //! Patterns of what programs show: a question without an end, a row of a full screen, a menu.
 //!
-//! Text that changes from one time to the next is generalised to its class, never to any word: a number to a number, the name of a
-//! month to the name of a month. `classes` decides, within the [`Leeway`].
+//! A pattern generalises text that changes from one time to the next to its class, never to any word: a number to a
+//! number, the name of a month to the name of a month. `classes` decides, within the [`Leeway`].
 
 mod classes;
 
@@ -11,7 +11,7 @@ pub(crate) use classes::{Leeway, varying_words, without_classes};
 
 /// Returns the pattern of a line that asks: it stands at the end of the output.
 pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings, leeway: Leeway) -> String {
-    // A line that has ended is followed by nothing but line ends.
+    // Only line ends follow a complete line.
     let end = if line.ends_with('\n') { r"\s*\Z" } else { r" *\Z" };
     let line = line.trim_end();
     let begin = line.len() - line.trim_start().len();
@@ -19,7 +19,7 @@ pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings, 
     if body.is_empty() {
         return String::new();
     }
-    // A pattern without any text of its own would be found in every line.
+    // A pattern without any text of its own would match every line.
     if classes::without_classes(&body).trim_matches([' ', '+']).is_empty() {
         body = escaped(&line[begin..]);
     }
@@ -43,7 +43,7 @@ pub(crate) fn rows(
     )
 }
 
-/// Pattern of the surroundings of a menu's rows: blanks, empty rows and the signs that frames are drawn with.
+/// Pattern of the surroundings of a menu's rows: blanks, empty rows and the signs of frames.
 const FRAME: &str = r"[\s\u2500-\u259f]*";
 
 /// Returns the pattern of a part of a row.
@@ -51,7 +51,7 @@ pub(crate) fn general(text: &str, bindings: &[Binding], around: &Surroundings, l
     template(text, bindings, Use::Pattern, |part| classes::generalised(part, around, leeway)).0
 }
 
-/// Escapes what means something in a pattern, and nothing else: a captured pattern is read by people.
+/// Escapes what means something in a pattern, and nothing else: people read a captured pattern.
 pub(crate) fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for sign in text.chars() {
@@ -89,7 +89,7 @@ fn is_frame(sign: char) -> bool {
     ('\u{2500}'..='\u{259f}').contains(&sign)
 }
 
-/// Returns whether a pattern is found in a text, in which `^` and `$` are the ends of lines, as in a wait.
+/// Returns whether a pattern matches in a text, in which `^` and `$` are the ends of lines, as in a wait.
 pub(crate) fn stands_in(pattern: &str, text: &str) -> bool {
     let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))

@@ -1,4 +1,5 @@
-//! Questions that were recorded and questions that are asked instead, in one table: a captured workflow answers no other one.
+//! Recorded questions and the questions that a program asks instead, in one table: a captured workflow answers no other
+//! one.
 
 use serde_json::Value;
 use steplatch_pattern::Pattern;
@@ -7,7 +8,7 @@ use crate::procedures::Log;
 
 use crate::Captured;
 
-/// Returns whether the answer to a question of a captured machine is typed where a program printed this.
+/// Returns whether a captured machine types its answer to a question where a program printed this.
 fn answers(captured: &Captured, printed: &str) -> bool {
     let states = captured.definition["states"].as_object().expect("a machine has states");
     let state = states.values().find(|state| state["action"]["params"]["pattern"].is_string()).expect("a state waits");
@@ -29,7 +30,7 @@ fn captured(recorded: &str, answer: &str) -> Captured {
     Log::default().starts("sh x", 0, recorded).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv")
 }
 
-/// The question that was recorded, its answer, what the program prints instead, and whether the answer is typed.
+/// The recorded question, its answer, what the program prints instead, and whether the machine types the answer.
 const QUESTIONS: [(&str, &str, &str, bool); 101] = [
     // Words of classes.
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete /tmp/old-build? [y/N] ", true),
@@ -134,7 +135,7 @@ const QUESTIONS: [(&str, &str, &str, bool); 101] = [
     ("1) 18.2.0 (node)\n2) 20.1.0 (node)\n#? ", "2", "1) 18.2.0 (node)\n2) 99.9.9 (node)\n#? ", false),
     ("1) small\n2) full\nChoose [1-2]: ", "2", "1) small\n2) full\n3) wipe\nChoose [1-3]: ", false),
     ("1) yes, 3 disks 2) no\n#? ", "1", "1) yes, 9 disks 2) no\n#? ", false),
-    // Labels are compared as they are.
+    // Comparisons take labels unchanged.
     ("1) db-aa01\n2) db-ab02\n3) db-ac03\n#? ", "2", "1) db-aa01\n2) db-ac03\n3) db-ab02\n#? ", false),
     ("1) feb-2024\n2) dec-2023\n3) dec-2025\n#? ", "2", "1) feb-2024\n2) dec-2025\n3) dec-2023\n#? ", false),
     ("1) /tmp/a\n2) /tmp/stageData1\n#? ", "2", "1) /tmp/a\n2) /tmp/customers1\n#? ", false),
@@ -243,7 +244,7 @@ fn a_word_that_may_say_yes_leaves_each_number_of_its_question() {
             assert!(answers(&captured, recorded) && !answers(&captured, printed), "{answer}: {printed}");
         }
     }
-    // A word that was given as an input is data.
+    // A word from an input is data.
     let given = |recorded: &str, answer: &str| {
         let log = Log::default().starts("sh x", 0, recorded).answers(recorded, answer, "");
         log.runs("true", 0, "").captured(&[("name", answer)], "/srv")
@@ -342,7 +343,7 @@ fn a_secret_is_typed_at_the_question_that_it_was_recorded_for_and_at_no_other_on
     }
 }
 
-/// The question in the first recording, in the second one, and a third one with whether the answer is typed.
+/// The question in the first recording, in the second one, and a third one with whether the machine types the answer.
 #[test]
 fn words_that_differ_between_two_recordings_keep_what_both_have_in_common() {
     for (one, other, printed, goes_on) in [
@@ -375,13 +376,13 @@ fn a_value_is_searched_only_behind_the_place_where_it_was_typed() {
         .answers("User of pg: ", "ana", "");
     let patterns = pattern(database, &[("DB", "pg")]);
     assert_eq!(patterns, [r"^Database \(pg/sqlite\): *\Z", r"^User of {DB|regex}: *\Z"]);
-    // In the line that starts the program, it was typed before.
+    // The line that starts the program has it before.
     let started = Log::default().starts("sh x pg", 0, "Drop pg? ").answers("Drop pg? ", "y", "");
     assert_eq!(pattern(started, &[("DB", "pg")]), [r"^Drop {DB|regex}\? *\Z"]);
     // The same for the text that a client waited for.
     let waited = Log::default().starts("sh x", 0, "a pg or b\n? ").waits("pg or b").answers("? ", "pg", "");
     assert_eq!(pattern(waited, &[("DB", "pg")])[0], "pg or b");
-    // An entry of a menu names the value before it is typed.
+    // An entry of a menu names the value before its input.
     let menu = "[pg] small\n[my] large\nWhich? ";
     let menu = Log::default().starts("sh x", 0, menu).answers("Which? ", "pg", "");
     assert_eq!(pattern(menu, &[("DB", "pg")]), [r"^Which\? *\Z"]);

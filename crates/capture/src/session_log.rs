@@ -11,13 +11,13 @@ pub(crate) const MASK: &str = "••••••";
 pub struct SessionLog {
     /// The id of the terminal.
     pub terminal: String,
-    /// The command line that it was opened with.
+    /// Its command line.
     pub shell: String,
-    /// The directory that it was opened in.
+    /// The directory at its start.
     pub directory: String,
     /// The entries, oldest first.
     pub moments: Vec<Moment>,
-    /// True if it was made of a recording by another program: exit codes are unknown, prompts are guessed.
+    /// True for a recording by another program: exit codes are unknown, prompts are guesses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_imported: bool,
 }

@@ -1,32 +1,32 @@
 //! Texts with variables in place of values.
 //!
-//! A value is replaced where it stands by itself: not within a longer word or number. A path is replaced where it is whole
-//! or a parent directory: `/tmp/x` in `/tmp/x/a`, not in `/tmp/x-2`. The longest value wins. What else looks like a
-//! placeholder is made literal.
+//! A variable replaces a value that stands by itself: not within a longer word or number. It replaces a path that is
+//! whole or a parent directory: `/tmp/x` in `/tmp/x/a`, not in `/tmp/x-2`. The longest value wins. Other text that
+//! looks like a placeholder becomes literal.
 
 use steplatch_workflow::substitute::literal;
 
 /// A value that a variable stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
-    /// The text as it was typed or printed.
+    /// The typed or printed text.
     pub(crate) value: String,
     /// The name of the variable.
     pub(crate) name: String,
 }
 
-/// Use of a text, which decides how a value is quoted.
+/// Use of a text, which decides the quotes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Typed into a program unchanged.
     Plain,
-    /// Read by a POSIX shell, for which the value is quoted.
+    /// Read by a POSIX shell, with quotes for the value.
     Shell,
     /// In a pattern.
     Pattern,
 }
 
-/// Returns the template of a text, and the names of the variables in it. Text of patterns is escaped by `escape`.
+/// Returns the template of a text, and the names of the variables in it. `escape` escapes text of patterns.
 pub(crate) fn template(
     text: &str,
     bindings: &[Binding],
@@ -50,12 +50,12 @@ pub(crate) fn template(
         let is_whole = quote.is_some_and(|quote| text[..at].ends_with(quote) && text[end..].starts_with(quote));
         made.push_str(&escape(&text[plain..if is_whole { at - 1 } else { at }]));
         let filter = match usage {
-            // Quotes do not quote in a document that is typed with the command.
+            // Quotes do not quote in a document typed with the command.
             Use::Shell if !text.contains("<<") => "|sh",
             Use::Shell | Use::Plain => "",
             Use::Pattern => "|regex",
         };
-        // A value is quoted by itself, so the quotes around it end before it and begin again behind it.
+        // A value has quotes of its own, so the quotes around it end before it and begin again behind it.
         let around = quote.filter(|_| !is_whole && !filter.is_empty()).map(String::from).unwrap_or_default();
         made.extend([&around, "{", &binding.name, filter, "}", &around]);
         if is_whole {
@@ -68,7 +68,7 @@ pub(crate) fn template(
     (made, names)
 }
 
-/// As [`template`], of a text that is typed.
+/// As [`template`], of a typed text.
 pub(crate) fn typed(text: &str, bindings: &[Binding], usage: Use) -> (String, Vec<String>) {
     template(text, bindings, usage, literal)
 }
@@ -186,7 +186,7 @@ pub(crate) fn typed_keys(bytes: &str) -> (String, Vec<String>) {
             }
             (None, '\r' | '\n') if keys.is_empty() => text.push('\n'),
             (None, '\r' | '\n') => keys.push("enter".to_owned()),
-            // Text behind a key: keys are typed after the text, so each sign is a key of its own.
+            // Text behind a key: keys come after the text, so each sign is a key of its own.
             (None, sign) if !keys.is_empty() => keys.push(sign.to_string()),
             (None, sign) => text.push(sign),
         }

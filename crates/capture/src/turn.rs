@@ -15,7 +15,7 @@ use crate::session_log::{MASK, Moment, SessionLog};
 pub(crate) struct Turn {
     /// Index of its log.
     pub(crate) log: usize,
-    /// Time at which it was typed (ISO 8601, UTC), for the order between terminals.
+    /// Time of the input (ISO 8601, UTC), for the order between terminals.
     pub(crate) timestamp: String,
     /// The number of its entry.
     pub(crate) number: u64,
@@ -27,21 +27,21 @@ pub(crate) struct Turn {
     pub(crate) printed: String,
     /// Seconds to the end of the command, or of the last wait.
     pub(crate) elapsed: Option<f64>,
-    /// The rows of the screen that it was typed into, of a full-screen program.
+    /// The rows of the screen before the input, of a full-screen program.
     pub(crate) screen: Option<String>,
-    /// It was typed at the prompt of a shell.
+    /// True for an input at the prompt of a shell.
     pub(crate) at_prompt: bool,
-    /// The entries that must be shown because the next input chooses one of them.
+    /// The entries that the program must show because the next input chooses one of them.
     pub(crate) menu: Menu,
     /// Permitted variation of the question the next time, by its answer.
     pub(crate) leeway: Leeway,
-    /// The text that it is answered with.
+    /// The text of its answer.
     pub(crate) answer: String,
     /// The way in which the program reads the next input.
     pub(crate) reads: NextRead,
 }
 
-/// The way in which the program read the next input, when that was typed.
+/// The way in which the program read the next input, at the time of that input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NextRead {
     /// There is no next input.
@@ -61,7 +61,7 @@ impl NextRead {
     fn of(input: &InputRecord, is_imported: bool) -> Self {
         match input.context.as_str() {
             _ if input.awaited == Some(false) => Self::Later,
-            // A recording by another program does not state it: it is concluded from texts.
+            // A recording by another program does not state it: the texts decide it.
             "password" if is_imported => Self::Any,
             "password" => Self::Hidden,
             "program" => Self::Shown,
@@ -85,9 +85,9 @@ impl NextRead {
 pub(crate) enum Act {
     /// A command that needed no input.
     Command { command: String, directory: Option<String>, exit_code: Option<i32>, output: String },
-    /// Text was typed, and keys after it.
+    /// Typed text, and keys after it.
     Typed { text: String, keys: Vec<String> },
-    /// Something was typed that is not shown, behind this row.
+    /// Typed text that the program does not show, behind this row.
     Hidden { entered: bool, row: String },
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Act {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenWait {
     pub(crate) pattern: String,
-    /// The match ends where the next input was typed.
+    /// The match ends at the place of the next input.
     pub(crate) reaches_input: bool,
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>)
     (turns, reader.left_out)
 }
 
-/// Maximum bytes of a turn's output that are examined.
+/// Maximum examined bytes of a turn's output.
 const MAX_PRINTED_BYTES: usize = 64 << 10;
 
 fn floor(text: &str, at: usize) -> usize {
@@ -147,7 +147,7 @@ struct Reader<'r> {
     index: usize,
     moments: &'r [Moment],
     is_imported: bool,
-    /// A change of size was named.
+    /// The left-out inputs have a change of size.
     has_resized: bool,
     turns: Vec<Turn>,
     left_out: Vec<LeftOut>,
@@ -277,7 +277,7 @@ impl Reader<'_> {
             match input.kind {
                 InputKind::Entered => taken.push(next),
                 InputKind::Wait => {}
-                // The size changes while the line is typed: a line that continues is one line.
+                // The size changes in the middle of the line: a line that continues is one line.
                 InputKind::Resize => self.note_resize(),
                 _ if is_typed(input) && is_at_prompt(input) && taken.is_empty() => typed.push(next),
                 _ => break,
@@ -461,7 +461,7 @@ fn offers(question: &str, answer: &str) -> bool {
 }
 
 impl Turn {
-    /// Notes that the question is answered with a value that was given as an input, or that was another one the other time: it is data.
+    /// Notes that the answer to the question is the value of an input, or another one the other time: it is data.
     pub(crate) fn note_given(&mut self) {
         let (Ending::Question(question) | Ending::Screen(question)) = &self.ending else { return };
         if self.answer.chars().count() > 1 && !offers(question, &self.answer) {
@@ -470,11 +470,11 @@ impl Turn {
     }
 }
 
-/// First words of a line that requests an answer, of a program that was not known to read it.
+/// First words of a line that requests an answer, of a program that is not known to read it.
 const ASKING_WORDS: [&str; 7] = ["choose", "enter", "input", "pick", "press", "select", "type"];
 
-/// Returns the last line of an output, with its end, of a program that reads the answer on a line of its own. Where it was not known to
-/// read, only a line that asks. The first line is the input that the program got before.
+/// Returns the last line of an output, with its end, of a program that reads the answer on a line of its own. Without
+/// knowledge that it reads, only a line that asks. The first line is the input that the program got before.
 fn asking_line(printed: &str, reads: bool) -> Option<String> {
     let (_, reply) = printed.split_once('\n')?;
     let line = reply.trim_end().lines().next_back()?.trim();
@@ -483,8 +483,8 @@ fn asking_line(printed: &str, reads: bool) -> Option<String> {
     (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
 }
 
-/// Returns the question of a program when it took an input that was typed while it still printed: the beginning of
-/// the line that the input was echoed in. None where the echo is the first that was printed, as of a program that waited.
+/// Returns the question of a program when it took an input while it still printed: the beginning of the line with the
+/// echo of the input. None where the echo comes first, as of a program that waited.
 fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str> {
     let typed = input.text.as_deref().filter(|_| input.kind == InputKind::Typed && input.context == "program")?;
     let typed = typed.lines().next().map(str::trim).filter(|typed| !typed.is_empty())?;
@@ -497,7 +497,7 @@ fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str
     questions.into_iter().next().filter(is_question)
 }
 
-/// Maximum length of a line that is taken for a question, in bytes.
+/// Maximum length of a question, in bytes.
 const MAX_QUESTION_BYTES: usize = 2000;
 
 /// Returns whether the input is text alone, with Enter at its end at the most.
@@ -546,8 +546,8 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns lines that were typed at once at a prompt, with a mask in place of those behind the first one that were not shown:
-/// the program that the first one started may have read them without an echo, as a password.
+/// Returns lines typed at once at a prompt, with a mask for each hidden line behind the first one: the program that the
+/// first one started may have read them without an echo, as a password.
 fn shown_lines(text: &str, printed: &str) -> String {
     if !text.trim_end_matches('\n').contains('\n') {
         return text.to_owned();

@@ -1,6 +1,6 @@
-//! Text that differs from one run to the next although the same was done: identifiers, temporary paths, times, speeds.
+//! Text that differs from one run to the next with the same actions: identifiers, temporary paths, times, speeds.
 //!
-//! An output is compared without it. Any other number is a result, and another one is a difference.
+//! Comparisons of output skip it. Any other number is a result, and another one is a difference.
 
 /// Placeholder for a part that differs from run to run.
 const ANY: &str = "…";
@@ -12,7 +12,7 @@ pub fn normalised(output: &str) -> String {
     output.trim().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a question, or another text that is waited for, with one number as good as another.
+/// Returns a question, or another awaited text, with one number as good as another.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut plain = String::new();
     for sign in normalised(text).chars() {
@@ -28,7 +28,7 @@ pub(crate) fn without_numbers(text: &str) -> String {
 fn line(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let words: Vec<String> = (0..words.len()).map(|at| word(&words, at)).collect();
-    // Counters are padded: `( 42 kB)` and `(142 kB)`.
+    // Counters have padding: `( 42 kB)` and `(142 kB)`.
     words.join(" ").replace("( …", "(…").replace("[ …", "[…")
 }
 
@@ -130,7 +130,7 @@ fn is_mixed(part: &str) -> bool {
     part.is_ascii() && part.contains(|sign: char| sign.is_ascii_digit()) && !is_digits(part)
 }
 
-/// Returns whether it is made of letters and digits in turn, as identifiers and the endings of temporary names are.
+/// Returns whether it has letters and digits in turn, as identifiers and the endings of temporary names do.
 fn is_random(part: &str) -> bool {
     let signs: Vec<char> = part.chars().collect();
     let changes = signs.windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count();
@@ -264,7 +264,7 @@ fn is_unit(word: &str) -> bool {
     UNITS.contains(&word) || word.split_once('/').is_some_and(|(size, second)| second == "s" && UNITS.contains(&size))
 }
 
-/// Returns whether a number is followed by the words of an age: `3 days ago`.
+/// Returns whether the words of an age follow a number: `3 days ago`.
 fn is_age(after: &str, next: Option<&str>) -> bool {
     let units = ["day", "days", "week", "weeks", "month", "months", "year", "years"];
     units.contains(&after) && next.is_some_and(|next| next.trim_matches(is_around) == "ago")

@@ -1,8 +1,8 @@
 //! Notifications of changes, for subscribers.
 //!
 //! A component that changes something notes the change with every subscriber. Subscribers receive it a little later,
-//! once for many changes of the same thing. The notes are bounded by the number of things, so a slow subscriber loses
-//! nothing and delays no other component.
+//! once for many changes of the same thing. The number of things bounds the notes, so a slow subscriber loses nothing
+//! and delays no other component.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use steplatch_runs::RunListener;
 use steplatch_services::ToolListener;
 use tokio::sync::Notify;
 
-/// Time that changes are gathered before they are sent.
+/// Time for gathering changes before sending them.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// All subscribers. Cheap to clone.
@@ -39,7 +39,7 @@ struct Subscriber {
     something: Notify,
 }
 
-/// Changes that have not been sent yet.
+/// Unsent changes.
 #[derive(Debug, Default)]
 struct PendingChanges {
     tools: bool,
@@ -103,7 +103,7 @@ impl RunListener for ChangeHub {
 pub(crate) struct Subscription(Arc<Subscriber>);
 
 impl Subscription {
-    /// Waits for changes, and returns those that were gathered. Safe to drop and call again.
+    /// Waits for changes, and returns the gathered ones. Safe to drop and call again.
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
             self.0.something.notified().await;

@@ -12,18 +12,18 @@ use steplatch_sessions::CommandPolicy;
 use steplatch_workflow::Proof;
 use tokio::sync::watch::Receiver;
 
-/// Settings that are applied without a restart. The program that starts the daemon sends a new value when they change.
+/// Settings that take effect without a restart. The program that starts the daemon sends a new value when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// True if proven workflows of the library are tools of their own.
     pub library_tools: bool,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
-    /// Other machines on which terminals can be opened.
+    /// Other machines for terminals.
     pub hosts: Vec<RemoteHostConfig>,
     /// The weakest proof of a person that gates for people accept.
     pub gate_proof: Proof,
-    /// True if pagers and editors open in shells that are started for one command.
+    /// True if pagers and editors open in shells for one command.
     pub command_pagers: bool,
     /// True if inner shells are integrated with their first command.
     pub command_integration: bool,
@@ -82,7 +82,7 @@ pub(crate) fn follow_remotes(configuration: Receiver<Configuration>, remotes: Re
     );
 }
 
-/// Has the approver note each stricter proof that is required, also one that no question met.
+/// Has the approver note each required stricter proof, also one that no question met.
 pub(crate) fn follow_gate_proof(configuration: Receiver<Configuration>, approver: &Arc<Approver>) {
     let approver = approver.clone();
     follow(

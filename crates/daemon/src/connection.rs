@@ -94,7 +94,7 @@ async fn read(
                         sink.send(&answer).await
                     }
                     Ok(Understood { command, sessions, warnings }) => {
-                        // No further command is read before: a command that waits for its turn would take more memory
+                        // Reads no further command before: a command that waits for its turn would take more memory
                         // than its reply.
                         let turn = sink.backlog().turn(&command).await;
                         let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, turn };
@@ -126,7 +126,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
     let command = Box::new(command);
     let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();
-    // Held until the task is noted, so that it cannot end before that.
+    // Held until the note of the task, so that it cannot end before that.
     let mut noted = in_flight.lock();
     let name = key.clone();
     let place = task.sink.backlog().command();
@@ -137,7 +137,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,
         };
-        // Ignored if the reply cannot be sent: what follows ends by itself without a client.
+        // Ignored if sending the reply fails: what follows ends by itself without a client.
         let _ = sink.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
             Box::pin(following.forward(&request_id, &sink)).await;

@@ -64,7 +64,7 @@ pub enum StartError {
         /// Its length.
         length: usize,
     },
-    /// The journal of runs cannot be used.
+    /// The journal of runs is unusable.
     #[error("the journal of runs can not be opened: {}; {}", whole(.0), what_to_do(.0))]
     Journal(#[from] OpenError),
     /// The system refused.
@@ -72,7 +72,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// Says how to continue without a journal that cannot be used.
+/// Explains how to continue without an unusable journal.
 fn what_to_do(error: &OpenError) -> &'static str {
     match error {
         OpenError::Newer { .. } => "start a newer version, or select another directory with --state-dir",
@@ -114,7 +114,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Takes the state folder and begins to listen; clients are served once [`Daemon::serve`] runs.
+    /// Takes the state folder and begins to listen; [`Daemon::serve`] serves the clients.
     ///
     /// # Errors
     /// If the state has another owner, or the system refuses a folder, a lock or a socket.
@@ -123,8 +123,8 @@ impl Daemon {
         let alone = !matches!(options.host, Starter::InProcess(_));
         let (joined, in_group) = watch::channel(!alone);
         if alone {
-            // The kernel takes ten milliseconds, during which the state is opened. No process is started before that
-            // is done.
+            // The kernel takes ten milliseconds, during which the daemon opens the state. It starts no process before
+            // that.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = join_group() {
                     tracing::info!(%error, "the daemon could not join a control group of its own");
@@ -204,11 +204,12 @@ impl Daemon {
         ShutdownHandle { stop: self.service.stop.clone(), listen_again: self.service.listen_again.clone() }
     }
 
-    /// Serves clients until the daemon is stopped, or its state directory is removed; then closes terminals, unless they are to be kept, and returns.
+    /// Serves clients until the daemon stops, or its state directory disappears; then closes terminals, unless they
+    /// should stay open, and returns.
     ///
     /// # Errors
     ///
-    /// If no more clients can be accepted.
+    /// If the socket accepts no more clients.
     pub async fn serve(mut self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw();
         let ending = loop {
@@ -216,7 +217,7 @@ impl Daemon {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
                         Ok(peer) if peer.uid() == user || peer.uid() == 0 => {
-                            // Determined before the first command is read: the process may end, or pass its socket on.
+                            // Determined before the first command: the process may end, or pass its socket on.
                             let standing = Standing::of(peer.uid(), handle_of(&stream, peer.pid()), self.ours.clone());
                             tokio::spawn(connection::serve(self.service.clone(), stream, standing));
                         }
@@ -237,7 +238,7 @@ impl Daemon {
                 lost = self.lock.lost(&mut self.lock_watch) => {
                     let state = self.service.place.state().display();
                     tracing::error!(%state, "the state directory was removed or replaced, so this daemon ends; its terminals stay open");
-                    // In a directory that was made anew, the socket may be another daemon's.
+                    // In a recreated directory, the socket may be another daemon's.
                     break if lost == LockPlace::Replaced { ShutdownMode::GiveWay } else { ShutdownMode::KeepTerminals };
                 }
             }

@@ -93,7 +93,7 @@ impl ReplyStream {
     }
 }
 
-/// Counts a client while it is connected.
+/// Counts a client during its connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard<'a>(&'a AtomicUsize);
 
@@ -128,7 +128,7 @@ impl Dispatcher {
     ///
     /// # Errors
     ///
-    /// If the journal of runs cannot be used.
+    /// If the journal of runs is unusable.
     pub(crate) async fn start(
         parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,
@@ -204,10 +204,10 @@ impl Dispatcher {
         })
     }
 
-    /// Waits until the daemon is stopped, and returns how.
+    /// Waits until the daemon stops, and returns how.
     pub(crate) async fn stopped(&self) -> ShutdownMode {
         let mut stop = self.stop.subscribe();
-        // The sender is owned by this struct, so it outlives this call.
+        // This struct owns the sender, so it outlives this call.
         stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop).unwrap_or(ShutdownMode::KeepTerminals)
     }
 
@@ -220,7 +220,7 @@ impl Dispatcher {
         ConnectionGuard(&self.clients)
     }
 
-    /// Leaves the runs to the next daemon, and closes terminals unless they are to be kept.
+    /// Leaves the runs to the next daemon, and closes terminals unless they should stay open.
     pub(crate) async fn close(&self, ending: ShutdownMode) {
         self.runs.leave().await;
         self.nodes.close().await;
@@ -260,7 +260,7 @@ impl Dispatcher {
 
     /// Performs a command. Some commands also start a stream of events, which follow the reply.
     ///
-    /// With a `step`, opening and typing are not repeated if they were done as that step before.
+    /// With a `step`, does not repeat opening and typing that happened as that step before.
     pub(crate) async fn answer(
         &self,
         caller: &Arc<Caller>,
@@ -359,7 +359,7 @@ impl Dispatcher {
                 let (reply, requests) = self.runs.serve_engine(&verb);
                 return (VerbReply::of(reply), requests.map(ReplyStream::Engine));
             }
-            // The engine gets results as they are, since it decides with them; what it keeps is encrypted by the worker.
+            // The engine gets results as they are, since it decides with them; the worker encrypts what it keeps.
             Command::PerformTask(verb) => {
                 return (VerbReply::of(Box::pin(self.runs.perform_task(caller, verb)).await), None);
             }

@@ -1,8 +1,8 @@
 //! The process that owns terminals and runs, and serves the contract.
 //!
-//! Owns every effect: it is the only process that types, starts, waits and ends. Runs are decided in `workflow`,
-//! stored in `store` and performed here. Front-ends are clients of the contract, over a socket or over a pipe in the
-//! same process.
+//! Owns every effect: it is the only process that types, starts, waits and ends. `workflow` decides runs, `store`
+//! stores them, and this crate performs them. Front-ends are clients of the contract, over a socket or over a pipe in
+//! the same process.
 
 mod changes;
 mod configuration;

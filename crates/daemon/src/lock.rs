@@ -4,8 +4,8 @@
 //! people and for clients that look for it.
 //!
 //! An flock belongs to the open file description, which a forked child shares until its `exec`. So closing our
-//! descriptor does not release the lock while a child is being started; [`StateLock`] unlocks explicitly, and
-//! [`StateLock::acquire`] retries for a short time, because a daemon that was killed cannot unlock.
+//! descriptor does not release the lock during the start of a child; [`StateLock`] unlocks explicitly, and
+//! [`StateLock::acquire`] retries for a short time, because a killed daemon cannot unlock.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, Write as _};
@@ -18,7 +18,7 @@ use steplatch_protocol::{DaemonPaths, DaemonRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Time that acquiring the lock is retried before it counts as owned: longer than a child takes from fork to exec.
+/// Time for retries to acquire the lock before it counts as owned: longer than a child takes from fork to exec.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// The time between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -30,11 +30,11 @@ pub(crate) struct StateLock {
     path: PathBuf,
 }
 
-/// Watch of the file that is locked: without it, another daemon may own the directory.
+/// Watch of the locked file: without it, another daemon may own the directory.
 ///
-/// The directory itself is not watched, because its journal changes all the time.
+/// Does not watch the directory itself, because its journal changes all the time.
 pub(crate) struct LockWatch {
-    /// Ends the watch when it is dropped. `None` where the system has no room for one.
+    /// Ends the watch on drop. `None` where the system has no room for one.
     _watcher: Option<RecommendedWatcher>,
     changed: mpsc::Receiver<()>,
 }
@@ -52,11 +52,11 @@ pub(crate) enum LockPlace {
     Same,
     /// It is gone, and its directory may be, too.
     Removed,
-    /// Another file is there: the directory was made anew.
+    /// Another file is there: the directory is a new one.
     Replaced,
 }
 
-/// Reason why a state directory could not be acquired.
+/// Reason for a failure to acquire a state directory.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another daemon owns it.
@@ -84,8 +84,8 @@ pub enum LockError {
 }
 
 impl StateLock {
-    /// Acquires the lock of a state directory and writes this process into it. Retries for 200 ms while the lock is
-    /// held.
+    /// Acquires the lock of a state directory and writes this process into it. Retries for 200 ms while another process
+    /// holds the lock.
     pub(crate) async fn acquire(place: &DaemonPaths) -> Result<Self, LockError> {
         let state = place.state().display().to_string();
         let system = |source| LockError::System { state: state.clone(), source };
@@ -130,7 +130,7 @@ impl StateLock {
             let _ = tell.try_send(());
         });
         let watcher = watcher.and_then(|mut watcher| {
-            // Its number of links changes when it is removed, although it is open here.
+            // Its removal changes its number of links, although it is open here.
             watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
             Ok(watcher)
         });
@@ -163,7 +163,7 @@ impl StateLock {
             (Ok(own), Ok(there)) if (own.dev(), own.ino()) == (there.dev(), there.ino()) => LockPlace::Same,
             (Ok(_), Ok(_)) => LockPlace::Replaced,
             (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockPlace::Removed,
-            // What cannot be seen may be there.
+            // An inaccessible file may be there.
             _ => LockPlace::Same,
         }
     }

@@ -1,7 +1,8 @@
 //! The environment of `ssh`, which connects the daemon to other machines.
 //!
-//! It is the daemon's own, with two differences. The agent is that of the client that connected last: a daemon outlives the login
-//! in which it was started, and the agent of that login. The questions of `ssh` come to this program (`SSH_ASKPASS`, see ssh(1)).
+//! It is the daemon's own, with two differences. The agent is that of the client that connected last: a daemon outlives
+//! the login that started it, and the agent of that login. The questions of `ssh` come to this program (`SSH_ASKPASS`,
+//! see ssh(1)).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use steplatch_protocol::{AskSshQuestion, AskSshQuestionReply};
 use steplatch_runs::Runs;
 use tokio::sync::watch;
 
-/// Maximum number of valid tickets, of the connections that were begun last.
+/// Maximum number of valid tickets, of the newest connections.
 const MAX_TICKETS: usize = 256;
 
 /// Maximum length of a question, in characters.
@@ -60,7 +60,7 @@ impl SshQuestions {
             if let Some(run) = open {
                 return run.to_string();
             }
-            // The sender is owned by this struct and stays.
+            // This struct owns the sender, which stays.
             let _ = changed.changed().await;
         }
     }
@@ -128,8 +128,8 @@ fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }
 
-/// Returns the machine of the question. The question is foreign text: it is shown as a value, and no placeholder in it
-/// is replaced.
+/// Returns the machine of the question. The question is foreign text: the gate shows it as a value, and replaces no
+/// placeholder in it.
 fn definition(host: &RemoteHostConfig, question: &str) -> Value {
     let shown = question.replace('{', "(").replace('}', ")");
     let mut result = "{ask_answer}";

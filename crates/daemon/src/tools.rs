@@ -92,7 +92,7 @@ impl Tools {
         arguments: &Map<String, Value>,
     ) -> Result<ToolInfo, CallRejected> {
         if let Some(tool) = self.remotes.tool(name) {
-            // Its arguments are checked where its run begins, whichever command starts it.
+            // The beginning of its run checks its arguments, whichever command starts it.
             return Ok(tool);
         }
         let tools = self.offered(caller).await?;
@@ -104,10 +104,10 @@ impl Tools {
     }
 }
 
-/// Reason why a tool call is rejected.
+/// Reason for the rejection of a tool call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallRejected {
-    /// The library cannot be read. The call can be repeated.
+    /// The library is unreadable. The caller can repeat the call.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// There is no tool with that name.

@@ -29,7 +29,7 @@ pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut 
     AwaitOutputReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
 }
 
-/// Waits for the first run that is at rest, or that cannot be found. The time is up when all runs continue.
+/// Waits for the first run that is at rest, or that does not exist. The time is up when all runs continue.
 async fn first_at_rest(mut pending: impl Stream<Item = RunReply> + Unpin) -> AwaitOutputReply {
     while let Some(RunReply { run_id, status, error, .. }) = pending.next().await {
         match status.as_str() {

@@ -14,7 +14,7 @@ use crate::request::{
     MAX_PIECE_BYTES, WriteTarget,
 };
 
-/// The permissions of a new file, if none are requested.
+/// Permissions of a new file without requested ones.
 const NEW_MODE: u32 = 0o644;
 
 /// The bits of `st_mode` that a written file has: it runs as no other user.
@@ -35,7 +35,7 @@ pub fn absolute(path: &Path) -> PathBuf {
 /// Describes a file or directory.
 ///
 /// # Errors
-/// If there is none, or it cannot be reached.
+/// If there is none, or access to it fails.
 pub fn describe(path: &Path) -> Result<FileFacts, FileError> {
     let path = absolute(path);
     let metadata = fs::metadata(&path).map_err(|error| not_read(&path, &error))?;
@@ -81,7 +81,7 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
         let entry = entry.map_err(failed)?;
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,
-            // It was removed at this moment.
+            // The entry has just disappeared.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(failed(error)),
         };
@@ -106,7 +106,7 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
 /// Makes a directory and the missing ones above it. Does nothing if it exists.
 ///
 /// # Errors
-/// If it cannot be made, or something else has its name.
+/// If the system refuses it, or something else has its name.
 pub fn make_directory(path: &Path) -> Result<(), FileError> {
     let path = absolute(path);
     fs::create_dir_all(&path).map_err(|error| match error.kind() {
@@ -115,7 +115,7 @@ pub fn make_directory(path: &Path) -> Result<(), FileError> {
     })
 }
 
-/// Opens the regular file that was described.
+/// Opens the described regular file.
 fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileError> {
     let path = absolute(path);
     // A pipe that took its place would wait for a writer.
@@ -132,10 +132,10 @@ fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileErro
     }
 }
 
-/// Reads a piece of the file that was described.
+/// Reads a piece of the described file.
 ///
 /// # Errors
-/// If it is not that file any more, it cannot be read, or the limit is out of bounds.
+/// If it is not that file any more, the read fails, or the limit is out of bounds.
 pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> Result<FilePiece, FileError> {
     if limit > MAX_PIECE_BYTES {
         return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {limit}")));
@@ -155,10 +155,10 @@ pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> R
     Ok(FilePiece { bytes })
 }
 
-/// Computes the digest of the first `length` bytes of the file that was described.
+/// Computes the digest of the first `length` bytes of the described file.
 ///
 /// # Errors
-/// If it is not that file any more, it is shorter, or it cannot be read.
+/// If it is not that file any more, it is shorter, or the read fails.
 pub fn digest(path: &Path, identity: FileIdentity, length: u64) -> Result<FileDigest, FileError> {
     let (path, file) = open(path, identity)?;
     match digest_of(&file, length) {
@@ -194,7 +194,7 @@ struct Places {
     folder: PathBuf,
 }
 
-/// Returns where a file is written. A symbolic link is followed: the file that it names is written.
+/// Returns the places of a written file. Follows a symbolic link: the write reaches the file that the link names.
 fn places(target: &WriteTarget) -> Result<Places, FileError> {
     let WriteTarget { path, transfer } = target;
     if !(1..=64).contains(&transfer.len()) || !transfer.bytes().all(|sign| sign.is_ascii_alphanumeric()) {
@@ -203,7 +203,8 @@ fn places(target: &WriteTarget) -> Result<Places, FileError> {
     let path = absolute(path);
     let path = match fs::canonicalize(&path) {
         Ok(path) => path,
-        // It does not exist yet, or is a link to nothing, which is replaced. Its directory is named as what it is.
+        // It does not exist yet, or is a link to nothing, which the new file replaces. The name of its directory is the
+        // resolved one.
         Err(_) => match (path.parent().and_then(|folder| fs::canonicalize(folder).ok()), path.file_name()) {
             (Some(folder), Some(name)) => folder.join(name),
             _ => path,
@@ -219,7 +220,7 @@ fn places(target: &WriteTarget) -> Result<Places, FileError> {
     }
 }
 
-/// Writes a piece of a file that is not in its place yet. The unfinished copy can be read by its owner only.
+/// Writes a piece of a file that is not in its place yet. Only its owner can read the unfinished copy.
 ///
 /// # Errors
 /// If the place is a directory or in none, the piece is too long, or the system refuses, as when the disk is full.
@@ -236,7 +237,7 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
         }
     }
     let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    // Only the first piece makes the file: a later one finds it, or it was removed meanwhile.
+    // Only the first piece makes the file: a later one finds it, unless it has disappeared meanwhile.
     let opened = OpenOptions::new()
         .write(true)
         .create(offset == 0)
@@ -256,8 +257,8 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
 /// Checks a written file and puts it in its place, durably. Called again after that, it finds the file in its place.
 ///
 /// # Errors
-/// If what was written differs from what was sent, another file is there that may not be replaced, or the system refuses. The
-/// unfinished copy is removed then.
+/// If the written file differs from the sent one, another file is there and the request does not replace it, or the
+/// system refuses. Then this removes the unfinished copy.
 pub fn finish(
     target: &WriteTarget,
     length: u64,
@@ -268,7 +269,7 @@ pub fn finish(
     let places = places(target)?;
     let finished = put_in_place(&places, length, expected, mode, replace);
     if finished.is_err() {
-        // What cannot be removed was reported as what it is.
+        // If the removal fails as well, the caller has the first error already.
         let _ = fs::remove_file(&places.part);
     }
     finished
@@ -315,7 +316,7 @@ fn put_in_place(
             Err(Errno::EXIST) => {
                 return match fs::metadata(target) {
                     Ok(there) if there.is_file() && is_there(target) => {
-                        // It is there already; the copy is not needed.
+                        // It is there already, without the copy.
                         let _ = fs::remove_file(part);
                         Ok(written(&there, false, true))
                     }
@@ -344,10 +345,10 @@ fn is_content(file: &File, length: u64, expected: FileDigest) -> bool {
     is_long && digest_of(file, length).is_ok_and(|(digest, read)| read == length && digest == expected)
 }
 
-/// Removes what was written of a file that is not in its place.
+/// Removes the unfinished copy of a file that is not in its place.
 pub fn abandon(target: &WriteTarget) {
     if let Ok(places) = places(target) {
-        // Usually it was put in its place, or never begun.
+        // Usually there is none: the file is in its place, or the first piece never came.
         let _ = fs::remove_file(places.part);
     }
 }

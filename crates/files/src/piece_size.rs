@@ -17,10 +17,10 @@ const FIRST_PIECE_BYTES: usize = 64 << 10;
 /// Minimum length of a piece, in bytes.
 const MIN_PIECE_BYTES: usize = 4 << 10;
 
-/// Time below which a piece is followed by longer ones.
+/// Time of a piece below which longer ones follow.
 const QUICK: Duration = Duration::from_millis(50);
 
-/// Time above which a piece is followed by shorter ones.
+/// Time of a piece above which shorter ones follow.
 const SLOW: Duration = Duration::from_millis(250);
 
 impl Default for PieceSize {

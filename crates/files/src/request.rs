@@ -37,7 +37,7 @@ pub enum FileAsk {
     Read {
         /// The file.
         path: PathBuf,
-        /// The file that was described.
+        /// The described file.
         identity: FileIdentity,
         /// Offset of the piece, in bytes.
         offset: u64,
@@ -48,7 +48,7 @@ pub enum FileAsk {
     Digest {
         /// The file.
         path: PathBuf,
-        /// The file that was described.
+        /// The described file.
         identity: FileIdentity,
         /// Length in bytes.
         length: u64,
@@ -81,11 +81,11 @@ pub enum FileAsk {
     },
     /// Return the file that a step has put in its place; none if it has not. → `Result<Option<FileWritten>, FileError>`
     Written(String),
-    /// Remove what was written of a file that is not in its place. → `Result<(), FileError>`
+    /// Remove the unfinished copy of a file that is not in its place. → `Result<(), FileError>`
     Abandon(WriteTarget),
 }
 
-/// A file that is being written.
+/// A file in the course of its copy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WriteTarget {
     /// Its place.
@@ -105,7 +105,7 @@ pub enum FileKind {
     Other,
 }
 
-/// An entry of a directory. Symbolic links are not followed.
+/// An entry of a directory. Does not follow symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryEntry {
     /// Its name.
@@ -119,7 +119,7 @@ pub struct DirectoryEntry {
 /// The description of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
-    /// Its absolute path, for people: bytes that are not UTF-8 are replaced.
+    /// Its absolute path, for people: with replacements of bytes that are not UTF-8.
     pub path: String,
     /// Its kind.
     pub kind: FileKind,
@@ -153,7 +153,7 @@ pub struct FilePiece {
 /// A file that is in its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileWritten {
-    /// Its absolute path, for people: bytes that are not UTF-8 are replaced.
+    /// Its absolute path, for people: with replacements of bytes that are not UTF-8.
     pub path: String,
     /// Its permissions.
     pub mode: u32,
@@ -184,13 +184,13 @@ pub enum FileError {
     /// It is neither a file nor a directory.
     #[error("'{0}' is not a regular file")]
     NotRegular(String),
-    /// A file with another content is there, and may not be replaced.
+    /// A file with another content is there, and the request does not replace it.
     #[error("'{0}' exists with another content")]
     Exists(String),
-    /// Another file took its place, or it became shorter, while it was read.
+    /// Another file took its place, or it became shorter, during the read.
     #[error("'{0}' changed while it was read")]
     Changed(String),
-    /// The written file has another length or digest than what was sent.
+    /// The written file has another length or digest than the sent one.
     #[error("'{0}' was not written: the copy differs from what was sent")]
     Damaged(String),
     /// The unfinished copy is not there any more.

@@ -52,13 +52,13 @@ pub enum AskError {
         /// The host's process id.
         pid: u32,
     },
-    /// The host does not answer in time, as when its process is stopped. It may still carry out the request.
+    /// The host does not answer in time, as with a stopped process. It may still carry out the request.
     #[error("the terminal host (pid {pid}) does not answer; `kill -CONT {pid}` continues it if it is stopped")]
     HostSilent {
         /// The host's process id.
         pid: u32,
     },
-    /// The machine of the terminal is not connected, so nothing was requested.
+    /// The machine of the terminal is not connected, so no host has the request.
     #[error("host '{host}' is not connected{}: {why}; its terminals go on there ('steplatch hosts check {host}' tries again)", moment(*.since))]
     NotConnected {
         /// The name of the machine.
@@ -68,7 +68,7 @@ pub enum AskError {
         /// Reason.
         why: String,
     },
-    /// The connection to the machine of the terminal was lost before the answer came.
+    /// The connection to the machine of the terminal ended before the answer came.
     #[error("the connection to host '{host}' was lost before it answered; its terminals go on there")]
     ConnectionLost {
         /// The name of the machine.
@@ -82,7 +82,7 @@ pub enum AskError {
         /// The host's process id over there.
         pid: u32,
     },
-    /// The host on another machine does not answer in time, although its machine is connected.
+    /// The host on another machine does not answer in time over a working connection.
     #[error("the terminal host on '{host}' does not answer; 'steplatch hosts check {host}' shows the connection")]
     RemoteHostSilent {
         /// The name of the machine.
@@ -96,7 +96,7 @@ pub enum AskError {
         /// The part of the answer.
         what: &'static str,
     },
-    /// Its answer cannot be read.
+    /// Its answer is unreadable.
     #[error("the terminal host's answer can not be read: {0}")]
     Garbled(String),
 }
@@ -124,7 +124,7 @@ impl AskError {
     }
 }
 
-/// Maximum length of a reason why an answer cannot be read, in characters.
+/// Maximum length of a reason for an unreadable answer, in characters.
 const MAX_REASON_CHARS: usize = 200;
 
 /// Maximum length of a version, in characters.
@@ -160,7 +160,7 @@ struct Shared {
     waiting: Arc<Waiting>,
     over: watch::Receiver<bool>,
     reading: tokio::task::AbortHandle,
-    /// Steps whose effects were requested here and that are not settled.
+    /// Unsettled steps with a request for an effect here.
     steps: Mutex<BTreeSet<String>>,
 }
 
@@ -207,10 +207,10 @@ struct AnswerSlot {
 const MAX_SECRET_BYTES: usize = 1 << 20;
 const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// Answers that are longer are read by a thread of their own, in bytes: nothing else waits for them.
+/// A thread of its own reads a longer answer, in bytes: nothing else waits for it.
 const MAX_READ_AT_ONCE: usize = 256 << 10;
 
-/// The events that were not received yet.
+/// The events that wait for their receiver.
 #[derive(Debug)]
 struct EventQueue {
     sender: mpsc::Sender<Vec<u8>>,
@@ -218,11 +218,11 @@ struct EventQueue {
     bytes: Arc<AtomicUsize>,
 }
 
-/// Maximum number of events that a receiver may be behind, and of their bytes. One event is taken whatever its length.
+/// Maximum number of events that a receiver may be behind, and of their bytes. One event fits whatever its length.
 const MAX_EVENTS_BEHIND: usize = 256;
 const MAX_BYTES_BEHIND: usize = 8 << 20;
 
-/// Maximum number of unsettled steps that are taken from a host.
+/// Maximum number of unsettled steps in the answer of a host.
 const MAX_UNSETTLED_STEPS: usize = 10_000;
 
 /// The callback that receives texts that must be hidden.
@@ -322,7 +322,7 @@ impl Host {
         ask_over(&self.shared, ask).await
     }
 
-    /// Returns the steps of runs whose results the host keeps, as of now. They can be settled from now on.
+    /// Returns the steps of runs whose results the host keeps, as of now. [`Self::settle`] reaches them from now on.
     ///
     /// # Errors
     /// If the host does not answer.
@@ -337,8 +337,8 @@ impl Host {
         Ok(steps)
     }
 
-    /// Notes that the results of `settled`, as [`names_step`] takes it, are stored, or that the steps are given up. Sends
-    /// nothing if none of their effects was requested here. Does not wait for the host.
+    /// Notes that this daemon has stored the results of `settled`, as [`names_step`] takes it, or has given the steps
+    /// up. Sends nothing without a request for one of their effects here. Does not wait for the host.
     pub(crate) fn settle(&self, settled: &str) {
         let mut steps = self.shared.steps.lock();
         let behind = steps.range(settled.to_owned()..);
@@ -348,24 +348,23 @@ impl Host {
         }
         drop(steps);
         if !known.is_empty() {
-            // A host that is gone keeps no results. The answer has no receiver and is dropped.
+            // A host that is gone keeps no results. The answer has no receiver.
             let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![settled.to_owned()]));
         }
     }
 
-    /// Gives a step of a client up, whose steps are not listed here. Does not wait for the host.
+    /// Gives a step of a client up. Such steps have no entry here. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
-        // A host that is gone has nothing in progress. The answer has no receiver and is dropped.
+        // A host that is gone has nothing in progress. The answer has no receiver.
         let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![step.to_owned()]));
     }
 
-    /// Returns the steps of runs whose effects were requested here, by this daemon or an earlier one, and that are not
-    /// settled.
+    /// Returns the unsettled steps of runs with effects that this daemon or an earlier one has requested here.
     pub(crate) fn steps(&self) -> BTreeSet<String> {
         self.shared.steps.lock().clone()
     }
 
-    /// Returns whether an effect of this step was requested here.
+    /// Returns whether there was a request for an effect of this step here.
     pub(crate) fn knows(&self, step: &str) -> bool {
         self.shared.steps.lock().contains(step)
     }
@@ -381,7 +380,7 @@ impl Host {
         let bytes = Arc::<AtomicUsize>::default();
         self.shared.waiting.lock().events.insert(number, EventQueue { sender, bytes: bytes.clone() });
         let events = Events { received, bytes, number, host: self.clone(), event: PhantomData };
-        // On an error the events are dropped, and with them their entry in the table.
+        // An error drops the events, and with them their entry in the table.
         let answer = request(&self.shared, number, ask).await?;
         Ok((answer, events))
     }
@@ -433,7 +432,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
         }
         table.answers.insert(number, AnswerSlot { sender, limit: ask.max_answer_bytes() });
     }
-    // An effect of a step is not cancelled by the loss of its request: it is settled when the step is given up.
+    // The loss of its request does not cancel an effect of a step: the end of the step settles it.
     let effect = ask.effect();
     if let Some(key) = effect.as_ref().filter(|key| is_of_run(&key.step)) {
         shared.steps.lock().insert(key.step.clone());
@@ -451,7 +450,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     Ok(answer??)
 }
 
-/// Returns that an answer cannot be read. What is wrong with it may be quoted whole.
+/// Returns the error of an unreadable answer. Its reason may quote the answer whole.
 fn garbled(error: &impl std::fmt::Display) -> AskError {
     AskError::Garbled(error.to_string().chars().filter(|sign| !sign.is_control()).take(MAX_REASON_CHARS).collect())
 }
@@ -486,7 +485,7 @@ impl Waiting {
         table.events.clear();
     }
 
-    /// Returns the longest body that is taken under this number, in bytes.
+    /// Returns the maximum length of a body under this number, in bytes.
     fn limit(&self, number: u64) -> usize {
         match (self.peer, number) {
             (Peer::Here, _) => MAX_BODY_BYTES,

@@ -1,9 +1,9 @@
-//! Effects that clients request for their steps: each is performed once, whatever becomes of the connection that
-//! requested it.
+//! Effects that clients request for their steps: the host performs each once, whatever happens to the connection of the
+//! request.
 //!
-//! Owns the ledger of this process: one for all terminals and files, so that the result of a step is known after its
-//! terminal is closed. An effect is performed by a task of its own. A request that is repeated waits for that task or
-//! receives its result. A client that disconnects changes nothing; one that needs a step no longer settles it.
+//! Owns the ledger of this process: one for all terminals and files, so that the result of a step outlives its
+//! terminal. A task of its own performs an effect. A repeated request waits for that task or receives its result. A
+//! client that disconnects changes nothing; one that needs a step no longer settles it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,8 +24,8 @@ use crate::outbox::Outbox;
 use crate::server::Shared;
 use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalAsk, body_of, read_body};
 
-/// Bounds of the ledger. A run stores a result within moments and settles its step then; steps of other clients are
-/// repeated within moments or never.
+/// Bounds of the ledger. A run stores a result within moments and settles its step then; other clients repeat a step
+/// within moments or never.
 const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
 
 /// Bounds of the ledger of what people type key by key.
@@ -39,7 +39,7 @@ pub(crate) struct Effects {
     by_hand: Mutex<HostDesk>,
 }
 
-/// Results are the bodies of their frames. The channel reports that a step is given up.
+/// Results are the bodies of their frames. The channel reports the end of a given up step.
 type HostDesk = EffectDesk<Waiter, Vec<u8>, watch::Sender<bool>, TerminalId>;
 
 /// A request that waits for the result of an effect.
@@ -54,7 +54,7 @@ struct Waiter {
 #[derive(Debug, Clone, Copy)]
 enum ResultPart {
     Whole,
-    /// The id of the terminal that was opened.
+    /// The id of the opened terminal.
     TerminalId,
 }
 
@@ -92,7 +92,7 @@ impl Effects {
         self.desk.lock().has_unsettled()
     }
 
-    /// Returns the steps of runs that are not settled.
+    /// Returns the unsettled steps of runs.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         self.desk.lock().unsettled()
     }
@@ -124,8 +124,8 @@ impl Effects {
         let _ = outbox.say(number, &Ok::<_, Refusal>(id));
     }
 
-    /// Notes that results are not needed any more. Effects in progress that can still be prevented are. Returns the
-    /// terminals that are to be closed.
+    /// Notes that a client needs these results no longer. Prevents effects in progress where that is still possible.
+    /// Returns the terminals to close.
     pub(crate) fn settle(&self, steps: &[String]) -> Vec<TerminalId> {
         let mut desk = self.desk.lock();
         let give_up = |given_up: &watch::Sender<bool>| {
@@ -147,7 +147,8 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
     let admission = shared.effects.desk_of(ask.is_by_hand()).request(key.clone(), is_of_run(&key.step), waiter, sender);
     let body = match admission {
         Admission::Perform => return begin(shared.clone(), ask, key, given_up),
-        // It may be the same file that is being put in its place: what is left of another one is removed after a while.
+        // The effect in progress may put the same file in its place. A timeout removes the unfinished copy of another
+        // one.
         Admission::Wait => return,
         Admission::Answer(body) => body,
         Admission::Unknown => body_of(&Err::<(), _>(Refusal::OutcomeUnknown)),
@@ -200,7 +201,7 @@ impl EndOnDrop {
         self.is_over = true;
         let waiters = self.shared.effects.desk_of(self.is_by_hand).end(&self.key, end);
         waiters.iter().for_each(|waiter| waiter.answer(body));
-        // A host that retires waits for its last result to be settled.
+        // A host that retires waits for the settlement of its last result.
         self.shared.look_again();
     }
 }
@@ -213,7 +214,7 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Waits until a step is given up.
+/// Waits until the client gives a step up.
 async fn given_up_of(mut given_up: watch::Receiver<bool>) {
     if given_up.wait_for(|given_up| *given_up).await.is_err() {
         // The effect is over.
@@ -278,7 +279,8 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, given_up: watch::Receiver<bool>
     }
 }
 
-/// Opens a terminal, which may wait for its place. One for a single command is closed if its step is given up meanwhile.
+/// Opens a terminal, which may wait for its place. Closes one for a single command if the client gives its step up
+/// meanwhile.
 pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Option<watch::Receiver<bool>>) -> Performed {
     if shared.is_retiring() {
         return Performed::refused(Refusal::Retiring);
@@ -338,12 +340,12 @@ pub(crate) async fn finish(shared: &Arc<Shared>, ask: FileAsk) -> Performed {
     Performed::new(written, has_acted)
 }
 
-/// Returns whether an input was refused before any of it was typed.
+/// Returns whether the terminal refused an input before it typed any of it.
 fn has_typed_nothing(error: &InputError) -> bool {
     !matches!(error, InputError::InDoubt | InputError::Gone(_))
 }
 
-/// Returns whether a command was refused before anything was entered.
+/// Returns whether the terminal refused a command before it entered anything.
 fn has_run_nothing(error: &RunError) -> bool {
     matches!(
         error,
@@ -364,7 +366,7 @@ fn has_run_nothing(error: &RunError) -> bool {
     )
 }
 
-/// Returns whether the terminal of a single command is left to its client: the command continues, or there is more to
+/// Returns whether the terminal of a single command stays for its client: the command continues, or there is more to
 /// read.
 fn is_left_to_client(ran: &CommandResult) -> bool {
     ran.timed_out || ran.asks.is_some() || ran.left_out > 0 || ran.dropped_before.is_some()

@@ -1,7 +1,8 @@
 //! Files of this machine and of other ones: requests about them ([`MachineFiles`]) and copies from one machine to another ([`MachineFiles::copy`]).
 //!
-//! A copy is read and written in pieces, each of which is a request that may be repeated: it survives a lost connection as
-//! terminals do, and its memory is one piece. The machine of the target compares the digest of the whole before it puts the file in its place.
+//! A copy consists of pieces, each with a repeatable request: it survives a lost connection as terminals do, and its
+//! memory is one piece. The machine of the target compares the digest of the whole before it puts the file in its
+//! place.
 
 mod copy;
 mod unfinished;
@@ -108,7 +109,7 @@ impl MachineFiles {
     /// Makes a directory and the missing ones above it.
     ///
     /// # Errors
-    /// If it cannot be made, or the machine does not answer.
+    /// If the system refuses it, or the machine does not answer.
     pub async fn make_directory(&self, path: PathBuf) -> Result<(), TransferError> {
         self.ask(FileAsk::MakeDirectory(path.clone()), move || disk::make_directory(&path)).await
     }
@@ -116,7 +117,7 @@ impl MachineFiles {
     /// Computes the digest of the first `length` bytes of a file.
     ///
     /// # Errors
-    /// If it cannot be read, or the machine does not answer.
+    /// If the read fails, or the machine does not answer.
     pub async fn digest(
         &self,
         path: PathBuf,
@@ -146,7 +147,7 @@ impl MachineFiles {
 
     async fn write(&self, target: WriteTarget, offset: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
         match &self.place {
-            // The piece is not copied for a request that is not sent.
+            // Here there is no request, and no copy of the piece for one.
             Place::Here => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
             Place::There(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
         }

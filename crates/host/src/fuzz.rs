@@ -15,7 +15,7 @@ use crate::wire::{
     first_frame, read_body, write_frame,
 };
 
-/// The frames of an input that is received in portions, and whether the connection ends with an error.
+/// The frames of an input that arrives in portions, and the error that ends the connection, if any.
 type Received = (Vec<(u64, Vec<u8>)>, Option<BadFrame>);
 
 fn received(portions: &[&[u8]]) -> Received {
@@ -26,13 +26,13 @@ fn received(portions: &[&[u8]]) -> Received {
         if let Err(error) = buffer.take(|_| MAX_BODY_BYTES, take) {
             return (frames, Some(error));
         }
-        // All that is whole was taken: what waits is less than one frame.
+        // No whole frame is left: the rest is less than one frame.
         assert_eq!(first_frame(&buffer.bytes), Ok(None));
     }
     (frames, None)
 }
 
-/// Checks that a body which is a `T` stays the same value when it is written and read. Returns whether it is one.
+/// Checks that a body which is a `T` stays the same value through a write and a read. Returns whether it is one.
 fn is_stable<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let Ok(value) = read_body::<T>(body) else { return false };
     let (mut once, mut twice) = (Vec::new(), Vec::new());

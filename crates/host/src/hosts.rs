@@ -1,8 +1,8 @@
 //! All terminal hosts of a daemon, as if they were one.
 //!
-//! Usually there is one. After an upgrade there may be an older one besides, which keeps its
-//! terminals until the last of them is closed and opens no new ones. A host that speaks another
-//! version of the protocol is left alone and listed in the status.
+//! Usually there is one. After an upgrade there may also be an older one, which keeps its terminals until the last of
+//! them closes and opens no new ones. The daemon leaves a host of another protocol version alone and lists it in the
+//! status.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
@@ -75,7 +75,7 @@ impl Starter {
 /// Reason for a missing host.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
-    /// It could not be started.
+    /// Its start failed.
     #[error("the terminal host could not be started: {0}")]
     NotStarted(#[source] io::Error),
     /// It did not open the terminal.
@@ -84,7 +84,7 @@ pub enum HostsError {
     /// It did not answer.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The machine was not reached.
+    /// The connection to the machine failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
 }
@@ -110,13 +110,13 @@ pub struct ListedTerminal {
 /// The role of a host for its daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostState {
-    /// New terminals are opened there.
+    /// New terminals open there.
     Current,
     /// It is of another version and keeps the terminals that it has.
     Older,
-    /// It speaks another version, and its terminals cannot be reached.
+    /// It speaks another version, and its terminals are out of reach.
     Foreign,
-    /// It does not answer, and its terminals cannot be reached.
+    /// It does not answer, and its terminals are out of reach.
     Silent,
 }
 
@@ -148,7 +148,7 @@ impl std::fmt::Debug for Hosts {
 }
 
 struct Shared {
-    /// The directory in which hosts are made to listen.
+    /// The directory for the sockets of new hosts.
     folder: PathBuf,
     /// The directory with a note of each host: it outlives the other directory.
     notes: PathBuf,
@@ -156,14 +156,14 @@ struct Shared {
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
-    /// True if a host that was noted was not there any more at the beginning, or has ended since, and may have performed any step of
-    /// the last daemon.
+    /// True if a noted host was not there any more at the beginning, or has ended since, and may have performed any
+    /// step of the last daemon.
     missed: AtomicBool,
     /// Steps that are in doubt because a host has ended.
     doubts: Mutex<Doubts>,
-    /// Steps that an earlier daemon may have begun, until they are settled.
+    /// Unsettled steps that an earlier daemon may have begun.
     repeated: Mutex<BTreeSet<String>>,
-    /// Held while a host is started, so that only one is started at a time.
+    /// Held during the start of a host, so that only one starts at a time.
     starting: tokio::sync::Mutex<()>,
     /// Counts changes of the table's hosts.
     changed: watch::Sender<u64>,
@@ -171,15 +171,15 @@ struct Shared {
     remote: OnceLock<RemoteHosts>,
 }
 
-/// Steps of runs whose effects a host may have performed that has ended. The notes of such hosts stay until the outcome of each
-/// step is stored: the next daemon must not take a step for one that was never begun.
+/// Steps of runs whose effects a host may have performed that has ended. The notes of such hosts stay until the journal
+/// has the outcome of each step: the next daemon must not take a begun step for a new one.
 #[derive(Debug, Default)]
 struct Doubts {
     /// The notes of the hosts that had ended when this daemon began.
     records: Vec<HostRecord>,
     /// Sockets of those that have ended since.
     sockets: Vec<PathBuf>,
-    /// The steps. None until the runs of the last daemon are known.
+    /// The steps. None until this daemon knows the runs of the last one.
     steps: Option<BTreeSet<String>>,
 }
 
@@ -188,7 +188,7 @@ struct Table {
     hosts: Vec<KnownHost>,
     /// Known hosts, by terminal.
     kept: HashMap<TerminalId, Host>,
-    /// Process ids of hosts that do not answer; 0 where it is not known.
+    /// Process ids of hosts that do not answer; 0 for an unknown one.
     silent: Vec<u32>,
     /// Terminals that ended with their host, oldest first, and its process id.
     lost: VecDeque<(TerminalId, u32)>,
@@ -264,11 +264,11 @@ pub struct SeenActivity {
 const HOST_MARK: &str = "host";
 
 impl Hosts {
-    /// Finds the hosts that listen in `folder`, and those that are noted in `notes`, wherever they listen; starts
+    /// Finds the hosts that listen in `folder`, and the hosts with a note in `notes`, wherever they listen; starts
     /// none. `on_secret` receives every text that their terminals' users want hidden.
     ///
     /// # Errors
-    /// If the directories cannot be read.
+    /// If the read of a directory fails.
     pub async fn find(
         folder: &Path,
         notes: &Path,
@@ -304,7 +304,7 @@ impl Hosts {
         for socket in sockets {
             let noted = noted.iter().find(|note| note.socket == socket);
             if let Some(note) = noted.filter(|note| !note.socket.exists() && note.lives()) {
-                // Its directory was removed, as at a logout.
+                // Its directory has disappeared, as at a logout.
                 note.listen_again().await;
             }
             let mut connected = Host::connect(&socket, &hosts.shared.on_secret).await;
@@ -341,7 +341,7 @@ impl Hosts {
     /// Starts a host if there is none for new terminals, so that the first of them need not wait for it.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If its start fails.
     pub async fn prepare(&self) -> Result<(), HostsError> {
         self.current().await.map(drop)
     }
@@ -359,12 +359,12 @@ impl Hosts {
         }
     }
 
-    /// Waits until a machine is configured with this destination.
+    /// Waits until the configuration has a machine with this destination.
     pub async fn await_remote(&self, config: &RemoteHostConfig) {
         let Some(remote) = self.shared.remote.get() else { return };
         let mut moved = remote.follow();
         while !remote.status().iter().any(|status| status.config == *config) {
-            // The sender is owned by the hosts and stays.
+            // The hosts own the sender, which stays.
             let _ = moved.changed().await;
         }
     }
@@ -378,15 +378,15 @@ impl Hosts {
     /// Connects to a machine, unless it is connected, and starts a terminal host there if there is none.
     ///
     /// # Errors
-    /// If there is no such machine, it is not reached within that time, or a person has to do something first.
+    /// If there is no such machine, it is out of reach for that time, or a person has to do something first.
     pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
         self.remote(name)?.named(name)?.current(patience).await.map(drop)
     }
 
-    /// Does the same at once, for a person: any failure is reported.
+    /// Does the same at once, for a person: reports any failure.
     ///
     /// # Errors
-    /// If there is no such machine, or it is not reached at the first attempt or within that time.
+    /// If there is no such machine, or the first attempt does not reach it within that time.
     pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
         self.remote(name)?.check(name, patience).await
     }
@@ -399,7 +399,7 @@ impl Hosts {
         self.remote(name)?.target(name).await
     }
 
-    /// Returns where the last connection to a machine led to, if that is known.
+    /// Returns the target of the last connection to a machine, if there is a known one.
     ///
     /// # Errors
     /// If there is no such machine.
@@ -427,11 +427,11 @@ impl Hosts {
         self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await
     }
 
-    /// Opens a terminal, on another machine if one is named. `patience` is how long it waits for a machine that is not
-    /// connected.
+    /// Opens a terminal, on another machine if `machine` names one. `patience` is the time to wait for a machine
+    /// without a connection.
     ///
     /// # Errors
-    /// If the machine is not reached, there is no host, or it does not open the terminal.
+    /// If the machine is out of reach, there is no host, or it does not open the terminal.
     pub async fn open_on(
         &self,
         spec: Spec,
@@ -468,7 +468,7 @@ impl Hosts {
         self.open_there(spec, machine, patience, place).await
     }
 
-    /// Opens a terminal on another machine. It is noted before it is requested: only what is noted is later taken for a terminal of
+    /// Opens a terminal on another machine. Notes it before the request: only a noted terminal later counts as one of
     /// that machine.
     async fn open_there(
         &self,
@@ -493,7 +493,7 @@ impl Hosts {
                 return Err(refused.into());
             }
             Err(error) => {
-                // An earlier request may have been carried out: only the host knows that it was not.
+                // The host may have carried out an earlier request: only the host knows that it has not.
                 if error.is_answer() || (opening.is_first && !error.is_outcome_unknown()) {
                     machine.abandon_opening(&step).await;
                 }
@@ -505,7 +505,7 @@ impl Hosts {
             }
         };
         let name = machine.config().name.as_str();
-        // A host of this machine that does not answer keeps terminals that are known.
+        // A host of this machine that does not answer keeps known terminals.
         let is_here = self.is_here(&opened.id)
             || found(self.reachable(), Ask::Find(opened.id.to_string())).await.is_ok_and(|found| found.is_some());
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
@@ -520,11 +520,11 @@ impl Hosts {
     }
 
     /// Returns the files of this machine, or of another one. `patience` is the time that a request waits for a machine
-    /// that is not connected. `step` is the step that writes one of them: it does so once, which the terminal host of
+    /// without a connection. `step` is the step that writes one of them: it does so once, which the terminal host of
     /// the machine ensures.
     ///
     /// # Errors
-    /// If the machine is not reached, or has no terminal host.
+    /// If the machine is out of reach, or has no terminal host.
     pub async fn files(
         &self,
         machine: Option<&str>,
@@ -551,22 +551,22 @@ impl Hosts {
         Ok(MachineFiles::there(host, patience, step))
     }
 
-    /// Returns the steps of runs whose results the connected hosts keep, and of those whose hosts on other machines have ended.
-    /// `asked` has the numbers of the connections with an earlier request, which are left out.
+    /// Returns the steps of runs whose results the connected hosts keep, and of those whose hosts on other machines
+    /// have ended. `asked` has the numbers of the connections with an earlier request; the result leaves these out.
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
         let mut steps = self.shared.remote.get().map(RemoteHosts::lost_steps).unwrap_or_default();
         for host in self.connected().into_iter().filter(|host| asked.insert(host.number())) {
             match tokio::time::timeout(ANSWER_TIMEOUT, host.unsettled()).await {
                 Ok(Ok(unsettled)) => steps.extend(unsettled),
-                // Its results are kept until a later daemon asks for them, or its next run is over.
+                // The host keeps the results until a later daemon requests them, or its next run ends.
                 Ok(Err(_)) | Err(_) => tracing::warn!(pid = host.greeting().pid, "a terminal host does not answer"),
             }
         }
         steps
     }
 
-    /// Notes that the results of `steps` are stored, or that they are given up: one step, or all that begin with a text that
-    /// ends with `/`. Closes the terminals that were opened for their single commands. Does not wait for the hosts.
+    /// Notes that this daemon has stored the results of `steps`, or has given the steps up: one step, or all that begin
+    /// with a text that ends with `/`. Closes the terminals of their single commands. Does not wait for the hosts.
     pub fn settle(&self, steps: &str) {
         self.reachable().iter().for_each(|host| host.settle(steps));
         if let Some(remote) = self.shared.remote.get() {
@@ -594,8 +594,8 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Gives a step of a client up: its effects in progress that can still be prevented are, and shells that were opened for its
-    /// single commands are closed. Does not wait for the hosts.
+    /// Gives a step of a client up: prevents its effects in progress where that is still possible, and closes the
+    /// shells of its single commands. Does not wait for the hosts.
     pub fn give_up(&self, step: &str) {
         self.connected().iter().for_each(|host| host.give_up(step));
     }
@@ -605,8 +605,8 @@ impl Hosts {
         self.shared.repeated.lock().insert(step.to_owned());
     }
 
-    /// Returns whether an earlier daemon may have begun a step that is not settled: a request that does not reach its host leaves the
-    /// outcome unknown.
+    /// Returns whether an earlier daemon may have begun an unsettled step: a request that does not reach its host
+    /// leaves the outcome unknown.
     #[must_use]
     pub fn is_repeated(&self, step: &str) -> bool {
         self.shared.repeated.lock().contains(step)
@@ -631,7 +631,7 @@ impl Hosts {
         }
     }
 
-    /// Returns whether the result of a step of the last daemon may be lost with its host.
+    /// Returns whether the host of a step of the last daemon may have ended with its result.
     #[must_use]
     pub fn is_in_doubt(&self, step: &str) -> bool {
         let is_noted = || {
@@ -651,8 +651,8 @@ impl Hosts {
         hosts
     }
 
-    /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first
-    /// request. Terminals of this machine come first. Another machine receives no request: it has the terminals that
+    /// Returns the terminal with this id or name. The first request to a terminal found by its id may show that it has
+    /// closed. Terminals of this machine come first. Another machine receives no request: it has the terminals that
     /// this installation has opened there.
     ///
     /// # Errors
@@ -665,7 +665,7 @@ impl Hosts {
             if let Some(host) = self.lock().kept.get(&id).cloned() {
                 return Ok(Some(HostedTerminal::new(host, id)));
             }
-            // The id of a terminal here is never noted as another machine's.
+            // No other machine has a note of the id of a terminal here.
             if there.is_some() {
                 return Ok(there);
             }
@@ -675,14 +675,14 @@ impl Hosts {
         }
         match found(reachable, Ask::Find(id_or_name.to_owned())).await {
             Ok(None) => Ok(there),
-            // The name was free here when it was given to the terminal there.
+            // The name was free here when the terminal there received it.
             Err(_) if there.is_some() => Ok(there),
             found => found,
         }
     }
 
-    /// Returns the terminal that a step opened, also one of this machine that was closed since. Waits for an opening that is under
-    /// way. A host of an older version that does not know the request counts as having opened none.
+    /// Returns the terminal that a step opened, also one of this machine that has closed since. Waits for an opening
+    /// that is under way. A host of an older version that does not know the request counts as having opened none.
     ///
     /// # Errors
     /// If no host knows the step, and one that may have opened it does not answer.
@@ -708,13 +708,14 @@ impl Hosts {
         }
     }
 
-    /// Describes all open terminals, oldest first: those on a machine that is not connected as they were last seen.
+    /// Describes all open terminals, oldest first: terminals on a machine without a connection with their last known
+    /// state.
     pub async fn list(&self) -> Vec<ListedTerminal> {
         let mut all = Vec::new();
         for host in self.reachable() {
-            // A host that has ended at this moment keeps no terminals; one that is stopped goes on later.
+            // A host that has ended at this moment keeps no terminals; a stopped one continues later.
             let Ok(listed) = answer::<Vec<Description>>(&host, &Ask::List).await else { continue };
-            // A terminal that its host no longer lists was closed: it is not lost.
+            // A terminal that its host no longer lists has closed, and has not ended with the host.
             let pid = host.greeting().pid;
             self.lock()
                 .kept
@@ -755,7 +756,7 @@ impl Hosts {
                             tokio::time::sleep(LOOK_INTERVAL).await;
                             (number, 0)
                         }
-                        // The table changes once the host's end is noticed.
+                        // The table changes soon after the host's end.
                         Err(_) => std::future::pending().await,
                     }
                 });
@@ -841,7 +842,7 @@ impl Hosts {
         table.hosts.iter().map(|known| (known.socket.clone(), known.state)).collect()
     }
 
-    /// Returns the ids of the processes that are known as hosts, understood or not.
+    /// Returns the ids of the processes of all known hosts, understood or not.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let table = self.lock();
@@ -849,8 +850,8 @@ impl Hosts {
         hosts.chain(table.silent.iter().copied()).collect()
     }
 
-    /// Closes every terminal and ends every host, also those that are not understood. One that does not answer receives a
-    /// signal, and is continued to act on it.
+    /// Closes every terminal and ends every host, also hosts of another protocol version. A host that does not answer
+    /// receives a signal, and a continuation to act on it.
     pub async fn shut_down(&self) {
         let (hosts, silent) = {
             let mut table = self.lock();
@@ -859,13 +860,13 @@ impl Hosts {
         silent.into_iter().filter(|pid| *pid != 0).for_each(end_process);
         let ending = hosts.into_iter().map(|KnownHost { host, state, .. }| {
             tokio::spawn(async move {
-                // If it has ended already, nothing is left to do.
+                // A host that has ended already needs nothing more.
                 let silent =
                     || async { matches!(answer::<()>(&host, &Ask::Shutdown).await, Err(AskError::HostSilent { .. })) };
                 if state == HostState::Foreign || silent().await {
                     end_process(host.greeting().pid);
                 }
-                // A host that does not end is not waited for any longer.
+                // Waits no longer for a host that does not end.
                 if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.lost()).await.is_err() {
                     tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals are left");
                 }
@@ -915,7 +916,8 @@ impl Hosts {
         .map_err(HostsError::NotStarted)
     }
 
-    /// Starts a host and connects to it. What is left of a program that has ended is removed; a slow one is found later.
+    /// Starts a host and connects to it. Removes the files of a program that has ended; a later search finds a slow
+    /// one.
     async fn started(&self, starter: &Starter) -> io::Result<Host> {
         let socket = self.shared.folder.join(socket_name());
         let mut child = self.start(starter, &socket)?;
@@ -936,7 +938,7 @@ impl Hosts {
                 let _ = std::fs::remove_file(&socket);
                 records::remove(&self.shared.notes, &socket);
                 if let Some(mut child) = child.take() {
-                    // It may have ended already; then it is only collected.
+                    // It may have ended already; then the wait only collects it.
                     let _ = child.kill();
                     let _ = tokio::task::spawn_blocking(move || child.wait()).await;
                 }
@@ -945,7 +947,7 @@ impl Hosts {
         }
     }
 
-    /// Starts a host that listens at `socket`. It can be connected to at once: the socket is there before the host.
+    /// Starts a host that listens at `socket`. It accepts connections at once: the socket is there before the host.
     fn start(&self, starter: &Starter, socket: &Path) -> io::Result<Option<Child>> {
         let listener = std::os::unix::net::UnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
@@ -955,8 +957,8 @@ impl Hosts {
                 let child = Command::new(program)
                     .args(arguments)
                     .current_dir("/")
-                    // A host belongs to no terminal, also when it is started from inside of one. The mark shows every
-                    // daemon that the host's descendants run in a kept terminal.
+                    // A host belongs to no terminal, also after a start from inside of one. The mark shows every daemon
+                    // that the host's descendants run in a kept terminal.
                     .env(TERMINAL_VARIABLE, HOST_MARK)
                     .stdin(Stdio::from(OwnedFd::from(listener)))
                     .stdout(Stdio::null())
@@ -982,8 +984,7 @@ impl Hosts {
     /// Takes a host into the table and watches for its end.
     async fn adopt(&self, host: Host, child: Option<Child>, socket: PathBuf) {
         let greeting = host.greeting();
-        // A host that was started at this moment is the one to use, even if the program on disk is a later one
-        // already.
+        // A host that has just started is the one to use, even if the program on disk is a later one already.
         let ours = greeting.version == self.shared.version || child.is_some();
         let state = match (host.is_understood(), ours, self.current_now()) {
             (false, ..) => HostState::Foreign,
@@ -998,7 +999,7 @@ impl Hosts {
                     version = greeting.version,
                     "a terminal host of an older version runs until its last terminal ends"
                 );
-                // It ends with its last terminal; if it has ended already, nothing is left to do.
+                // It ends with its last terminal; a host that has ended already needs nothing more.
                 let _ = answer::<()>(&host, &Ask::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
@@ -1061,7 +1062,7 @@ impl Hosts {
         self.shared.changed.send_modify(|changed| *changed += 1);
     }
 
-    /// Notes that a terminal was closed, so that it is not taken for lost later.
+    /// Notes the close of a terminal, which then does not count as lost later.
     pub async fn closed(&self, id: &TerminalId) {
         self.lock().kept.remove(id);
         if let Some(remote) = self.shared.remote.get() {

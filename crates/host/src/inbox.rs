@@ -9,12 +9,12 @@ use crate::wire::{BadFrame, HEAD, frame_head};
 /// Minimum room for the next read.
 const MIN_ROOM_BYTES: usize = 64 << 10;
 
-/// Room that is kept after a large frame, in bytes.
+/// Room that stays after a large frame, in bytes.
 const MAX_SPARE: usize = 1 << 20;
 
 /// Reads frames and hands each to `take`, with its number and its body, until the other side is gone or sends an
-/// invalid frame. A frame whose body is longer than `limit` of its number is read without being kept, and handed over
-/// without its body.
+/// invalid frame. It does not keep the body of a frame that is longer than `limit` of its number, and hands the frame
+/// over without it.
 pub(crate) async fn read_frames(
     stream: &UnixStream,
     limit: impl Fn(u64) -> usize,
@@ -39,7 +39,7 @@ pub(crate) async fn read_frames(
     }
 }
 
-/// Bytes that were received and are not taken.
+/// Received bytes that no caller has taken.
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuffer {
     pub(crate) bytes: Vec<u8>,
@@ -51,7 +51,7 @@ impl FrameBuffer {
     /// Takes all whole frames, as [`read_frames`] does.
     ///
     /// # Errors
-    /// If a frame is invalid, so that what follows cannot be read either. Those before it are taken.
+    /// If a frame is invalid, so that the bytes behind it are unreadable as well. Takes the frames before it.
     pub(crate) fn take(
         &mut self,
         limit: impl Fn(u64) -> usize,

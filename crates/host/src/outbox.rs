@@ -1,8 +1,8 @@
-//! The write half of a connection. Frames are written whole, in order.
+//! The write half of a connection. Writes frames whole, in order.
 //!
-//! A frame is written at once where the socket has room, without another task in between. What has
-//! no room is kept and written as room comes. Senders of events wait for that; answers do not,
-//! because there are as many of them as requests.
+//! Writes a frame at once where the socket has room, without another task in between. Keeps bytes without room, and
+//! writes them as room comes. Senders of events wait for that; answers do not, because there are as many of them as
+//! requests.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::wire::{append_frame, write_frame};
 
-/// Number of bytes that may be queued before senders of events have to wait.
+/// Number of queued bytes from which senders of events have to wait.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 
 /// The queue of one side to the other. Cheap to clone.
@@ -54,7 +54,7 @@ impl Outbox {
         self.send(|unsent| write_frame(unsent, number, body))
     }
 
-    /// Sends a frame with a body that is written already.
+    /// Sends a frame with an encoded body.
     pub(crate) fn send_body(&self, number: u64, body: &[u8]) -> Result<(), OutboxClosed> {
         self.send(|unsent| append_frame(unsent, number, |out| out.extend_from_slice(body)))
     }
@@ -114,7 +114,7 @@ impl Outbox {
         }
     }
 
-    /// Ends the connection: nothing more is sent.
+    /// Ends the connection: sends nothing more.
     pub(crate) fn close(&self) {
         self.end(&mut self.lock());
     }

@@ -1,8 +1,8 @@
 //! Notes of the running hosts, in a directory that lasts.
 //!
-//! Hosts listen in the runtime directory, which another environment does not find, and which may be
-//! removed while they live. A note holds the socket and the process id of a host; a host whose
-//! socket is gone receives a signal to listen again.
+//! Hosts listen in the runtime directory, which another environment does not find, and which may disappear while they
+//! live. A note holds the socket and the process id of a host; a host whose socket is gone receives a signal to listen
+//! again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct HostRecord {
     pub(crate) socket: PathBuf,
     pub(crate) pid: u32,
-    /// The steps of runs that may have been performed by the host, once it has ended and they are known.
+    /// The steps of runs that the host may have performed, if it has ended and the daemon knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) doubted: Option<BTreeSet<String>>,
 }
@@ -32,7 +32,7 @@ pub(crate) const MAX_LOOKS: usize = 500;
 impl HostRecord {
     /// Returns whether the noted process is running and is a host.
     pub(crate) fn lives(&self) -> bool {
-        // Its number may be reused by another program.
+        // Another program may have its number now.
         fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| {
             let mut words = line.split(|&byte| byte == 0).skip(1);
             words.next() == Some(b"daemon") && words.next() == Some(b"host")
@@ -68,8 +68,8 @@ pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
     fs::write(file(folder, socket), text)
 }
 
-/// Notes which steps are in doubt because of a host that has ended: later daemons doubt no others because of it. The note stays as it
-/// is if it cannot be written.
+/// Notes which steps are in doubt because of a host that has ended: later daemons doubt no others because of it. The
+/// old note stays if the write fails.
 pub(crate) fn doubt(folder: &Path, record: &HostRecord) -> io::Result<()> {
     replace(&file(folder, &record.socket), record)
 }
@@ -85,11 +85,11 @@ pub(crate) fn replace(target: &Path, note: &impl Serialize) -> io::Result<()> {
 
 /// Forgets a host.
 pub(crate) fn remove(folder: &Path, socket: &Path) {
-    // A host that was never noted needs no removal.
+    // A host without a note needs no removal.
     let _ = fs::remove_file(file(folder, socket));
 }
 
-/// Returns every note; files that cannot be read are skipped.
+/// Returns every note; skips unreadable files.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<HostRecord>> {
     let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let notes = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));

@@ -45,9 +45,9 @@ impl Default for RelayHello {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RelayRequest {
-    /// The host that opens new terminals. It is started if there is none.
+    /// The host that opens new terminals. The relay starts one if there is none.
     OpenCurrent,
-    /// Any host that has terminals. None is started.
+    /// Any host that has terminals. The relay starts none.
     OpenExisting,
     /// The host of this socket.
     Open(String),
@@ -70,7 +70,7 @@ pub(crate) enum RelayReply {
     },
     /// There is no such host: it has ended, and its terminals with it.
     Gone,
-    /// The host was not reached, for this reason.
+    /// The host is out of reach, for this reason.
     Failed(String),
 }
 
@@ -100,7 +100,7 @@ impl Relay {
     /// Greets over `output`, reads the request from `input`, and then carries bytes between them and the host until either side ends.
     ///
     /// # Errors
-    /// If the request is invalid, or the connection ends before the host is reached.
+    /// If the request is invalid, or the connection ends before it reaches the host.
     pub async fn serve(
         self,
         mut input: impl BufRead + Send + 'static,
@@ -159,7 +159,7 @@ impl Relay {
                 None if began.elapsed() > OPENING_TIMEOUT => {
                     return Ok(RelayReply::Failed("the terminal host there does not answer".to_owned()));
                 }
-                // It is busy, or stopped: its terminals are not lost.
+                // It is busy, or stopped: it still has its terminals.
                 None => tokio::time::sleep(RETRY_PAUSE).await,
             }
         }
@@ -183,7 +183,7 @@ pub(crate) fn linked(socket: &Path) -> io::Result<UnixStream> {
     let mut request = Vec::new();
     write_frame(&mut request, 1, &Ask::Link);
     stream.write_all(&request)?;
-    // The host sends nothing behind the answer before the link greets, so the frame is read byte by byte to its end.
+    // The host sends nothing behind the answer before the link greets, so this reads the frame byte by byte to its end.
     let mut answer = vec![0; HEAD];
     stream.read_exact(&mut answer)?;
     while first_frame(&answer).map_err(io::Error::other)?.is_none() {

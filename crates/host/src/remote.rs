@@ -1,8 +1,8 @@
 //! Terminals on other machines: the machines that the user has named, and the connections to the terminal hosts on them.
 //!
 //! A machine has a terminal host like this one, which belongs to this installation alone: started once through a relay
-//! ([`crate::relay`]), found again, and of the version that is installed over there. The daemon knows a machine by its notes
-//! ([`notes`]) also while it is not connected: its terminals are listed as they were last seen.
+//! ([`crate::relay`]), found again, and of the version that the machine has. The daemon knows a machine by its notes
+//! ([`notes`]) also without a connection: it lists the terminals with their last known state.
 
 mod connection;
 mod failure;
@@ -36,13 +36,13 @@ pub use self::transport::{
 };
 use crate::client::Host;
 
-/// Time that a request of a client waits for a machine that is not connected.
+/// Time that a request of a client waits for a machine without a connection.
 pub const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time that a run waits for a machine that is not connected, before its action fails.
+/// Time that a run waits for a machine without a connection, before its action fails.
 pub const RUN_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A machine on which terminals can be opened.
+/// A machine for terminals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteHostConfig {
     /// Its name here.
@@ -65,7 +65,7 @@ pub trait MachineSecretSink: fmt::Debug + Send + Sync {
     fn place(&self, terminal: &TerminalId, machine: &str);
     /// Hides a text in the terminals of a machine, or in one of them.
     fn hide_on(&self, machine: &str, secret: SecretText);
-    /// Forgets what is hidden in a terminal alone: it was closed.
+    /// Forgets the hidden texts of one terminal, which has closed.
     fn forget(&self, terminal: &TerminalId);
 }
 
@@ -86,13 +86,13 @@ impl QuestionWatch for NoQuestions {
 /// State of the connection to a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteHostState {
-    /// It was not needed yet.
+    /// No request has needed it yet.
     Idle,
-    /// It is being connected to.
+    /// The connection is in progress.
     Connecting,
-    /// It is connected.
+    /// It has a connection.
     Connected,
-    /// It is not connected, since then, for this reason.
+    /// It has no connection, since then, for this reason.
     Lost {
         /// Since when.
         since: SystemTime,
@@ -108,7 +108,7 @@ pub struct RemoteHostStatus {
     pub config: RemoteHostConfig,
     /// State of its connection.
     pub state: RemoteHostState,
-    /// The version of the terminal host there, once it was reached.
+    /// The version of the terminal host there, after the first connection.
     pub version: Option<String>,
     /// Terminals there, as they were last seen.
     pub terminals: usize,
@@ -119,11 +119,11 @@ pub struct RemoteHostStatus {
 pub struct RemotePlace {
     /// Its name.
     pub host: String,
-    /// Since when it is not connected, if so: the description is as of then.
+    /// Time of the loss of its connection, if there is none: the description is as of then.
     pub lost_since: Option<SystemTime>,
 }
 
-/// Reason why a machine is not used.
+/// Reason why a machine is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
     /// No machine has this name.
@@ -134,7 +134,7 @@ pub enum RemoteError {
         /// The names that there are.
         hosts: Vec<String>,
     },
-    /// It was not reached.
+    /// The connection failed.
     #[error("host '{host}' was not reached: {why}")]
     Failed {
         /// Its name.
@@ -183,8 +183,8 @@ impl RemoteHosts {
         Self { shared: Arc::new(Shared { setup, machines: Mutex::default(), changed }) }
     }
 
-    /// Takes over the machines that the user has named. Those that are not named any more are disconnected; their
-    /// terminals continue.
+    /// Takes over the machines that the user has named. Disconnects machines without a name now; their terminals
+    /// continue.
     pub(crate) fn configure(&self, configs: &[RemoteHostConfig]) {
         let mut machines = self.shared.machines.lock();
         let is_named = |machine: &Machine| configs.contains(machine.config());
@@ -232,7 +232,7 @@ impl RemoteHosts {
         target.map_err(|why| RemoteError::Failed { host: name.to_owned(), why })
     }
 
-    /// Returns where the last connection to a machine led to, if that is known.
+    /// Returns the target of the last connection to a machine, if there is a known one.
     pub(crate) fn dialed(&self, name: &str) -> Result<Option<HostTarget>, RemoteError> {
         Ok(self.shared.setup.transport.dialed(self.named(name)?.config()))
     }
@@ -242,7 +242,7 @@ impl RemoteHosts {
         self.all().iter().map(|machine| machine.status()).collect()
     }
 
-    /// Returns the host that keeps a terminal, and the terminal, by what is noted.
+    /// Returns the host that keeps a terminal, and the terminal, by the notes.
     pub(crate) fn noted(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
         self.all().iter().find_map(|machine| machine.noted(id_or_name))
     }
@@ -253,12 +253,13 @@ impl RemoteHosts {
         hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
     }
 
-    /// Notes that the results of `steps` are stored, or that the steps are given up. Does not wait for the machines.
+    /// Notes that the daemon has stored the results of `steps`, or has given the steps up. Does not wait for the
+    /// machines.
     pub(crate) fn settle(&self, steps: &str) {
         self.all().iter().for_each(|machine| machine.settle(steps));
     }
 
-    /// Returns the steps of runs whose hosts on other machines have ended before the steps were settled.
+    /// Returns the unsettled steps of runs whose hosts on other machines have ended.
     pub(crate) fn lost_steps(&self) -> Vec<String> {
         self.all().iter().flat_map(|machine| machine.lost_steps()).collect()
     }
@@ -268,7 +269,7 @@ impl RemoteHosts {
         self.all().into_iter().find(|machine| machine.has_opening(step))
     }
 
-    /// Returns whether a terminal was recorded for another machine than this one.
+    /// Returns whether the notes have a terminal for another machine than this one.
     pub(crate) fn is_elsewhere(&self, id: &TerminalId, machine: &str) -> bool {
         self.all().iter().any(|other| other.config().name != machine && other.has_terminal(id))
     }
@@ -284,7 +285,7 @@ impl RemoteHosts {
         join_all(listing).await.into_iter().flatten().collect()
     }
 
-    /// Notes that a terminal was closed.
+    /// Notes the close of a terminal.
     pub(crate) async fn closed(&self, id: &TerminalId) {
         for machine in self.all() {
             machine.forget(id).await;

@@ -1,8 +1,7 @@
 //! The host's side: keeps terminals and serves the requests of its clients.
 //!
-//! Every request is answered in a task of its own, but handed to its terminal in the order in which
-//! it came, so that two inputs cannot overtake each other. A client may disconnect at any time; the
-//! terminals continue.
+//! A task of its own answers every request, but the server hands requests to a terminal in the order of their arrival,
+//! so that two inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
 
 use std::collections::HashMap;
 use std::io;
@@ -44,7 +43,7 @@ pub struct Identity {
     pub version: String,
 }
 
-/// Time that a host without terminals stays while no client is connected.
+/// Time that a host without terminals stays without a client.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Time that a person keeps the writer's seat when the connection that they took it over is gone.
@@ -61,15 +60,15 @@ pub(crate) struct Shared {
     connections: watch::Sender<usize>,
     retiring: AtomicBool,
     ending: watch::Sender<bool>,
-    /// The seats that are held, and over which connection they were taken last.
+    /// The held seats, and the connection that took each one last.
     seats: Mutex<HashMap<HoldKey, u64>>,
     /// Sessions of clients on other machines.
     links: Links,
     /// The number of the last connection.
     numbers: AtomicU64,
-    /// Files that are being written.
+    /// Unfinished copies of files.
     pub(crate) unfinished: UnfinishedFiles,
-    /// Effects that are performed once for each step.
+    /// Effects that the host performs once for each step.
     pub(crate) effects: Effects,
 }
 
@@ -84,7 +83,7 @@ impl Shared {
         self.connections.send_modify(|_| {});
     }
 
-    /// Closes terminals that were opened for single commands, unless a person holds them.
+    /// Closes terminals of single commands, unless a person holds them.
     async fn close_single_commands(&self, ids: Vec<TerminalId>) {
         for id in ids {
             let Some(terminal) = self.terminals.get(id.as_str()) else { continue };
@@ -98,13 +97,13 @@ impl Shared {
 
 /// Keeps `terminals` and serves every client that connects to `listener`, until there is nothing left to keep.
 ///
-/// It ends when it receives a shutdown request, when its last terminal is closed after a retire request, or when it
-/// has neither terminals nor clients for a while.
+/// It ends when it receives a shutdown request, when its last terminal closes after a retire request, or when it has
+/// neither terminals nor clients for a while.
 ///
-/// `listen_again` makes its socket anew, where it was removed.
+/// `listen_again` makes its socket again, at the path of the removed one.
 ///
 /// # Errors
-/// If no more connections can be accepted.
+/// If the socket accepts no more connections.
 pub async fn serve(
     mut listener: UnixListener,
     terminals: Terminals,
@@ -136,7 +135,7 @@ pub async fn serve(
                 Ok(_) => tracing::warn!("a connection of another user was refused"),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of descriptors: some have to be given back first.
+                    // Out of descriptors: others have to close first.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
@@ -241,8 +240,8 @@ impl Connection {
         connection.give_seats_back().await;
     }
 
-    /// Hands the connection over to a link, and answers the request for it. Its client sends nothing before the answer, so that what
-    /// follows is read by the link.
+    /// Hands the connection over to a link, and answers the request for it. Its client sends nothing before the answer,
+    /// so that the link reads all further bytes.
     fn link(&self, stream: &UnixStream, number: u64) {
         let handed = stream.as_fd().try_clone_to_owned().map(std::os::unix::net::UnixStream::from);
         match handed.and_then(UnixStream::from_std) {
@@ -264,7 +263,7 @@ impl Connection {
         self.asked.lock()
     }
 
-    /// Takes one request. A task serves what cannot be answered at once.
+    /// Takes one request. A task serves requests without an immediate answer.
     fn handle(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
         if let Some(Ask::Cancel(number)) = ask {
             if let Some(task) = self.lock().remove(&number) {
@@ -289,7 +288,7 @@ impl Connection {
             return;
         }
         let asked = self.asked.clone();
-        // Held until the task is noted, so that it cannot end before that.
+        // Held until the table has the task, so that it cannot end before that.
         let mut noted = self.lock();
         let task = tokio::spawn(async move {
             answering.await;
@@ -310,7 +309,7 @@ impl Connection {
             Ask::List => {
                 let mut descriptions = Vec::new();
                 for terminal in shared.terminals.all() {
-                    // A terminal that was closed at this moment is not listed.
+                    // A terminal that has just closed is not on the list.
                     descriptions.extend(terminal.describe().await.ok());
                 }
                 self.say(number, descriptions)
@@ -355,7 +354,7 @@ impl Connection {
                 said
             }
             Ask::Cancel(_) => Ok(()),
-            // The answer follows once no more frames are read.
+            // The answer follows after the last read of a frame.
             Ask::Link => {
                 self.link_request.send_replace(Some(number));
                 Ok(())
@@ -497,7 +496,7 @@ impl Connection {
         self.shared.seats.lock()
     }
 
-    /// Gives back the seats that were taken over this connection, unless their holders come back soon over another.
+    /// Gives back the seats that this connection took, unless their holders come back soon over another.
     async fn give_seats_back(&self) {
         let mine = |seats: &HashMap<HoldKey, u64>| -> Vec<HoldKey> {
             seats.iter().filter(|(_, by)| **by == self.number).map(|(key, _)| key.clone()).collect()
@@ -510,7 +509,7 @@ impl Connection {
         for key in left {
             self.seats().remove(&key);
             for terminal in self.shared.terminals.all() {
-                // Only the terminal that is held with this key heeds it, and one that is gone is free.
+                // Only the terminal with this key in its seat heeds it, and one that is gone is free.
                 let _ = terminal.give_back(key.clone()).await;
             }
         }
@@ -563,7 +562,7 @@ fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
     Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, input, reads, timeout, by })
 }
 
-/// Numbers that are not used twice in a process.
+/// Numbers that are unique in a process.
 pub(crate) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(SECRETS + 1);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -15,8 +15,9 @@ use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage,
 
 /// A terminal that a host keeps, here or on another machine. Cheap to clone.
 ///
-/// Every method fails with an [`AskError`] when the terminal was closed or its host has ended. On another machine it also fails when the
-/// machine is not connected for as long as the patience of this handle; a request that may be repeated is repeated once it is.
+/// Every method fails with an [`AskError`] when the terminal has closed or its host has ended. On another machine it
+/// also fails when the connection to the machine is missing for as long as the patience of this handle; the handle
+/// sends a repeatable request again over the next connection.
 #[derive(Debug, Clone)]
 pub struct HostedTerminal {
     keeper: Keeper,
@@ -77,13 +78,14 @@ impl Keeper {
             // A wait lasts as long as it was meant to, whatever becomes of the connection meanwhile.
             let patience = patience.max(ask.waits());
             let host = match remote.reached(patience).await {
-                // It was sent before, and may have been carried out.
+                // An earlier attempt sent it, and the host may have carried it out.
                 Err(AskError::NotConnected { .. }) if repeats.is_some() && ask.acts() => {
                     return Err(remote.unanswered());
                 }
                 reached => reached?,
             };
-            // What may have changed something is waited for until the session ends: only then its outcome is unknown.
+            // Waits for a request that may have changed something until the session ends: only then its outcome is
+            // unknown.
             let limit = if ask.is_repeatable() { patience } else { UNLIMITED };
             let answer = tokio::select! {
                 answer = host.ask(ask) => answer,
@@ -117,7 +119,7 @@ async fn silent(ask: &Ask) {
     }
 }
 
-/// Reason why an input was not sent.
+/// Reason why an input has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The terminal did not take it.
@@ -139,7 +141,7 @@ pub enum TerminalError<E> {
     Ask(#[from] AskError),
 }
 
-/// Reason why a signal was not sent.
+/// Reason why a signal has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignalError {
     /// The program had ended.
@@ -160,7 +162,7 @@ impl HostedTerminal {
         Self { keeper: Keeper::There(host), id, patience: CLIENT_CONNECT_TIMEOUT }
     }
 
-    /// Returns a handle that waits so long for a machine that is not connected.
+    /// Returns a handle that waits so long for a machine without a connection.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -172,8 +174,8 @@ impl HostedTerminal {
         &self.id
     }
 
-    /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal on this
-    /// machine. A host that is not connected does not learn it.
+    /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal
+    /// on this machine. A host without a connection does not learn it.
     pub async fn remember_elsewhere(&self, secret: &SecretText) {
         if matches!(self.keeper, Keeper::There(_)) {
             let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
@@ -196,7 +198,7 @@ impl HostedTerminal {
     /// Types into the terminal, see [`steplatch_terminal::Terminal::send`].
     ///
     /// # Errors
-    /// If nothing was typed, and why.
+    /// If the terminal has typed nothing, with the reason.
     pub async fn send(&self, input: Input) -> Result<Sent, SendError> {
         let sent: Result<Sent, InputError> = self.ask(TerminalAsk::Send(input)).await?;
         Ok(sent?)
@@ -250,7 +252,7 @@ impl HostedTerminal {
         self.ask_to(TerminalAsk::SetVariables(values, export)).await
     }
 
-    /// Waits until the program can be typed into.
+    /// Waits until the program takes input.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -281,7 +283,7 @@ impl HostedTerminal {
     /// Returns the cells of at most so many rows that scrolled away, and below them those of the screen.
     ///
     /// # Errors
-    /// If the terminal is closed, or its host is of an older version.
+    /// If the terminal has closed, or its host is of an older version.
     pub async fn scrollback(&self, most: usize) -> Result<Picture, AskError> {
         self.ask(TerminalAsk::Scrollback(most)).await
     }
@@ -289,7 +291,7 @@ impl HostedTerminal {
     /// Returns the entries of the log of inputs from this number on, oldest first.
     ///
     /// # Errors
-    /// If the terminal is closed, or its host is of an older version.
+    /// If the terminal has closed, or its host is of an older version.
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, AskError> {
         self.ask(TerminalAsk::Inputs(from)).await
     }
@@ -297,7 +299,7 @@ impl HostedTerminal {
     /// Returns the texts between offsets, each of at most so many characters: its beginning and its end.
     ///
     /// # Errors
-    /// If the terminal is closed, or its host is of an older version.
+    /// If the terminal has closed, or its host is of an older version.
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, AskError> {
         let wanted = ranges.len();
         let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, most)).await?;
@@ -307,8 +309,8 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns the screen once it is another one than the version that is known; at once if none is. A host of an older
-    /// version does not understand this.
+    /// Returns the screen once it is another one than the known version; at once without a known one. A host of an
+    /// older version does not understand this.
     ///
     /// # Errors
     /// If there is no such terminal, also meanwhile.
@@ -316,8 +318,8 @@ impl HostedTerminal {
         self.ask(TerminalAsk::WatchScreen(known)).await
     }
 
-    /// Returns the rows of the screen that are not as in the version that is known, once it is another one; at once all of them if
-    /// none is. A host of an older version does not understand this.
+    /// Returns the rows of the screen that differ from the known version, once it is another one; at once all of them
+    /// without a known one. A host of an older version does not understand this.
     ///
     /// # Errors
     /// If there is no such terminal, also meanwhile.
@@ -437,7 +439,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::NoteState(gate)).await
     }
 
-    /// Checks that the state is unchanged since it was noted at the question of a gate.
+    /// Checks that the state has not changed since the note at the question of a gate.
     ///
     /// # Errors
     /// With what has changed, or when there is no such terminal.
@@ -508,7 +510,7 @@ impl Attached {
         }
     }
 
-    /// Returns a whole screen without what is not passed on. The output behind it begins anew.
+    /// Returns a whole screen without its filtered parts. The filter of the output behind it starts again.
     fn filtered_screen(&mut self, screen: String) -> String {
         let Some(filter) = &mut self.filter else { return screen };
         filter.reset();

@@ -1,12 +1,11 @@
 //! The protocol of a terminal host.
 //!
-//! Frames over a private stream socket: four bytes of length (big endian, without themselves),
-//! eight bytes of a number that identifies a request and everything sent in reply to it, and a body
-//! in MessagePack (<https://msgpack.org>) with the names of fields, so that either side may know
-//! fewer fields than the other. From the client the body is an [`Ask`]. From the host it is a
-//! `Result` of the requested value or a [`Refusal`]; after an attachment, [`AttachEvent`]s follow
-//! under the same number. The number 0 belongs to no request: under it the host sends texts that
-//! must be kept secret.
+//! Frames over a private stream socket: four bytes of length (big endian, without themselves), eight bytes of a number
+//! that identifies a request and everything sent in reply to it, and a body in MessagePack (<https://msgpack.org>) with
+//! the names of fields, so that either side may know fewer fields than the other. From the client the body is an
+//! [`Ask`]. From the host it is a `Result` of the requested value or a [`Refusal`]; after an attachment,
+//! [`AttachEvent`]s follow under the same number. The number 0 belongs to no request: under it the host sends secret
+//! texts.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -60,25 +59,25 @@ pub enum Ask {
     Retire,
     /// Close every terminal, and end. → `()`
     Shutdown,
-    /// The answer to this request is not wanted any more. No answer.
+    /// The client wants no answer to this request any more. No answer.
     Cancel(u64),
     /// Count what may have changed the state of a terminal, once the count is another one than this, or at once. → `u64`
     WatchActivity(Option<u64>),
-    /// Let this connection carry a link of another machine (`steplatch-link`) once this is answered. → `()`
+    /// Let this connection carry a link of another machine (`steplatch-link`) after the answer. → `()`
     Link,
-    /// A request about a file of this machine; its answer is documented there.
+    /// A request about a file of this machine; [`FileAsk`] documents its answer.
     File(FileAsk),
-    /// The results of these steps are not needed any more: they are stored, or the steps are given up. A text that ends
-    /// with `/` names all steps that begin with it. Closes the terminals that were opened for their single commands. → `()`
+    /// The client needs the results of these steps no longer: it has stored them, or has given the steps up. A text
+    /// that ends with `/` names all steps that begin with it. Closes the terminals of their single commands. → `()`
     Settle(Vec<String>),
-    /// List the steps of runs whose results are kept until [`Self::Settle`]. → `Vec<String>`
+    /// List the steps of runs whose results the host keeps until [`Self::Settle`]. → `Vec<String>`
     Unsettled,
 }
 
 impl Ask {
-    /// Returns whether it may be sent again when its answer was lost: it changes nothing, or nothing more than before.
-    /// An input or a command with the name of a step is carried out once; its repetition is answered with the outcome
-    /// of the first one.
+    /// Returns whether a client may send it again after the loss of its answer: it changes nothing, or nothing more
+    /// than before. The host carries out an input or a command with the name of a step once; the answer to its
+    /// repetition is the outcome of the first one.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
             Self::Open(request) => request.step.is_some(),
@@ -110,8 +109,8 @@ impl Ask {
         Some(EffectKey::new(effect, step))
     }
 
-    /// Returns whether it is a key or a movement that a person types in an attached terminal. Such a request is
-    /// repeated within a moment or not at all.
+    /// Returns whether it is a key or a movement that a person types in an attached terminal. A client repeats such a
+    /// request within a moment or not at all.
     pub(crate) fn is_by_hand(&self) -> bool {
         matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
@@ -202,7 +201,7 @@ impl Ask {
         }
     }
 
-    /// Returns the same request, so long after it was sent first.
+    /// Returns the same request, so long after its first sending.
     pub(crate) fn after(&self, elapsed: Duration) -> Self {
         let mut ask = self.clone();
         if let Self::Terminal(_, TerminalAsk::Wait(wait)) = &mut ask {
@@ -212,7 +211,7 @@ impl Ask {
     }
 }
 
-/// The slowest disk on which a file is read for its digest, in bytes per second.
+/// Minimum speed of a disk during the digest of a file, in bytes per second.
 const MIN_DIGEST_RATE: u64 = 1 << 20;
 
 impl TerminalAsk {
@@ -251,7 +250,7 @@ impl TerminalAsk {
         match self {
             Self::Send(input) => input.step.is_some(),
             Self::Run(request) => request.step.is_some(),
-            // The first report, or the first end, would be missed.
+            // A repetition would miss the first report, or the first end.
             Self::HandedBack | Self::HandBack(..) | Self::Signal(_) | Self::Close(_) | Self::SetVariables(..) => false,
             Self::Wait(_)
             | Self::Ready(..)
@@ -334,7 +333,7 @@ pub enum TerminalAsk {
     SetVariables(Vec<(String, String)>, bool),
     /// Note its state at the question of this gate. → `NotedState`
     NoteState(String),
-    /// Compare its state with the one that was noted for this gate. → `Result<(), String>`
+    /// Compare its state with the noted one of this gate. → `Result<(), String>`
     CheckState(String),
     /// Close it, beginning with the signal of this number. → `Closed`
     Close(Option<i32>),
@@ -345,11 +344,11 @@ pub enum TerminalAsk {
 /// Progress of the input of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// It was accepted; some of it may have reached the program.
+    /// The terminal has accepted it; some of it may have reached the program.
     Intent,
-    /// All of it was handed to the program's terminal. Only hosts of older versions report this.
+    /// The program's terminal has all of it. Only hosts of older versions report this.
     Written,
-    /// It was typed, and the answer to it was awaited for the requested time.
+    /// The terminal has typed it, and has waited for the answer to it for the requested time.
     Done,
 }
 
@@ -365,15 +364,15 @@ pub struct OpenRequest {
     name: Option<String>,
     opened_by: Option<String>,
     pub(crate) step: Option<String>,
-    /// It is requested from another machine: the environment is the host's own, and the directory begins at its home.
+    /// The request comes from another machine: the environment is the host's own, and the directory begins at its home.
     #[serde(default, skip_serializing_if = "is_false")]
     from_elsewhere: bool,
-    /// It is opened for a single command: it waits at most so long for other terminals to be closed if as many as may be
-    /// are open, and is closed when its step is settled. A host of an older version overlooks it.
+    /// It is for a single command: with the maximum number of open terminals, it waits at most so long for the close of
+    /// another one, and it closes when the client settles its step. A host of an older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) single_command: Option<Duration>,
-    /// It waits at most so long for other terminals to be closed if as many as may be are open. A host of an older version
-    /// overlooks it.
+    /// With the maximum number of open terminals, it waits at most so long for the close of another one. A host of an
+    /// older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waits: Option<Duration>,
 }
@@ -381,12 +380,12 @@ pub struct OpenRequest {
 /// Conduct of an opening while as many terminals are open as may be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Place {
-    /// It is refused.
+    /// The host refuses it.
     #[default]
     AtOnce,
-    /// It waits at most so long for another terminal to be closed.
+    /// It waits at most so long for the close of another terminal.
     Within(Duration),
-    /// It waits as well; it is for a single command, and closed when its step is settled.
+    /// It waits as well; it is for a single command, and closes when the client settles its step.
     ForCommand(Duration),
 }
 
@@ -436,7 +435,7 @@ impl OpenRequest {
         self.single_command.or(self.waits)
     }
 
-    /// Returns what is to be opened, with the environment of this process if that is meant.
+    /// Returns the terminal to open, with the environment of this process if the request means that.
     pub(crate) fn into_spec(self) -> Spec {
         let Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, .. } = self;
         let spec = Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step };
@@ -444,7 +443,7 @@ impl OpenRequest {
     }
 }
 
-/// A terminal that was opened.
+/// An opened terminal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenedTerminal {
     /// Its id.
@@ -455,7 +454,7 @@ pub struct OpenedTerminal {
     pub integrated: bool,
 }
 
-/// Reason why a terminal was not opened; see [`OpenError`] and [`SpawnError`].
+/// Reason for the refusal of a new terminal; see [`OpenError`] and [`SpawnError`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OpenRefused {
     /// As many as may be are open.
@@ -480,7 +479,7 @@ pub enum OpenRefused {
         /// The terminal that has it.
         by: TerminalId,
     },
-    /// The step opened a terminal before, which was closed since. Only hosts of older versions report this.
+    /// The step opened a terminal before, which has closed since. Only hosts of older versions report this.
     #[error("the step opened {terminal} before, which was closed since")]
     OpenedBefore {
         /// The terminal.
@@ -492,7 +491,7 @@ pub enum OpenRefused {
     /// No such directory.
     #[error("folder '{}' does not exist", .0.display())]
     NoFolder(PathBuf),
-    /// The program may not be executed, or the system had nothing to give.
+    /// The user may not execute the program, or the system had nothing to give.
     #[error("{0}")]
     Other(String),
 }
@@ -514,7 +513,7 @@ impl From<OpenError> for OpenRefused {
     }
 }
 
-/// A request to wait, with its patterns as they were written; see [`steplatch_terminal::Wait`].
+/// A request to wait, with its patterns in their written form; see [`steplatch_terminal::Wait`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WaitRequest {
     /// Patterns.
@@ -557,11 +556,11 @@ pub enum AttachEvent {
     Resized(Size),
     /// The program ended; nothing more will come.
     Ended(steplatch_terminal::Exit),
-    /// The terminal was closed.
+    /// The terminal has closed.
     Closed,
 }
 
-/// Reason why a request was not answered.
+/// Reason for the refusal of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// There is no such terminal (any more).
@@ -573,7 +572,7 @@ pub enum Refusal {
     /// It takes no new terminals.
     #[error("the terminal host is about to end")]
     Retiring,
-    /// The step was begun before. Its result was never known or is no longer kept.
+    /// The step began before. Its result never arrived or is gone.
     #[error("this step was begun before and is not done again; its result is not known any more")]
     OutcomeUnknown,
 }
@@ -606,7 +605,7 @@ pub(crate) fn append_frame(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&m
 /// Takes the first whole frame out of `bytes`: its length, its number, and the range of its body.
 ///
 /// # Errors
-/// If the length is out of bounds, so that what follows cannot be read either.
+/// If the length is out of bounds, so that the bytes behind it are unreadable as well.
 pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::Range<usize>)>, BadFrame> {
     let head = frame_head(bytes)?;
     Ok(head.filter(|(length, _)| bytes.len() >= *length).map(|(length, number)| (length, number, HEAD..length)))
@@ -615,7 +614,7 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::
 /// Reads the head of the first frame in `bytes`, once it is whole: the length of the frame, and its number.
 ///
 /// # Errors
-/// If the length is out of bounds, so that what follows cannot be read either.
+/// If the length is out of bounds, so that the bytes behind it are unreadable as well.
 pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
@@ -630,7 +629,7 @@ pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame>
 #[error("what came is no frame")]
 pub(crate) struct BadFrame;
 
-/// A list of which no more than `MAX` entries are kept, whatever was sent.
+/// A list that keeps at most `MAX` entries of the received ones.
 #[derive(Debug)]
 pub(crate) struct BoundedList<T, const MAX: usize> {
     pub(crate) entries: Vec<T>,

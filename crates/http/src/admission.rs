@@ -2,7 +2,7 @@
 //!
 //! A page in a browser on this machine can send requests to any local port. The name in `Host` must therefore be one of
 //! the server's own (a page that uses DNS rebinding sends another name), and an `Origin`, which only browsers send,
-//! must be allowed. Only then is the token checked.
+//! must be an allowed one. Only then does the server check the token.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use crate::refusal::Refusal;
 use crate::token::Token;
 
-/// The checks before a request is carried out.
+/// Checks before the execution of a request.
 #[derive(Debug)]
 pub(crate) struct Admission {
     token: Token,
@@ -70,7 +70,7 @@ pub enum InvalidName {
 pub(crate) enum Caller {
     /// The token was right.
     Token,
-    /// A browser that is logged in to the page: both halves of its session were right.
+    /// A browser with a session of the page: both halves of the session were right.
     Page,
     /// Both were missing or wrong.
     Unknown,
@@ -147,7 +147,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns the origin of the request, if it is allowed.
+    /// Returns the origin of the request, if the server allows it.
     fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut given = headers.get_all(ORIGIN).iter();
         let (Some(origin), None) = (given.next(), given.next()) else { return None };

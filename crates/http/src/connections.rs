@@ -1,8 +1,8 @@
 //! The open connections, up to a limit.
 //!
-//! An idle connection occupies a place. When all places are taken, the connection that has been idle the longest is
-//! closed for a new one, first those that never sent the token. A connection with a request in progress is never
-//! closed. A crowd of idle connections therefore cannot block other clients.
+//! An idle connection occupies a place. When there is no free place, a new connection replaces the one idle for the
+//! longest, first those without a token so far. A connection with a request in progress never closes for that. A crowd
+//! of idle connections therefore cannot block other clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) struct ConnectionSlot {
     pub(crate) connection: Arc<Connection>,
 }
 
-/// A request in progress, until its response has been sent.
+/// A request in progress, until the end of its response.
 #[derive(Debug)]
 pub(crate) struct Answering(Arc<Connection>);
 
@@ -110,7 +110,7 @@ impl Connection {
         self.known.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a request until the guard is dropped.
+    /// Counts a request until the drop of the guard.
     pub(crate) fn answers(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::Relaxed);
         self.spoke.notify_one();

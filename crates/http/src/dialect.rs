@@ -220,7 +220,7 @@ impl Offered {
     }
 }
 
-/// Lists the workflows that can be started.
+/// Lists the startable workflows.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     wanted: Result<Query<WantedPage>, QueryRejection>,
@@ -250,7 +250,7 @@ pub(crate) async fn list(
     })))
 }
 
-/// Starts a run. A repeated Idempotency-Key returns the run that was started with it.
+/// Starts a run. A repeated Idempotency-Key returns the run started with it.
 pub(crate) async fn start(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,

@@ -2,8 +2,8 @@
 //!
 //! One WebSocket carries everything of a tab, because a browser opens few connections to one server. Screens come from
 //! the daemon once for all tabs (`feeds.rs`), so that a further tab costs the frames that it receives. A tab has at
-//! most two frames of a screen that it has not acknowledged: a slow one misses what was shown meanwhile and receives the
-//! latest state. The daemon is not started for a tab: it only watches.
+//! most two frames of a screen that it has not acknowledged: a slow one misses the frames in between and receives the
+//! latest state. A tab does not start the daemon: it only watches.
 
 mod feeds;
 mod holds;
@@ -48,8 +48,8 @@ impl Live {
     }
 }
 
-/// Opens the socket of a tab. The session is checked with the first message, because a browser lets no script add a header
-/// here.
+/// Opens the socket of a tab. The tab checks the session with the first message, because a browser lets no script add a
+/// header here.
 pub(crate) async fn upgrade(
     State(app): State<Arc<App>>,
     Extension(slot): Extension<Arc<ConnectionSlot>>,

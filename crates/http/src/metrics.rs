@@ -1,7 +1,7 @@
 //! Metrics for monitoring, as text.
 //!
-//! The daemon's metrics come from GET_METRICS; the metrics of this server are added. The format is Prometheus' text
-//! exposition, version 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//! The daemon's metrics come from GET_METRICS; this module adds the metrics of this server. The format is Prometheus'
+//! text exposition, version 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use crate::server::App;
 /// The bounds of the buckets of a duration, in seconds.
 const BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 
-/// Counts and durations of requests, by route. The number of series is bounded by the table of routes.
+/// Counts and durations of requests, by route. The table of routes bounds the number of series.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     routes: Mutex<BTreeMap<(String, String), Answers>>,
@@ -40,7 +40,7 @@ impl Default for Answers {
 }
 
 impl Metrics {
-    /// Records a response; for a stream of events, when its first events are sent.
+    /// Records a response; for a stream of events, with its first events.
     pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
         // A method is foreign text as well.
         let known = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS];
@@ -81,7 +81,7 @@ fn metric(name: &str, help: &str, kind: MetricKind, samples: Vec<Sample>) -> Met
     Metric { name: name.to_owned(), help: help.to_owned(), kind, samples }
 }
 
-/// Returns the response to `/metrics`. An unreachable daemon is reported as a metric.
+/// Returns the response to `/metrics`. Reports an unreachable daemon as a metric.
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     let asked = app.daemon.call(GetMetrics {}).await;
     let reached = asked.is_ok();

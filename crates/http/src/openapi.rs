@@ -1,7 +1,7 @@
 //! The document that describes the API (OpenAPI 3.1, <https://spec.openapis.org/oas/v3.1.0>).
 //!
-//! It is generated from the table of routes and the schemas of the contract's types; no schema is written by hand. A
-//! committed copy makes changes of the API visible in review.
+//! Its sources are the table of routes and the schemas of the contract's types; no schema is handwritten. A committed
+//! copy makes changes of the API visible in review.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -181,7 +181,7 @@ fn idempotency_key() -> Value {
     })
 }
 
-/// Removes a parameter from a schema, because it is passed elsewhere.
+/// Removes a parameter from a schema, because its place is elsewhere.
 fn take_out(schema: &mut Value, field: &str) {
     if let Some(fields) = schema["properties"].as_object_mut() {
         fields.shift_remove(field);

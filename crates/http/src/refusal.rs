@@ -1,4 +1,4 @@
-//! The response to a request that is not carried out.
+//! The response to a refused request.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -84,7 +84,7 @@ impl IntoResponse for Refusal {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"steplatch\""));
             }
-            // An unread rest of a body would be taken for the next request.
+            // The parser would take an unread rest of a body for the next request.
             StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }

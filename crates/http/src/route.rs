@@ -68,7 +68,7 @@ pub enum ResourceKind {
 pub enum FailureStatus {
     /// Its state does not allow the request: 409.
     Conflict,
-    /// The request is valid but cannot be carried out: 422.
+    /// The request is valid but impossible: 422.
     Unprocessable,
     /// An ordinary answer about a failed run, if the reply has a run.
     Run,
@@ -91,13 +91,13 @@ pub struct Route {
     pub thing: Option<ResourceKind>,
     /// The meaning of an unsuccessful reply.
     pub unsuccessful: FailureStatus,
-    /// True if only a browser that is logged in to the page may send the request; the token is not enough.
+    /// True if only a browser with a session of the page may send the request; the token is not enough.
     pub for_page: bool,
 }
 
 macro_rules! routes {
     ($( $method:ident $path:literal $verb:literal $({ $($from:literal = $to:literal),+ })? $(of $thing:ident)? $(for $page:ident)?, $unsuccessful:ident; )*) => {
-        /// Every verb that can be called over HTTP as a request with one response.
+        /// Every verb available over HTTP as a request with one response.
         pub const ROUTES: &[Route] = &[
             $( Route {
                 method: Method::$method,

@@ -1,4 +1,4 @@
-//! The listener, and the layers that every request passes before it is answered.
+//! The listener, and the layers that every request passes before its response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -91,7 +91,7 @@ impl Default for Options {
 /// Error that keeps the server from serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// Listening on the address fails.
     #[error("nothing can listen on {host}:{port}: {source}")]
     Listen {
         /// The address.
@@ -139,7 +139,7 @@ impl Server {
     /// Listens without answering yet.
     ///
     /// # Errors
-    /// If the address cannot be listened on, or a name is invalid.
+    /// If listening on the address fails, or a name is invalid.
     pub async fn bind(options: &Options, token: Token, daemon: ReconnectingClient) -> Result<Self, ServeError> {
         let Options { host, port, allowed_hosts, allowed_origins, most_connections } = options;
         let failed = |source| ServeError::Listen { host: host.clone(), port: *port, source };
@@ -194,13 +194,13 @@ impl Server {
         self
     }
 
-    /// Returns the token that is cancelled when the server shuts down, for handlers of long responses.
+    /// Returns the token that the server cancels when it shuts down, for handlers of long responses.
     #[must_use]
     pub fn ended(&self) -> CancellationToken {
         self.app.ended.clone()
     }
 
-    /// Serves until `end` completes; then event streams end, and requests in progress are finished within some seconds.
+    /// Serves until `end` completes; then event streams end, and requests in progress finish within some seconds.
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let Self { listener, twin, app, routes, .. } = self;
         let router = routes
@@ -234,7 +234,7 @@ impl Server {
                         }
                     });
                 }
-                // Either descriptors are exhausted, which lasts, or the client was gone before it was accepted.
+                // Either there are no more descriptors, which lasts, or the client left before the accept.
                 Err(error) => {
                     tracing::warn!(%error, "a connection can not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -304,7 +304,8 @@ fn turn_away(stream: &TcpStream) {
 
 /// Serves one connection until its end.
 async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Router, ended: CancellationToken) {
-    // Responses are written in small pieces, and a delayed acknowledgement of one would hold up the next for 40 ms.
+    // The server writes responses in small pieces, and a delayed acknowledgement of one would hold up the next for 40
+    // ms.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set; small answers may be late");
     }
@@ -345,7 +346,7 @@ async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Route
             () = ended.cancelled(), if !ending => {
                 ending = true;
                 talk.as_mut().graceful_shutdown();
-                // A connection without a complete request is not waited for.
+                // Does not wait for a connection without a complete request.
                 let left = if seat.connection.is_answering() { ENDING_TIME } else { SENDING_TIME };
                 silent.as_mut().reset(tokio::time::Instant::now() + left);
             }
@@ -353,7 +354,7 @@ async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Route
     }
 }
 
-/// The body of a response; its request counts as in progress until the body is dropped.
+/// The body of a response; its request counts as in progress until the drop of the body.
 struct Sending {
     body: Body,
     _answering: Answering,
@@ -439,7 +440,7 @@ async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
         Caller::Token | Caller::Page => MAX_BODY,
         // A login has a body before it is known.
         Caller::Unknown if page::is_login(request.method(), request.uri().path()) => page::MAX_LOGIN,
-        // Otherwise a body is read into memory only for requests with the token.
+        // Otherwise the server reads a body into memory only for requests with the token.
         Caller::Unknown => return Err(Refusal::unauthorized()),
     };
     let too_large = || {

@@ -1,8 +1,8 @@
 //! The events of runs, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
 //! All followers of a run share one subscription at the daemon, so a thousand followers cost the run as much as one.
-//! The newest events are kept for all, ready to be sent. A follower that is further behind, because it joined late or
-//! reads slowly, fetches the next few events itself whenever it has room for them. A slow follower therefore delays
+//! The feed keeps the newest events for all, ready to send. A follower that is further behind, because it joined late
+//! or reads slowly, fetches the next few events itself whenever it has room for them. A slow follower therefore delays
 //! neither the run nor other followers, and occupies memory for a few events only.
 
 use std::collections::{HashMap, VecDeque};
@@ -27,16 +27,16 @@ use tokio_util::sync::CancellationToken;
 use crate::refusal::Refusal;
 use crate::server::App;
 
-/// Maximum number of events of a run that are kept ready.
+/// Maximum number of kept events of a run.
 const MAX_KEPT_EVENTS: usize = 256;
 
-/// Maximum total size of kept events, in bytes; the newest event is kept whatever its size.
+/// Maximum total size of kept events, in bytes; the newest event stays whatever its size.
 const MAX_KEPT_BYTES: usize = 2 << 20;
 
 /// Number of events that a follower that is behind fetches at once.
 const MAX_FETCHED_EVENTS: u64 = 32;
 
-/// Number of events that are sent in one piece.
+/// Number of events in one piece.
 const MAX_SENT_EVENTS: usize = 64;
 
 /// The pause after which a silent stream sends a sign of life.
@@ -58,7 +58,7 @@ pub(crate) struct EventQuery {
 #[derive(Debug)]
 pub(crate) struct Streams {
     daemon: ReconnectingClient,
-    /// By run. Feeds without followers are dropped when the next feed begins.
+    /// By run. The beginning of the next feed drops feeds without followers.
     feeds: Mutex<HashMap<String, Weak<Feed>>>,
     open: Arc<AtomicUsize>,
 }
@@ -75,9 +75,9 @@ struct Feed {
 struct BufferedEvents {
     events: VecDeque<SseEvent>,
     bytes: usize,
-    /// All events from this number on are kept.
+    /// The feed keeps all events from this number on.
     from: u64,
-    /// No more events will arrive: the run has ended, or it cannot be followed any further.
+    /// No more events will arrive: the run has ended, or following it further is impossible.
     over: bool,
 }
 
@@ -178,7 +178,7 @@ struct Following {
     run_id: String,
     /// The number of the next event.
     next: u64,
-    /// The events that were fetched before the response began.
+    /// Events fetched before the response began.
     first: Option<Vec<SseEvent>>,
     feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
     over: bool,

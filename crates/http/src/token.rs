@@ -1,8 +1,8 @@
 //! The token that every request carries.
 //!
-//! Owns the file `http-token` of the state directory: 256 random bits, readable by their owner only. The file is read
-//! again whenever it has changed, so a replaced token is rejected immediately. A token from the environment is used
-//! instead of the file, which stays unchanged.
+//! Owns the file `http-token` of the state directory: 256 random bits, readable by their owner only. The server reads
+//! the file again after each change, so it rejects a replaced token immediately. A token from the environment takes
+//! precedence over the file, which stays unchanged.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq as _;
 /// The number of random bytes of a token.
 const BYTES: usize = 32;
 
-/// Minimum length of a token that is accepted from the environment, in characters.
+/// Minimum length of a token from the environment, in characters.
 const MIN_TOKEN_CHARS: usize = 16;
 
 /// Maximum length of such a token.
@@ -26,7 +26,7 @@ const MAX_TOKEN_CHARS: usize = 512;
 /// Reason for the lack of a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file cannot be used.
+    /// The file is unusable.
     #[error("the token in '{}' can not be used: {source}", .file.display())]
     File {
         /// The file.
@@ -59,11 +59,11 @@ pub struct Token {
 enum StoredToken {
     /// A token for the lifetime of the process.
     Here(Secret),
-    /// A token in a file, with the version that was read last.
+    /// A token in a file, with the last read version.
     File(PathBuf, Mutex<Option<(Version, Secret)>>),
 }
 
-/// The text of a token. Its debug output is redacted.
+/// The text of a token. Its debug output hides it.
 struct Secret(String);
 
 impl std::fmt::Debug for Secret {
@@ -90,7 +90,7 @@ impl Token {
     /// Uses a given token; `called` is its name in error messages.
     ///
     /// # Errors
-    /// If it is too short, or cannot be sent in a header.
+    /// If it is too short, or invalid in a header.
     pub fn from_text(text: &str, called: &str) -> Result<Self, TokenError> {
         if !is_fit(text) {
             return Err(TokenError::Unfit(called.to_owned()));
@@ -102,7 +102,7 @@ impl Token {
     /// created.
     ///
     /// # Errors
-    /// If the file cannot be read or created, or other users can read it.
+    /// If reading or creating the file fails, or other users can read it.
     pub fn of(state: &Path) -> Result<(Self, Option<String>), TokenError> {
         let file = token_file(state);
         let made = match fs::symlink_metadata(&file) {
@@ -116,15 +116,15 @@ impl Token {
             Err(source) => return Err(TokenError::File { file, source }),
         };
         let token = Self { kept: StoredToken::File(file.clone(), Mutex::default()) };
-        // A file that cannot be read is reported now rather than at each request.
+        // Reports an unreadable file now rather than at each request.
         read(&file)?;
         Ok((token, made))
     }
 
-    /// Creates a new token for a state directory, and returns its text. The old one is rejected from then on.
+    /// Creates a new token for a state directory, and returns its text. The server rejects the old one from then on.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If writing the file fails.
     pub fn renew(state: &Path) -> Result<String, TokenError> {
         Ok(make(&token_file(state), true)?.expect("a token that replaces what is there is made"))
     }
@@ -171,7 +171,7 @@ fn read(file: &Path) -> Result<Secret, TokenError> {
     Ok(Secret(text.to_owned()))
 }
 
-/// Creates a token in `file` atomically. `None` if an existing one is not to be replaced.
+/// Creates a token in `file` atomically. `None` if an existing one must stay.
 fn make(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
     let failed = |source| TokenError::File { file: file.to_owned(), source };
     let mut random = [0; BYTES];

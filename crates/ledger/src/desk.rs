@@ -1,27 +1,27 @@
-//! Requests for effects, and the rules by which they are answered.
+//! Requests for effects, and the rules of their answers.
 
 use std::collections::BTreeMap;
 
 use crate::effect::{EffectKey, names_step};
 use crate::ledger::{EffectState, Ledger, LedgerLimits};
 
-/// Requests for the effects of steps. `W` waits for a result `R`, `N` is notified when a step is given up, and `T` is a
-/// terminal.
+/// Requests for the effects of steps. `W` waits for a result `R`, `N` receives the notice of a given up step, and `T`
+/// is a terminal.
 ///
-/// Decides which request performs an effect, which one waits, and what is done with a shell that was opened for a single
-/// command. The caller performs the effects and answers the waiters.
+/// Decides which request performs an effect, which one waits, and what happens to the shell of a single command. The
+/// caller performs the effects and answers the waiters.
 #[derive(Debug)]
 pub struct EffectDesk<W, R, N, T> {
     ledger: Ledger<Performing<W, N>, R>,
-    /// Terminals that were opened for single commands, by their steps, until they are closed or left to their clients.
+    /// Terminals of single commands, by their steps, until they close or belong to their clients.
     shells: BTreeMap<String, Shell<T>>,
 }
 
-/// A terminal that was opened for a single command.
+/// A terminal of a single command.
 #[derive(Debug)]
 struct Shell<T> {
     terminal: T,
-    /// True if the command is still running or has unread output. The client owns the terminal after the step is settled.
+    /// True if the command is still running or has unread output. The client owns the terminal of a settled step.
     is_left: bool,
 }
 
@@ -30,7 +30,7 @@ struct Shell<T> {
 struct Performing<W, N> {
     waiters: Vec<W>,
     notified: N,
-    /// True if its step was settled before the effect has ended.
+    /// True if its requester settled the step before the end of the effect.
     is_given_up: bool,
 }
 
@@ -39,22 +39,22 @@ struct Performing<W, N> {
 pub enum Admission<R> {
     /// The caller performs the effect now, and reports its end.
     Perform,
-    /// The effect is in progress. The waiter is kept until its end.
+    /// The effect is in progress. The desk keeps the waiter until its end.
     Wait,
-    /// The effect was performed before, with this result.
+    /// The effect is a finished one, with this result.
     Answer(R),
-    /// The effect was begun before, and its result is not known. It must not be performed again.
+    /// The effect began before, and the ledger has no result. No process may perform it again.
     Unknown,
 }
 
 /// End of an effect.
 #[derive(Debug)]
 pub enum EffectEnd<R> {
-    /// It was performed, or may have been in part. The result has this size in bytes.
+    /// The effect took place, perhaps in part. The result has this size in bytes.
     Performed(R, usize),
-    /// Nothing was changed: a repeated request performs it.
+    /// Nothing has changed: a repeated request performs it.
     Refused,
-    /// Its result will never be known.
+    /// Its result will never arrive.
     Lost,
 }
 
@@ -65,8 +65,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         Self { ledger: Ledger::new(limits), shells: BTreeMap::new() }
     }
 
-    /// Takes a request for an effect. `is_settled_later` is whether the requester settles the step once it has stored the
-    /// result; `notified` is called when the step is given up while the effect is in progress.
+    /// Takes a request for an effect. `is_settled_later` is whether the requester settles the step once it has stored
+    /// the result; `notified` receives the notice if the requester gives the step up while the effect is in progress.
     pub fn request(&mut self, key: EffectKey, is_settled_later: bool, waiter: W, notified: N) -> Admission<R> {
         match self.ledger.find(&key) {
             None => {
@@ -87,7 +87,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
     /// `Err` returns the waiter if there is no result.
     ///
     /// # Errors
-    /// If the effect is not known, or its result is not.
+    /// If the ledger does not know the effect or its result.
     pub fn wait_for(&mut self, key: &EffectKey, waiter: W) -> Result<Option<R>, W> {
         if let Some(EffectState::Performing(performing)) = self.ledger.find(key) {
             performing.waiters.push(waiter);
@@ -96,7 +96,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         self.ledger.kept_result(key).cloned().map(Some).ok_or(waiter)
     }
 
-    /// Returns the result of an effect that was begun: `Some(None)` if it is in progress or its result is not known.
+    /// Returns the result of an effect: `Some(None)` if it is in progress or without a known result.
     pub fn result_of(&mut self, key: &EffectKey) -> Option<Option<&R>> {
         self.ledger.find(key).map(|state| match state {
             EffectState::Performed(result) => Some(result),
@@ -114,8 +114,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         performing.map(|performing| performing.waiters).unwrap_or_default()
     }
 
-    /// Notes the terminal that was opened for a single command, before the end of its opening. Returns the terminal if its
-    /// step was given up meanwhile: the caller closes it.
+    /// Notes the terminal of a single command, before the end of its opening. Returns the terminal if the requester has
+    /// given its step up meanwhile: the caller closes it.
     pub fn add_shell(&mut self, opening: &EffectKey, terminal: T) -> Option<T> {
         match self.ledger.find(opening) {
             Some(EffectState::Performing(performing)) if !performing.is_given_up => {
@@ -131,16 +131,17 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         self.shells.retain(|_, shell| is_open(&shell.terminal));
     }
 
-    /// Leaves the terminal of a single command to its client, because the command is still running or has unread output. The
-    /// client owns it after the step is settled by its own name, which confirms that the client has the result.
+    /// Leaves the terminal of a single command to its client, because the command is still running or has unread
+    /// output. The client owns it once it settles the step by its own name, which confirms that the client has the
+    /// result.
     pub fn leave_shell(&mut self, step: &str) {
         if let Some(shell) = self.shells.get_mut(step) {
             shell.is_left = true;
         }
     }
 
-    /// Notes that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored them, or
-    /// has given the steps up. Calls `notify` for each effect in progress. Returns the terminals that are to be closed.
+    /// Notes that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored
+    /// them, or has given the steps up. Calls `notify` for each effect in progress. Returns the terminals to close.
     pub fn settle(&mut self, steps: &str, mut notify: impl FnMut(&N)) -> Vec<T> {
         self.ledger.settle(steps);
         for (key, performing) in self.ledger.performing() {
@@ -157,7 +158,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         shells.filter(|shell| is_run || !shell.is_left).map(|shell| shell.terminal).collect()
     }
 
-    /// Returns whether an effect is known that its requester settles later and has not settled.
+    /// Returns whether the ledger has an effect that its requester settles later and has not settled.
     #[must_use]
     pub fn has_unsettled(&self) -> bool {
         self.ledger.has_unsettled()

@@ -3,17 +3,17 @@
 /// Kind of an effect. One step may have several effects, at most one of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// A terminal is opened.
+    /// Opens a terminal.
     Open,
     /// A command is run.
     Run,
-    /// Text or keys are typed.
+    /// Types text or keys.
     Type,
-    /// A file is put in its place.
+    /// Puts a file in its place.
     Write,
-    /// A terminal is closed.
+    /// Closes a terminal.
     Close,
-    /// A node is called.
+    /// Calls a node.
     Call,
 }
 
@@ -27,7 +27,7 @@ pub struct EffectKey {
 }
 
 /// Returns whether `steps` names a step: it is the step itself, or ends with `/` and begins the name. So `run_…/` names
-/// all steps of a run, and `run_…/build/1` names one step and not those of a state that is called `build/1`.
+/// all steps of a run, and `run_…/build/1` names one step and not those of a state with the name `build/1`.
 #[must_use]
 pub fn names_step(steps: &str, step: &str) -> bool {
     if steps.ends_with('/') { step.starts_with(steps) } else { step == steps }

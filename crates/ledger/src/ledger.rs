@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::effect::{Effect, EffectKey, names_step};
 
-/// Bounds of a ledger. Effects in progress are never dropped for them, and neither are the names of those that their requester
-/// still settles: a request that is repeated must not perform them again.
+/// Bounds of a ledger. They drop no effect in progress, and no name of an effect that its requester still settles: a
+/// repeated request must not perform them again.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerLimits {
-    /// Maximum number of effects that are over and settled, or are never settled, and whose names are kept.
+    /// Maximum number of kept names of finished effects. Effects that their requester still settles do not count.
     pub max_names: usize,
-    /// Maximum size of the results that are kept, in bytes. The newest result is kept, however large it is.
+    /// Maximum size of the kept results, in bytes. The newest result stays, however large it is.
     pub max_result_bytes: usize,
 }
 
@@ -21,7 +21,7 @@ pub enum EffectState<'a, P, R> {
     Performing(&'a mut P),
     /// Performed, with this result.
     Performed(&'a R),
-    /// Begun before. Its result was never known or is no longer kept, so that it must not be performed again.
+    /// Begun before. Its result never arrived or is gone, so that no process may perform it again.
     Unknown,
 }
 
@@ -32,13 +32,13 @@ pub struct Ledger<P, R> {
     entries: BTreeMap<EffectKey, Entry<P, R>>,
     /// Effects that are over and whose requester settles them no more, in the order in which that became so.
     ended: VecDeque<EffectKey>,
-    /// Effects whose results are kept, by the number of the result.
+    /// Effects with a kept result, by the number of the result.
     results: BTreeMap<u64, EffectKey>,
     next_result: u64,
     result_bytes: usize,
     /// Number of effects that their requester settles and has not settled yet.
     unsettled: usize,
-    /// Settled names, as [`names_step`] takes them, and the order in which they were settled.
+    /// Settled names, as [`names_step`] takes them, and the order of their settlement.
     settled: BTreeSet<String>,
     settled_first: VecDeque<String>,
 }
@@ -84,8 +84,9 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Returns the state of an effect. `None` if it was never begun, was withdrawn, or ended so long ago that its name is
-    /// no longer kept. A step that was settled before it was requested is given up: its effects are unknown.
+    /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or it ended so long ago that
+    /// its name is gone. The effects of a step that its requester settled before their request are unknown: the step is
+    /// given up.
     pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
         if !self.entries.contains_key(key) && self.is_settled(&key.step) {
             return Some(EffectState::Unknown);
@@ -99,7 +100,7 @@ impl<P, R> Ledger<P, R> {
         })
     }
 
-    /// Returns the result of an effect, also of an opening that was settled: its terminal may still have to be closed.
+    /// Returns the result of an effect, also of a settled opening: its terminal may still have to close.
     pub fn kept_result(&self, key: &EffectKey) -> Option<&R> {
         match &self.entries.get(key)?.state {
             State::Performed { result, .. } => Some(result),
@@ -140,13 +141,13 @@ impl<P, R> Ledger<P, R> {
         Some(performing)
     }
 
-    /// Notes that the result of an effect in progress will never be known. Returns the description of its progress.
+    /// Notes that the result of an effect in progress will never arrive. Returns the description of its progress.
     pub fn lose(&mut self, key: &EffectKey) -> Option<P> {
         self.end(key, State::Unknown)
     }
 
-    /// Forgets an effect in progress that has changed nothing, so that it may be requested again. Returns the description
-    /// of its progress.
+    /// Forgets an effect in progress that has changed nothing, so that a later request performs it. Returns the
+    /// description of its progress.
     pub fn withdraw(&mut self, key: &EffectKey) -> Option<P> {
         if !matches!(self.entries.get(key)?.state, State::Performing(_)) {
             return None;
@@ -187,7 +188,7 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Returns whether an effect is known that its requester settles later and has not settled.
+    /// Returns whether there is an effect that its requester settles later and has not settled.
     #[must_use]
     pub fn has_unsettled(&self) -> bool {
         self.unsettled > 0

@@ -1,9 +1,9 @@
 //! Effects on the world that carry the name of a step, each performed at most once.
 //!
 //! Owns the state of every effect that a process performs for the steps of its clients: in progress, performed with a
-//! result, or performed with a result that is no longer kept. The process that performs an effect keeps the ledger, and
-//! not the process that requests it: a request that is repeated over another connection, by another daemon or for a
-//! terminal that is closed meanwhile finds the same entry.
+//! result, or performed with a dropped result. The process that performs an effect keeps the ledger, and not the
+//! process that requests it: a repeated request over another connection, by another daemon or for a terminal that has
+//! closed meanwhile finds the same entry.
 //!
 //! Pure: no I/O, no clock, no tasks. The terminal host and the daemon each keep one.
 

@@ -18,7 +18,7 @@ pub fn hello() -> Value {
     json!({"wire": 1, "version": "9.9.9", "pid": 4242, "secrets": [], "terminals": 0})
 }
 
-/// A terminal that was opened.
+/// An opened terminal.
 #[must_use]
 pub fn opened(id: &TerminalId) -> Value {
     json!({"id": id, "pid": 4243, "integrated": false})

@@ -1,8 +1,9 @@
 //! A machine whose terminal host lies, for tests.
 //!
-//! It is reached like any other machine, over a [`Transport`] in this process, and speaks with its own implementation of the relay's
-//! lines, of the link and of the host's frames. What it does not lie about it answers as a host with terminals that do nothing.
-//! A lie is written as JSON, patched from an honest answer ([`answer`], [`with`]), or as bytes.
+//! A client reaches it like any other machine, over a [`Transport`] in this process. It speaks with its own
+//! implementation of the relay's lines, of the link and of the host's frames. What it does not lie about it answers as
+//! a host with terminals that do nothing. A lie is JSON, patched from an honest answer ([`answer`], [`with`]), or
+//! bytes.
 #![allow(clippy::missing_panics_doc, reason = "in a test a panic is the message")]
 
 pub mod answer;
@@ -69,7 +70,7 @@ pub struct Lies {
     pub relay: Option<Box<Relay>>,
     /// Bytes in place of the link, after the hello of the client. The connection stays open.
     pub link: Option<Vec<u8>>,
-    /// Frames that are sent before the first answer.
+    /// Frames that it sends before the first answer.
     pub frames: Vec<u8>,
     /// Answers of the terminal host. None for an honest one.
     pub reply: Option<Box<Reply>>,
@@ -130,13 +131,13 @@ impl Liar {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns how it is reached, with notes in this directory.
+    /// Returns the setup for clients of it, with notes in this directory.
     #[must_use]
     pub fn setup(&self, notes: std::path::PathBuf, secrets: Arc<dyn MachineSecretSink>) -> RemoteSetup {
         RemoteSetup { notes, transport: Arc::new(self.clone()), questions: Arc::new(NoQuestions), secrets }
     }
 
-    /// Returns how often it was connected to.
+    /// Returns the number of connections to it.
     #[must_use]
     pub fn dialed(&self) -> usize {
         self.shared.dialed.load(Ordering::Relaxed)
@@ -159,7 +160,7 @@ impl Liar {
         lock(&self.shared.asked).clone()
     }
 
-    /// Serves connections that an `ssh` of a test passes on, until this is dropped.
+    /// Serves connections that an `ssh` of a test passes on, until the drop of this future.
     pub async fn listen(self, listener: UnixListener) {
         while let Ok((stream, _)) = listener.accept().await {
             let serving = tokio::spawn(self.clone().serve(stream));
@@ -278,7 +279,7 @@ impl Transport for Liar {
     }
 }
 
-/// A connection, which ends when this is dropped.
+/// A connection, which ends with this value.
 struct Connected {
     open: Arc<AtomicUsize>,
     serving: tokio::task::AbortHandle,

@@ -10,7 +10,7 @@ use steplatch_ids::WorkflowName;
 
 use crate::{FileError, Signature};
 
-/// Maximum size of a saved workflow on disk, in bytes. The largest machines that are allowed take a tenth of it.
+/// Maximum size of a saved workflow on disk, in bytes. The largest permitted machines take a tenth of it.
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// State of a workflow: a draft, or known to work.
@@ -35,7 +35,7 @@ pub struct Metadata {
     pub hash: Signature,
     /// Time of its first save, as in RFC 3339.
     pub created: String,
-    /// Number of its versions, from 1: changes of its behaviour. Stored as text, `"1.0"` for 1; a number is read too.
+    /// Number of its versions, from 1: changes of its behaviour. Stored as text, `"1.0"` for 1; a number is valid too.
     #[serde(serialize_with = "version_text")]
     pub version: u32,
     /// Draft or proven.
@@ -54,7 +54,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Returns whether a run that ended at that time, to the second, or a later one, is counted.
+    /// Returns whether the counts have a run that ended at that time, to the second, or a later one.
     #[must_use]
     pub fn counts(&self, at: SystemTime) -> bool {
         // Formatted times sort in the order of the times.
@@ -140,7 +140,7 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError
     let hash = Signature::of(&definition);
     if metadata.hash != hash {
         metadata.status = Status::Draft;
-        // Without a hash an edit cannot be distinguished from what another program saved.
+        // Without a hash, an edit looks like the save of another program.
         if !metadata.hash.as_str().is_empty() || metadata.version == 0 {
             metadata.version = metadata.version.saturating_add(1);
         }

@@ -8,7 +8,7 @@ use steplatch_ids::{InvalidId, WorkflowName};
 /// Error of reading or changing the directory, which is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// It may be read and not written.
+    /// It permits reads and no writes.
     #[error("the library '{}' is read-only", .folder.display())]
     ReadOnly {
         /// The folder.
@@ -17,7 +17,7 @@ pub enum FolderError {
         #[source]
         cause: io::Error,
     },
-    /// The disk is full, or a quota is reached.
+    /// The disk is full, or a quota has no room left.
     #[error("no disk space for '{}'", .file.display())]
     NoRoom {
         /// The file.
@@ -45,7 +45,7 @@ impl FolderError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::ReadOnly { folder: file.parent().map(Path::to_owned).unwrap_or(file), cause }
             }
-            // A limit on the size of files is treated as a full disk.
+            // A limit on the size of files counts as a full disk.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::NoRoom { file, cause }
             }
@@ -57,7 +57,7 @@ impl FolderError {
 /// Error of saving a workflow. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The name is taken.
+    /// The name is in use.
     #[error("Workflow '{name}' already exists. Use overwrite_existing=true to replace.")]
     Exists {
         /// The name.
@@ -86,7 +86,7 @@ pub enum CreateError {
         /// The size that it may take.
         at_most: usize,
     },
-    /// The directory cannot be written.
+    /// Writing to the directory failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
 }
@@ -97,7 +97,7 @@ pub enum ReplaceError {
     /// It is gone, or its file is broken.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// The new definition cannot be written.
+    /// Writing the new definition failed.
     #[error(transparent)]
     Write(#[from] CreateError),
 }
@@ -154,7 +154,7 @@ pub enum LookupError {
         /// Its defect.
         reason: FileError,
     },
-    /// The directory cannot be read or written.
+    /// Reading or writing the directory failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
 }

@@ -17,14 +17,14 @@ const UNFINISHED: &str = ".unfinished-";
 /// it.
 const IGNORED: &str = "/index.json\n/.lock\n/.unfinished-*\n";
 
-/// The lock, until it is dropped. It belongs to an open file, so that threads exclude each other as processes do.
+/// The lock; dropping it releases it. It belongs to an open file, so that threads exclude each other as processes do.
 #[derive(Debug)]
 pub(crate) struct FolderLock<'f> {
     folder: &'f Path,
     file: File,
 }
 
-/// Distinguishes a file that was replaced or edited from the one that was read.
+/// Distinguishes a replaced or edited file from the read one.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     size: u64,
@@ -33,7 +33,7 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
-/// Age below which a changed file may be changed again without any trace in its timestamps.
+/// Age below which a changed file may change again without any trace in its timestamps.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 impl Stamp {
@@ -43,12 +43,12 @@ impl Stamp {
         stamp(path)
     }
 
-    /// Returns whether the file has been unchanged for long enough that its timestamps would show another change.
+    /// Returns whether the last change of the file is old enough that its timestamps would show another one.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // The time is truncated to whole seconds, so the change may be up to one second later.
+        // The time has whole seconds only, so the change may be up to one second later.
         SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLE_TIME)
     }
 
@@ -62,7 +62,7 @@ impl Stamp {
     }
 }
 
-/// A file of the folder, before it is read.
+/// A file of the folder, before the read.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
     pub(crate) name: OsString,

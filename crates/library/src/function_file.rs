@@ -20,7 +20,7 @@ pub struct FunctionFile {
     pub text: String,
     /// Its metadata. The hash is that of the current text, and the workflows of an edited one are drafts.
     pub metadata: FunctionMetadata,
-    /// Reason why its metadata could not be read, if that failed.
+    /// Reason why reading its metadata failed, if it did.
     pub trouble: Option<String>,
 }
 
@@ -34,10 +34,10 @@ pub struct FunctionMetadata {
     pub created: String,
     /// Number of versions of the text, counted from 1.
     pub version: u32,
-    /// The file that it was loaded from, if it was.
+    /// Its source file, if it comes from one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// Its declarations when it was loaded, for people who read the metadata. The library does not read them.
+    /// Its declarations at the load, for people who read the metadata. The library does not read them.
     pub declares: Vec<Declares>,
     /// The runs of its workflows, by their ids.
     pub workflows: BTreeMap<String, Counts>,
@@ -46,12 +46,12 @@ pub struct FunctionMetadata {
     pub other: Map<String, Value>,
 }
 
-/// The file that something was loaded from.
+/// The source file of a loaded text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Its path; a relative path begins at the directory that contains the library.
     pub file: PathBuf,
-    /// The signature of its text when it was loaded.
+    /// The signature of its text at the load.
     pub hash: Signature,
 }
 
@@ -80,15 +80,15 @@ pub struct Counts {
     /// Time at which the last run ended, as in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
-    /// The ids of the runs that were counted last, at most 32 of them, so that none is counted twice.
+    /// The ids of the last counted runs, at most 32 of them, so that no run counts twice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<String>,
 }
 
-/// Maximum number of counted runs of a workflow whose ids are kept: more than end at the same moment.
+/// Maximum number of ids of counted runs in the metadata of a workflow: more than end at the same moment.
 const MAX_COUNTED_RUNS: usize = 32;
 
-/// A file of functions, before it is read.
+/// A file of functions, before the read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFunctions {
     /// Its name within the folder.
@@ -132,7 +132,7 @@ impl FunctionMetadata {
         text
     }
 
-    /// Returns whether a user has edited the text in the library since it was loaded.
+    /// Returns whether a user has edited the text in the library since the load.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.hash != self.hash)
@@ -140,7 +140,7 @@ impl FunctionMetadata {
 }
 
 impl Counts {
-    /// Returns whether this run was counted.
+    /// Returns whether the counts have this run.
     #[must_use]
     pub fn has_counted(&self, run: &str) -> bool {
         self.counted.iter().any(|counted| counted == run)

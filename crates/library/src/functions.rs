@@ -21,10 +21,10 @@ impl Library {
         self.folder().join(text_name(name))
     }
 
-    /// Returns the files of functions that are there, by name. None of them is read.
+    /// Returns the files of functions that are there, by name, without a read of any.
     ///
     /// # Errors
-    /// If the directory cannot be read. A missing one is empty.
+    /// If reading the directory fails. A missing one is empty.
     pub fn functions(&self) -> Result<Vec<FoundFunctions>, FolderError> {
         let found = folder::files(self.folder(), TEXT)?.into_iter().map(|found| {
             let file = found.name.to_string_lossy().into_owned();
@@ -36,10 +36,10 @@ impl Library {
         Ok(found.collect())
     }
 
-    /// Returns a file of functions. What is kept about it may be missing, or invalid.
+    /// Returns a file of functions. Its metadata may be missing, or invalid.
     ///
     /// # Errors
-    /// If there is none of that name, or its text cannot be read.
+    /// If there is none of that name, or reading its text fails.
     pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
         let file = self.function_path(name);
         let broken = |reason: FileError| LookupError::Broken { file: file.clone(), reason };
@@ -53,10 +53,10 @@ impl Library {
     }
 
     /// Keeps a file of functions as `name`. Replaces another one only if that is the text with the signature `over`;
-    /// the counts of that one are kept. Its workflows are drafts when the text is another one.
+    /// the counts stay. Its workflows are drafts when the text is another one.
     ///
     /// # Errors
-    /// If another one is there, the text is too long, or the directory cannot be written.
+    /// If another one is there, the text is too long, or writing to the directory fails.
     pub fn keep_functions(
         &self,
         name: &WorkflowName,
@@ -71,7 +71,7 @@ impl Library {
         let locked = FolderLock::wait(self.folder())?;
         let metadata = match self.function_file(name) {
             Ok(old) if old.text == text || over == Some(&old.metadata.hash) => old.metadata,
-            // A file that exists and cannot be read has no signature that a caller could know.
+            // An unreadable file has no signature that a caller could know.
             Ok(_) | Err(LookupError::Broken { .. }) => return Err(CreateError::Exists { name: name.clone() }),
             Err(LookupError::NotFound { .. }) => {
                 FunctionMetadata { created: to_rfc3339(SystemTime::now()), ..FunctionMetadata::default() }
@@ -87,10 +87,10 @@ impl Library {
         Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, trouble: None })
     }
 
-    /// Removes a file of functions with what is kept about it, also one that cannot be read.
+    /// Removes a file of functions with its metadata, also an unreadable one.
     ///
     /// # Errors
-    /// If there is none of that name, or the directory cannot be written.
+    /// If there is none of that name, or writing to the directory fails.
     pub fn delete_functions(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if !self.folder().is_dir() {
@@ -102,12 +102,11 @@ impl Library {
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts `run`, an ended one of the workflow `id` of a file. A success proves the workflow. Returns whether
-    /// the run is counted, now or before: a run of a text that has another `hash` than the saved one is not evidence
-    /// about it.
+    /// Counts `run`, an ended one of the workflow `id` of a file. A success proves the workflow. Returns whether the
+    /// run counts, now or before: a run of a text that has another `hash` than the saved one is not evidence about it.
     ///
     /// # Errors
-    /// If there is none of that name, it cannot be read, or the directory cannot be written.
+    /// If there is none of that name, or reading it or writing to the directory fails.
     pub fn note_function_run(
         &self,
         name: &WorkflowName,

@@ -13,9 +13,9 @@ use crate::{FileError, FolderError, Stored};
 
 /// The name of the file. No workflow can have this name.
 pub(crate) const FILE: &str = "index.json";
-/// Raised when the meaning of an entry changes; an index with another format is made anew.
+/// Raised when the meaning of an entry changes; the library replaces an index with another format.
 const FORMAT: u32 = 2;
-/// Maximum size of an index, in bytes; a larger file is not taken for one.
+/// Maximum size of an index, in bytes; a larger file is no index.
 const MAX_INDEX_BYTES: usize = 256 << 20;
 
 /// A workflow, as lists show it.
@@ -92,7 +92,7 @@ impl Index {
         let renew = |found: FoundFile| {
             let same = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);
             match same {
-                // A file that could not be read may be readable by now, without a trace in its stamp.
+                // A file may be readable by now after a failed read, without a trace in its stamp.
                 Some(known) if found.stamp.is_some() && matches!(known.told, CachedListing::Entry(_)) => {
                     Some((*known).clone())
                 }

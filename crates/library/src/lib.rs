@@ -1,17 +1,16 @@
 //! The directory of saved workflows.
 //!
-//! Owns `NAME.json` for each of them: the definition as its author wrote it, and the statistics of
-//! its runs. The files are made for people and for git, so edits by hand count: the name of the
-//! file is the name of the workflow, and an edited definition is a draft again.
+//! Owns `NAME.json` for each of them: the definition as its author wrote it, and the statistics of its runs. The files
+//! are for people and for git, so edits by hand count: the name of the file is the name of the workflow, and an edited
+//! definition is a draft again.
 //!
-//! Functions are kept in files of their own: `NAME.py` as its author wrote it, which may declare
-//! several workflows, and `NAME.meta.json` with the statistics of its runs.
+//! Functions have files of their own: `NAME.py` as its author wrote it, which may declare several workflows, and
+//! `NAME.meta.json` with the statistics of its runs.
 //!
-//! Every write replaces one file by another, under a lock that all processes share; readers need no
-//! lock. `index.json` only saves time: it is derived from the files and made anew whenever it does
-//! not fit them.
+//! Every write replaces one file by another, under a lock that all processes share; readers need no lock. `index.json`
+//! only saves time: it comes from the files, and a new one replaces it whenever it does not fit them.
 //!
-//! A machine that is changed leaves its version before in `.versions`, with its author.
+//! A changed machine leaves its previous version in `.versions`, with its author.
 //!
 //! All calls block. This crate does not judge whether a definition is valid.
 

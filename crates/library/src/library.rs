@@ -23,14 +23,14 @@ pub struct Library {
 /// The result of keeping a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaveOutcome {
-    /// True if a new file was written; otherwise one with the same content was there.
+    /// True for a new file; otherwise one with the same content was there.
     pub saved: bool,
-    /// The name under which the workflow is found.
+    /// The name of the workflow in the library.
     pub name: WorkflowName,
 }
 
 impl Library {
-    /// Returns the library in `folder`, which is created when the first workflow is saved.
+    /// Returns the library in `folder`. Saving the first workflow creates the folder.
     #[must_use]
     pub fn open(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
@@ -48,12 +48,12 @@ impl Library {
         self.folder.join(file_name(name))
     }
 
-    /// Saves a definition under its own name, as a draft. Replaces one of that name only if `overwrite`; the counts
-    /// of that one are kept, and its status too if it does the same. One that does something else is a new version, and the
-    /// version before is kept.
+    /// Saves a definition under its own name, as a draft. Replaces one of that name only if `overwrite`; the counts of
+    /// that one stay, and its status too if it does the same. A definition that does something else is a new version,
+    /// and the previous one stays.
     ///
     /// # Errors
-    /// If the name is taken, missing or not possible, the definition too long, or the directory cannot be written.
+    /// If the name is in use, missing or not possible, the definition is too long, or writing to the directory fails.
     pub fn create(&self, definition: &Value, overwrite: bool, author: &Author) -> Result<Stored, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let name: WorkflowName = fields.get("name").and_then(Value::as_str).ok_or(CreateError::NoName)?.parse()?;
@@ -76,12 +76,12 @@ impl Library {
         Ok(stored)
     }
 
-    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns nothing where the workflow has
-    /// another definition by now. Where it has `after`, a process that was killed may have left the version without its
-    /// author, which is added.
+    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns nothing where the
+    /// workflow has another definition by now. Where it has `after`, a killed process may have left the version without
+    /// its author; this call adds the author.
     ///
     /// # Errors
-    /// If there is none of that name, its file is broken, `after` is too long, or the directory cannot be written.
+    /// If there is none of that name, its file is broken, `after` is too long, or writing to the directory fails.
     pub fn replace(
         &self,
         name: &WorkflowName,
@@ -129,8 +129,8 @@ impl Library {
     }
 
     /// Keeps a definition that ran to its end, as `name`, else under its own name, else as `workflow_` with its
-    /// signature; with `_2`, `_3` and so on where that is the name of a file here, or is taken otherwise. One that
-    /// does the same as a saved one is not saved again, and that one is proven now.
+    /// signature; with `_2`, `_3` and so on where a file here has that name, or `is_taken`. Does not save a definition
+    /// that does the same as a saved one again; that one is proven now.
     ///
     /// # Errors
     /// As [`Self::create`]; a taken name is none.
@@ -181,11 +181,11 @@ impl Library {
     /// Returns all workflows, and the files that are broken, each by name.
     ///
     /// # Errors
-    /// If the directory cannot be read. A missing one is empty.
+    /// If reading the directory fails. A missing one is empty.
     pub fn list(&self) -> Result<Listing, FolderError> {
         let before = Index::read(&self.folder);
         let index = before.renewed(&self.folder)?;
-        // An index that is not written costs the next list some time, and nothing else.
+        // A failed write of the index costs the next list some time, and nothing else.
         if index != before
             && let Some(locked) = FolderLock::at_once(&self.folder)
         {
@@ -197,7 +197,7 @@ impl Library {
     /// Removes a saved workflow, also a broken one. Its versions stay, see [`Self::forget_versions`].
     ///
     /// # Errors
-    /// If there is none of that name, or the directory cannot be written.
+    /// If there is none of that name, or writing to the directory fails.
     pub fn delete(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if is_reserved(name) || !self.folder.is_dir() {
@@ -211,11 +211,11 @@ impl Library {
         if locked.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Puts the golden transcript of a workflow beside it: what each state did when it was captured, as lines of JSON.
+    /// Puts the golden transcript of a workflow beside it: what each state did at the capture, as lines of JSON.
     /// Returns its file.
     ///
     /// # Errors
-    /// If the directory cannot be written.
+    /// If writing to the directory fails.
     pub fn put_golden(&self, name: &WorkflowName, text: &str) -> Result<PathBuf, FolderError> {
         let locked = FolderLock::wait(&self.folder)?;
         locked.put(&golden_name(name), text.as_bytes())?;
@@ -228,12 +228,12 @@ impl Library {
         self.folder.join(golden_name(name))
     }
 
-    /// Counts an ended run of the workflow `name`: it executed so many states and ended at that time. A
-    /// success proves the workflow. Returns whether it was counted: a run of a definition that has another `hash`
-    /// than the saved one is not evidence about it.
+    /// Counts an ended run of the workflow `name`: it executed so many states and ended at that time. A success proves
+    /// the workflow. Returns whether it counts: a run of a definition that has another `hash` than the saved one is not
+    /// evidence about it.
     ///
     /// # Errors
-    /// If there is none of that name, its file is broken, or the directory cannot be written.
+    /// If there is none of that name, its file is broken, or writing to the directory fails.
     pub fn note_run(
         &self,
         name: &WorkflowName,
@@ -282,7 +282,7 @@ impl Library {
     /// Puts a file with a definition that is new, and records it as a version.
     fn put_new(&self, locked: &FolderLock<'_>, stored: &Stored, author: &Author) -> Result<(), FolderError> {
         self.put(locked, stored)?;
-        // It is saved. Without its record, a version has no author, and is recorded when it is replaced.
+        // The save succeeded. A version without its record has no author, and gets a record at its replacement.
         let _ = self.record_saved(locked, stored, author);
         Ok(())
     }
@@ -322,10 +322,10 @@ fn is_reserved(name: &WorkflowName) -> bool {
 }
 
 fn check_length(definition: &Value) -> Result<(), CreateError> {
-    // Metadata take some hundred bytes; a thousandth of the whole is left for them.
+    // Metadata take some hundred bytes; a thousandth of the whole remains for them.
     let at_most = MAX_FILE_BYTES - MAX_FILE_BYTES / 256;
     let bytes = serde_json::to_string_pretty(definition).map_or(usize::MAX, |text| {
-        // In its file, each line is indented by two more.
+        // In its file, each line has an indent of two more.
         text.len() + 2 * text.bytes().filter(|byte| *byte == b'\n').count()
     });
     if bytes > at_most { Err(CreateError::TooLarge { bytes, at_most }) } else { Ok(()) }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// Whole numbers up to here are the same number whether or not they are written with a fraction.
+/// Whole numbers up to here are the same number with and without a written fraction.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The SHA-256 of what a definition does: everything but its `name` and `description`, in one canonical form.
@@ -34,7 +34,7 @@ impl Signature {
         Self::digested(&text)
     }
 
-    /// Returns the signature of a text that is taken as it is: the SHA-256 of its UTF-8 bytes.
+    /// Returns the signature of an unchanged text: the SHA-256 of its UTF-8 bytes.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         Self::digested(text)
@@ -54,10 +54,10 @@ impl Signature {
         &self.0
     }
 
-    /// Returns the first 16 digits, which is what people are shown.
+    /// Returns the first 16 digits, for people.
     #[must_use]
     pub fn short(&self) -> &str {
-        // A file may have been edited to say anything here.
+        // An edited file may have any text here.
         self.0.get(..16).unwrap_or(&self.0)
     }
 }

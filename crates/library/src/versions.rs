@@ -1,7 +1,7 @@
-//! The versions of machines: what a workflow was before it was changed, when it was saved, by whom and why.
+//! The versions of machines: earlier definitions of a workflow, each with its time, its author and the reason.
 //!
-//! Owns `.versions/NAME/N.json` of a library, one file for each version that was saved. The newest 50 are kept, also when the
-//! workflow is removed. They are not shared with git, which has versions of its own.
+//! Owns `.versions/NAME/N.json` of a library, one file for each saved version. Keeps the newest 50, also after the
+//! removal of the workflow. Git ignores them, since it has versions of its own.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ use crate::{FolderError, Library, LookupError, Signature};
 /// The directory of all versions, in that of the library.
 const FOLDER: &str = ".versions";
 
-/// Maximum number of versions of a workflow that are kept.
+/// Maximum number of kept versions of a workflow.
 pub const MAX_VERSIONS: usize = 50;
 
 /// Maximum size on disk of a version without its definition, in bytes.
@@ -29,7 +29,7 @@ const MAX_NAME_CHARS: usize = 200;
 /// Maximum length of a reason, in characters.
 const MAX_REASON_CHARS: usize = 1000;
 
-/// Version of the form of a file. A newer one is left alone.
+/// Version of the form of a file. Files of a newer one remain untouched.
 const FORMAT: u32 = 1;
 
 /// Author of a version, and the reason for it.
@@ -63,13 +63,13 @@ impl Author {
 /// A version of a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedVersion {
-    /// Its number, from 1. Numbers grow, and are not used again.
+    /// Its number, from 1. Numbers grow, and do not repeat.
     pub version: u32,
-    /// The definition, as it was saved.
+    /// The definition of the save.
     pub definition: Value,
     /// The signature of the definition.
     pub hash: Signature,
-    /// Time at which it was saved, as in RFC 3339; `None` where its file was edited.
+    /// Time of the save, as in RFC 3339; `None` where its file has none.
     pub saved_at: Option<String>,
     /// Its author.
     pub author: Author,
@@ -90,7 +90,7 @@ pub enum VersionError {
         /// The versions that are there, the newest first.
         there: Vec<u32>,
     },
-    /// The workflow has no versions, or they cannot be read.
+    /// The workflow has no versions, or reading them failed.
     #[error(transparent)]
     Lookup(#[from] LookupError),
 }
@@ -112,7 +112,7 @@ struct VersionFile {
 }
 
 impl Library {
-    /// Returns the versions of a workflow, the newest first. One that was removed has versions, none of which is current.
+    /// Returns the versions of a workflow, the newest first. A removed one has versions, none of which is current.
     ///
     /// # Errors
     /// If there is neither a workflow of that name nor a version, or the file of the workflow is broken.
@@ -127,7 +127,7 @@ impl Library {
             let recorded = versions.iter_mut().find(|version| version.version == metadata.version);
             match recorded.filter(|version| version.hash == metadata.hash) {
                 Some(version) => {
-                    // Its name and description may have been edited.
+                    // Its name and description may be other ones.
                     (version.definition, version.is_current) = (definition, true);
                 }
                 None => {
@@ -164,7 +164,7 @@ impl Library {
     /// Forgets the versions of a workflow but the current one. Returns how many there were.
     ///
     /// # Errors
-    /// If the directory cannot be written.
+    /// If writing to the directory fails.
     pub fn forget_versions(&self, name: &WorkflowName) -> Result<usize, FolderError> {
         let recorded = self.numbers(name)?;
         if recorded.is_empty() {
@@ -187,14 +187,14 @@ impl Library {
         Ok(newest.max(current).saturating_add(1))
     }
 
-    /// Records the current version before it is replaced, unless it is already recorded. Returns its number, which is
-    /// another one where that is taken by another definition.
+    /// Records the current version before its replacement, unless it has a record. Returns its number, which is another
+    /// one where another definition has that number.
     pub(crate) fn record_replaced(&self, locked: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
         let Stored { name, definition, metadata } = stored;
         let known = self.read_version(name, metadata.version);
         let version = match known {
             Some(known) if known.hash == metadata.hash => return Ok(metadata.version),
-            // A file that came from elsewhere may have a number that is taken here.
+            // A file that came from elsewhere may have a number that is in use here.
             Some(_) => self.next_version(name, metadata.version)?,
             None => metadata.version,
         };
@@ -212,13 +212,13 @@ impl Library {
         Ok(version)
     }
 
-    /// Returns whether the current version of a workflow is recorded unchanged.
+    /// Returns whether the current version of a workflow has an unchanged record.
     pub(crate) fn has_record(&self, stored: &Stored) -> bool {
         let Stored { name, metadata, .. } = stored;
         self.read_version(name, metadata.version).is_some_and(|known| known.hash == metadata.hash)
     }
 
-    /// Records what was saved just now, and forgets the oldest versions beyond the limit.
+    /// Records the definition just saved, and forgets the oldest versions beyond the limit.
     pub(crate) fn record_saved(
         &self,
         locked: &FolderLock<'_>,
@@ -256,7 +256,7 @@ impl Library {
         locked.put(&file_name(name, file.version), text.as_bytes())
     }
 
-    /// Returns the recorded versions. Files that are none are left out.
+    /// Returns the recorded versions. Leaves out files that are none.
     fn recorded(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
         let numbers = self.numbers(name)?;
         Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())

@@ -24,7 +24,8 @@ pub struct Hello {
 /// Reason why a server does not take a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It does not have the session: it was ended, replaced or left alone for too long, or its process has ended.
+    /// It does not have the session: the session has ended, had no connection for too long, or gave way to another one,
+    /// or its process has ended.
     #[error("the other side does not have the session any more")]
     Unknown,
     /// It takes no sessions, for a reason that this version does not know.

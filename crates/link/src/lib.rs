@@ -7,8 +7,8 @@
 //! A connection begins with a [`Hello`] of the client, which the server answers with a welcome or a [`Refusal`]
 //! ([`greet`], [`read_hello`], [`welcome`], [`refuse`]). Then both sides [`pump`] until the connection ends.
 //!
-//! Each side may have [`WINDOW`] bytes under way that the other side has not consumed, so memory is bounded and a slow
-//! reader slows the writer down. A side that is silent for [`SILENCE_TIMEOUT`] is taken for lost.
+//! Each side may have [`WINDOW`] bytes under way that the other side has not consumed. This bounds memory, and a slow
+//! reader slows the writer down. A silence of [`SILENCE_TIMEOUT`] counts as the loss of the other side.
 //!
 //! A general transport does not serve here: multipath and migrating protocols (QUIC, MPTCP) need a port of their own, and the
 //! connection is one of OpenSSH, which brings the keys, the jumps and the questions of its user.

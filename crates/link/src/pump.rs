@@ -16,7 +16,7 @@ pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Interval at which a side sends something, so that it does not count as lost.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of bytes that are encoded and not written yet; later ones wait in the session.
+/// Maximum number of encoded bytes before their write; later ones wait in the session.
 const MAX_ENCODED_BYTES: usize = 128 << 10;
 
 /// Maximum number of bytes of one read.
@@ -25,13 +25,13 @@ const READ_BYTES: usize = 64 << 10;
 /// Reason why a connection does not carry the session any more.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// The connection was lost. The session can continue over another one.
+    /// Loss of the connection. The session can continue over another one.
     #[error("the connection ended: {0}")]
     Lost(io::Error),
     /// Nothing came for [`SILENCE_TIMEOUT`]. The session can continue over another connection.
     #[error("the other side was silent for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
-    /// The local stream was closed; the other side knows. The session has ended.
+    /// The local stream has ended; the other side knows. The session has ended.
     #[error("the session was closed")]
     ClosedHere,
     /// The other side has ended the session.
@@ -72,7 +72,8 @@ enum Step {
 /// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `rest` is what the greeting read
 /// beyond itself.
 ///
-/// When `local` ends, what it wrote before is sent and the session is closed. Dropping the future is the loss of a connection.
+/// When `local` ends, this sends its last bytes and closes the session. Dropping the future is the loss of a
+/// connection.
 pub async fn pump(
     session: &mut Session,
     local: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -90,7 +91,7 @@ pub async fn pump(
             match Record::read(rest).map(|record| record.map(|record| session.take(record))) {
                 Ok(Some(Ok(Received::More))) => {}
                 Ok(Some(Ok(Received::Close))) => {
-                    // What came before the end is delivered; a local stream that is gone needs it no more.
+                    // Delivers the bytes before the end; a local stream that is gone needs them no more.
                     let _ = local_writer.write_all(session.incoming()).await;
                     return Ended::ClosedThere;
                 }
@@ -117,7 +118,7 @@ pub async fn pump(
         }
         let room = if closing == Closing::No { session.room().min(READ_BYTES) } else { 0 };
         let step = tokio::select! {
-            // Keystrokes go out before floods come in, and what came is read before silence is noticed.
+            // Keystrokes go out before floods come in, and the read of a record comes before the check for silence.
             biased;
             written = writer.write(&out), if !out.is_empty() => Step::Written(written),
             queued = local_reader.read(&mut portion[..room]), if room > 0 => Step::Queued(queued),
@@ -146,7 +147,7 @@ pub async fn pump(
                 closing = closing.wanted();
             }
             Step::Beat => {
-                // A connection that takes nothing is not asked for more.
+                // A connection that takes nothing gets nothing more.
                 spoke = Instant::now();
                 if out.is_empty() {
                     session.report().write(&mut out);

@@ -10,16 +10,16 @@ use crate::greeting::{Hello, Refusal};
 /// Maximum length of the data of one record, in bytes.
 pub(crate) const MAX_DATA_BYTES: usize = 64 << 10;
 
-/// Maximum length of a body that is read, in bytes.
+/// Maximum length of a received body, in bytes.
 const MAX_BODY_BYTES: usize = MAX_DATA_BYTES;
 
 /// Bytes before a body.
 const HEAD: usize = 5;
 
-/// The first bytes of a connection, so that another program is noticed.
+/// The first bytes of a connection, which distinguish it from one of another program.
 const MAGIC: [u8; 8] = *b"STEPLNK1";
 
-/// The identity of a session, or of the client that has it: random, so that it is not guessed or met twice.
+/// Identity of a session, or of the client that has it: random, so that nothing guesses it and no two are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -47,7 +47,8 @@ pub(crate) enum Record {
     Refused(Refusal),
     /// The next bytes of the stream.
     Data(Bytes),
-    /// So many bytes were consumed. Sent at least every few seconds, so that the other side knows that the connection lives.
+    /// Number of consumed bytes. Sent at least every few seconds, so that the other side knows that the connection
+    /// lives.
     Consumed(u64),
     /// The session has ended.
     Close,

@@ -1,20 +1,20 @@
-//! The state of a stream, which outlives the connections that carry it: what was sent and is not consumed yet, and what was
-//! received and is not delivered yet. Pure.
+//! The state of a stream, which outlives the connections that carry it: sent bytes that the other side has not consumed
+//! yet, and received bytes before their delivery. Pure.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::record::{MAX_DATA_BYTES, Record};
 
-/// Bytes that one side may have sent without their being consumed.
+/// Maximum number of sent bytes that the other side has not consumed.
 pub const WINDOW: usize = 1 << 20;
 
-/// Consumed bytes after which an acknowledgement is sent even if nothing else is.
+/// Consumed bytes after which an acknowledgement goes out even if nothing else does.
 const ACK_BYTES: u64 = (WINDOW / 8) as u64;
 
 /// The other side contradicts what both sides know, so the stream cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// It has consumed or received more than it was sent, or less than it has reported before.
+    /// It has consumed or received more than this side sent, or less than it has reported before.
     #[error("the other side of the link names a position of the stream that can not be ({0})")]
     Position(u64),
     /// It has sent more than fits into the window.
@@ -37,7 +37,7 @@ pub(crate) enum Received {
 /// One side of a stream.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// Bytes that were sent, or are to be sent, and were not consumed by the other side.
+    /// Sent and queued bytes that the other side has not consumed.
     outgoing: BytesMut,
     /// The position of the first byte of `outgoing` in the stream.
     consumed_there: u64,
@@ -45,7 +45,7 @@ pub struct Session {
     sent: usize,
     /// The position behind the last byte that any connection has taken.
     offered: u64,
-    /// Bytes that were received and not delivered.
+    /// Received bytes before their delivery.
     incoming: BytesMut,
     /// The position behind the last delivered byte.
     consumed_here: u64,
@@ -60,7 +60,7 @@ impl Session {
         Self::default()
     }
 
-    /// Returns how many bytes were received, delivered or not.
+    /// Returns the number of received bytes, delivered or not.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.consumed_here + self.incoming.len() as u64
@@ -76,7 +76,7 @@ impl Session {
             // What no connection has taken, the other side cannot have received.
             Some(sent) if received_there <= self.offered => {
                 self.sent = sent;
-                // Reports may have been lost with the last connection, and with them the room for what comes next.
+                // The last connection may have lost reports, and with them the room for what comes next.
                 self.reported = 0;
                 Ok(())
             }
@@ -84,7 +84,7 @@ impl Session {
         }
     }
 
-    /// Returns how many more bytes can be queued.
+    /// Returns the number of bytes for which the queue has room.
     pub(crate) fn room(&self) -> usize {
         WINDOW.saturating_sub(self.outgoing.len())
     }
@@ -95,7 +95,7 @@ impl Session {
         self.outgoing.extend_from_slice(bytes);
     }
 
-    /// Returns whether all queued bytes were given to a connection.
+    /// Returns whether a connection has taken all queued bytes.
     pub(crate) fn is_sent(&self) -> bool {
         self.sent == self.outgoing.len()
     }
@@ -142,12 +142,12 @@ impl Session {
         }
     }
 
-    /// Returns what is to be delivered.
+    /// Returns the bytes to deliver.
     pub(crate) fn incoming(&self) -> &[u8] {
         &self.incoming
     }
 
-    /// Notes that so many bytes were delivered.
+    /// Notes the delivery of so many bytes.
     pub(crate) fn deliver(&mut self, count: usize) {
         self.incoming.advance(count);
         self.consumed_here += count as u64;
@@ -158,7 +158,7 @@ impl Session {
         self.consumed_here - self.reported >= ACK_BYTES
     }
 
-    /// Returns the report of what was consumed.
+    /// Returns the report of the consumed bytes.
     pub(crate) fn report(&mut self) -> Record {
         self.reported = self.consumed_here;
         Record::Consumed(self.consumed_here)

@@ -111,7 +111,8 @@ impl Contract {
     }
 }
 
-/// Characters of a command's output that a client gets if it does not say how many: the rest can be read and searched.
+/// Characters of a command's output that a client gets if it does not say how many: reading and searching reach the
+/// rest.
 const OUTPUT_LIMIT: u32 = 4000;
 
 /// Adds to the arguments of a tool that its reply has only what is new, unless they say otherwise: a model reads each
@@ -125,7 +126,7 @@ fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
         _ => return arguments.map_or(Value::Null, Value::Object),
     };
     let mut arguments = arguments.unwrap_or_default();
-    // What is wrapped and cannot be read is refused where it is read.
+    // The reader of a wrapped value refuses an unreadable one.
     if !is_wrapped(&arguments) {
         arguments.entry(field).or_insert(value);
     }
@@ -230,9 +231,9 @@ fn is_failed_action(verb: &str, data: &Value) -> bool {
     acts.contains(&verb) && data["success"] == false && !goes_on && (data["exit_code"].is_null())
 }
 
-/// Returns the result of a workflow that was called as a tool. A failed run is a failed tool call; a run that still
-/// runs or was cancelled is not. The result of a remote service's run is placed where that service's users expect it,
-/// beside the fields of the run here.
+/// Returns the result of a workflow called as a tool. A failed run is a failed tool call; a running or cancelled one is
+/// not. Places the result of a remote service's run where that service's users expect it, beside the fields of the run
+/// here.
 fn finished(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let is_error = data["status"] == "failed";
     let of_service =

@@ -1,9 +1,9 @@
 //! A transport that shuts down cleanly.
 //!
 //! It wraps the real transport to work around three faults of the protocol library: a notification as the first message
-//! ends the process; the end of input is awaited for five seconds while a request is in flight; and the end of input
-//! before the first request is an error. The guard drops notifications before the first real request, and at the end of
-//! input it cancels a token that every request in flight observes.
+//! ends the process; the library awaits the end of input for five seconds while a request is in flight; and the end of
+//! input before the first request is an error. The guard drops notifications before the first real request, and at the
+//! end of input it cancels a token that every request in flight observes.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub(crate) struct Guard<T> {
 }
 
 impl<T> Guard<T> {
-    /// Wraps `inner`; `ended` is cancelled at the end of input.
+    /// Wraps `inner`; cancels `ended` at the end of input.
     pub(crate) fn new(inner: T, ended: CancellationToken) -> Self {
         Self { inner, ended, begun: false }
     }

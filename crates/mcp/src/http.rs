@@ -1,6 +1,6 @@
 //! MCP over HTTP (Streamable HTTP, in both eras of the protocol).
 //!
-//! Authentication, above all the check of a token, is done by the service that mounts this one.
+//! The service that mounts this one does the authentication, above all the check of a token.
 
 mod sessions;
 
@@ -23,7 +23,7 @@ pub use sessions::Sessions;
 /// meanwhile, for example overnight.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
 
-// A session that ended while its client's person is asked would abort the call.
+// The end of a session during a question to its client's person would abort the call.
 const _: () = assert!(KEEP_ALIVE.as_secs() > 2 * ANSWER_TIMEOUT.as_secs());
 
 /// Maximum number of sessions at the same time.
@@ -34,12 +34,12 @@ const MAX_SESSIONS: usize = 256;
 pub struct HttpOptions {
     /// The host names under which a client may reach the service, with or without a port.
     pub hosts: Vec<String>,
-    /// The origins of web pages that may call, with a port or `:*`; none are allowed if the list is empty. Clients that
-    /// are not web pages send no origin.
+    /// The origins of web pages that may call, with a port or `:*`; an empty list allows none. Clients that are not web
+    /// pages send no origin.
     pub origins: Vec<String>,
-    /// The longest body that is read, in bytes.
+    /// The longest accepted body, in bytes.
     pub longest_body: usize,
-    /// Ends all sessions and requests when it is cancelled.
+    /// Its cancellation ends all sessions and requests.
     pub ended: CancellationToken,
 }
 
@@ -54,7 +54,7 @@ impl Default for HttpOptions {
     }
 }
 
-/// A service for requests to one path, to be mounted there.
+/// A service for requests to one path, to mount there.
 pub type HttpService<O> = StreamableHttpService<Server<O>, Sessions>;
 
 /// Offers the contract to MCP clients. The service is cheap to clone; all clones share one state.

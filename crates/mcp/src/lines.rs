@@ -18,7 +18,8 @@ use steplatch_protocol::{Line, LineReader};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-/// Maximum number of consecutive answered faults, so that a peer that echoes the answers is not answered forever.
+/// Maximum number of consecutive answered faults, so that a peer that echoes the answers does not cause endless
+/// answers.
 const MAX_FAULTS: usize = 100;
 
 /// A transport over two streams.
@@ -76,7 +77,7 @@ where
                     tracing::debug!(?fault, "a line is not a message");
                     self.faults += 1;
                     if self.faults <= MAX_FAULTS {
-                        // This future may be dropped at any moment, and half a line would spoil the next one.
+                        // The caller may drop this future at any moment, and half a line would spoil the next one.
                         let out = self.out.clone();
                         tokio::spawn(async move { write(&out, &fault.answer()).await });
                     }
@@ -103,7 +104,7 @@ async fn write(out: &Mutex<impl AsyncWrite + Unpin>, message: &impl Serialize) -
 struct Fault {
     code: ErrorCode,
     message: String,
-    /// The id of the request, if it can be read.
+    /// The id of the request, if it is readable.
     id: Option<Value>,
 }
 

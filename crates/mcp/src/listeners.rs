@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::offer::{ListChange, ServerBackend, Updates};
 
-/// Time that changes of lists are collected.
+/// Time for collecting changes of lists.
 const GATHER_TIME: Duration = Duration::from_millis(150);
 
 /// Minimum time between two updates of a resource.
@@ -29,18 +29,18 @@ const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum number of resources that one client, or one request to listen, can follow.
 const MAX_FOLLOWED: usize = 32;
 
-/// The notifications to a client. Those of before 2026-07-28 end when this is dropped.
+/// The notifications to a client. Those of before 2026-07-28 end with the drop of this.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     followed: Mutex<HashMap<String, DropGuard>>,
     lists: Mutex<Option<DropGuard>>,
-    /// Changes of lists for requests to listen that are being acknowledged, oldest first.
+    /// Changes of lists for requests to listen before their acknowledgement, oldest first.
     accepted: Mutex<VecDeque<broadcast::Receiver<ListChange>>>,
 }
 
 impl Listeners {
-    /// Collects changes of lists for a request to listen that is acknowledged next: the client relies on them from then
-    /// on, and the request begins later.
+    /// Collects changes of lists for a request to listen with its acknowledgement next: the client relies on them from
+    /// then on, and the request begins later.
     pub(crate) fn accept(&self, changes: broadcast::Receiver<ListChange>) {
         self.accepted.lock().push_back(changes);
     }
@@ -51,7 +51,7 @@ impl Listeners {
     }
 
     /// # Errors
-    /// If the limit of followed resources is reached.
+    /// If there are no more places for followed resources.
     pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
         let followed = self.followed.lock();
         if followed.len() < MAX_FOLLOWED || followed.contains_key(uri) {
@@ -128,7 +128,7 @@ pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
 /// before its acknowledgement.
 ///
 /// # Errors
-/// If a resource cannot be followed.
+/// If following a resource fails.
 pub(crate) async fn listen(
     offer: &impl ServerBackend,
     changes: broadcast::Receiver<ListChange>,
@@ -141,11 +141,12 @@ pub(crate) async fn listen(
     let mut following = JoinSet::new();
     let work = async {
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            // A resource that does not exist is never updated. Reading it returns an error.
+            // A resource that does not exist has no updates. Reading it returns an error.
             let Some(mut updates) = offer.follow(uri).await? else { continue };
             let (uri, sender) = (uri.clone(), sender.clone());
             following.spawn(async move {
-                // The request was acknowledged before this. Changes since then are unknown, so one is assumed.
+                // The acknowledgement of the request came before this. Changes since then are unknown, so this assumes
+                // one.
                 if sender.send(uri.clone()).await.is_err() {
                     return;
                 }
@@ -209,7 +210,7 @@ impl DebouncedChanges {
             };
             match next {
                 Some(Ok(list)) => drop(self.changed.insert(list)),
-                // Changes were missed, so any list may have changed.
+                // The receiver missed changes, so any list may have changed.
                 Some(Err(RecvError::Lagged(_))) => self.changed.extend([ListChange::Tools, ListChange::Prompts]),
                 Some(Err(RecvError::Closed)) if self.changed.is_empty() => return None,
                 Some(Err(RecvError::Closed)) | None => {

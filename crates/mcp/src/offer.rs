@@ -22,8 +22,8 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::progress::Progress;
 
-/// Offer of a server. It is the same for every client and every connection; the requesting client only determines which
-/// questions it can be asked in return.
+/// Offer of a server. It is the same for every client and every connection; the requesting client only determines the
+/// possible questions in return.
 pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
     fn about(&self) -> ServerConfig;
@@ -31,7 +31,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the tools, sorted by name.
     fn tools(&self) -> impl Future<Output = CachedList<Tool>> + Send;
 
-    /// Returns the tool called `name`, from what is known without a request to the daemon.
+    /// Returns the tool called `name`, from local data, without a request to the daemon.
     fn tool(&self, name: &str) -> Option<Tool>;
 
     /// Calls a tool.
@@ -46,7 +46,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the current resources.
     ///
     /// # Errors
-    /// If they cannot be listed.
+    /// If listing them fails.
     fn resources(
         &self,
         asker: &ClientContext<'_>,
@@ -58,7 +58,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Reads a resource; `None` if there is none of that URI.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If reading it fails.
     fn read(
         &self,
         uri: &str,
@@ -68,7 +68,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Follows a resource; `None` if there is none of that URI.
     ///
     /// # Errors
-    /// If it cannot be followed.
+    /// If following it fails.
     fn follow(&self, uri: &str) -> impl Future<Output = Result<Option<Updates>, ErrorData>> + Send;
 
     /// Returns the completions of an argument of a prompt, or of a part of a resource's URI, the best first.
@@ -77,7 +77,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the state of a task; `None` if there is none of that id.
     ///
     /// # Errors
-    /// If the state cannot be read.
+    /// If reading the state fails.
     fn task(
         &self,
         id: &str,
@@ -87,7 +87,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Passes on the input that a task requested. Returns whether there is such a task.
     ///
     /// # Errors
-    /// If it cannot be passed on.
+    /// If passing it on fails.
     fn answer_task(
         &self,
         id: &str,
@@ -98,7 +98,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Cancels a task; no effect on an ended one. Returns whether there is such a task.
     ///
     /// # Errors
-    /// If it cannot be cancelled.
+    /// If cancelling it fails.
     fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
     /// Returns a receiver of the changes of the lists from now on. Starts the watcher of the lists, since there is a
@@ -124,8 +124,8 @@ pub enum ListChange {
     Prompts,
 }
 
-/// Receives a message whenever a followed resource has changed; one message may cover several changes. Following ends
-/// when this is dropped; the end of the channel means that there will be no more changes.
+/// Receives a message whenever a followed resource has changed; one message may cover several changes. The drop of this
+/// ends the following; the end of the channel means that there will be no more changes.
 pub type Updates = mpsc::Receiver<()>;
 
 /// A request to call a tool, or to write a prompt.
@@ -143,7 +143,7 @@ pub struct Call<'c> {
     pub round: CallRound,
 }
 
-/// The previous round of a call: a call that asks its client a question is made again with the outcome.
+/// The previous round of a call: a client repeats a call that returned a question, with the outcome.
 #[derive(Debug, Default)]
 pub struct CallRound {
     /// The state that the previous round gave to the client, unchanged.
@@ -155,7 +155,7 @@ pub struct CallRound {
 /// The outcome of questions to a client.
 #[derive(Debug, Default)]
 pub enum ClientInput {
-    /// No question was asked yet.
+    /// There was no question yet.
     #[default]
     Nothing,
     /// The answers, by the names of the questions. Some may be missing, and answers may be invalid.
@@ -173,7 +173,7 @@ pub enum ClientInput {
 pub enum Outcome<T> {
     /// The call is complete.
     Done(T),
-    /// The client must be asked first.
+    /// The client must answer a question first.
     Ask(Ask),
     /// There is no tool or prompt of that name.
     Unknown,
@@ -194,8 +194,8 @@ pub enum ToolReply {
 pub struct Ask {
     /// The questions, by name.
     pub questions: InputRequests,
-    /// The state that is needed to continue. It may travel through the client, which can read it. Without it, answers
-    /// are accepted from any client and must be complete in themselves.
+    /// State for the next round. It may travel through the client, which can read it. Without it, answers may come from
+    /// any client and must be complete in themselves.
     pub carried: Option<Value>,
     /// Completes when an answer is no longer needed.
     pub moot: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -211,7 +211,7 @@ impl std::fmt::Debug for Ask {
 }
 
 impl Ask {
-    /// Creates questions that remain relevant until they are answered.
+    /// Creates questions that remain relevant until their answers.
     #[must_use]
     pub fn new(questions: InputRequests, carried: Option<Value>) -> Self {
         Self { questions, carried, moot: Box::pin(std::future::pending()) }
@@ -269,7 +269,7 @@ impl<'c> ClientContext<'c> {
     #[must_use]
     pub fn takes_forms(&self) -> bool {
         let can = self.context.client_capabilities().unwrap_or_default();
-        // A client that names no modes supports forms, which were specified first.
+        // A client that names no modes supports forms, the first specified mode.
         can.elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
     }
 

@@ -20,7 +20,7 @@ const MAX_MESSAGE_CHARS: usize = 200;
 pub struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
-    /// The last progress that was sent. The protocol requires it to grow.
+    /// The last sent progress. The protocol requires it to grow.
     told: f64,
     /// The next message; a later message replaces it.
     due: Option<String>,
@@ -48,7 +48,7 @@ impl Progress {
         self.due = Some(message);
     }
 
-    /// Sends nothing for a moment, so that events can be collected.
+    /// Sends nothing for a moment, to collect events.
     pub(crate) fn gather(&mut self, moment: Duration) {
         self.next = tokio::time::Instant::now() + moment;
     }
@@ -72,7 +72,7 @@ impl Progress {
         self.send(ProgressNotificationParam::new(self.token.clone(), self.told).with_message(message)).await;
     }
 
-    /// Reports that a person is asked, until they answer: clients abort calls that stay silent.
+    /// Reports a question to a person, until they answer: clients abort calls that stay silent.
     pub(crate) async fn waits_for_a_person(&mut self, since: Instant) {
         tokio::time::sleep(SIGN_OF_LIFE).await;
         self.say(format!("waiting for a person since {} s", since.elapsed().as_secs()));

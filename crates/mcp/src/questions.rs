@@ -1,8 +1,8 @@
 //! Questions to a client, according to its protocol version.
 //!
 //! Since 2026-07-28 a question is the result of a call, which the client makes again with the answers. Before that it
-//! is a request to the client during the call. An [`Offer`](crate::Offer) sees neither: it returns a question, and is
-//! called again with the outcome.
+//! is a request to the client during the call. An [`Offer`](crate::Offer) sees neither: it returns a question, and the
+//! next call has the outcome.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ impl<'c> ActiveCall<'c> {
     /// Begins or continues a call.
     ///
     /// # Errors
-    /// If the client returned another state than it was given.
+    /// If the client returned another state than the given one.
     pub(crate) async fn new(arrived: IncomingCall<'c>, seals: &Seals) -> Result<Self, ErrorData> {
         let IncomingCall { method, name, arguments, answers, state, asker } = arrived;
         let round = match (state, answers) {
@@ -54,7 +54,7 @@ impl<'c> ActiveCall<'c> {
                 let same = same_call(method, &name, arguments.as_ref());
                 let carried = seals.open(&sealed, &same).await.map_err(|why| refused(&why))?;
                 let mut answers = answers.unwrap_or_default();
-                // Only answers to questions that were asked are kept.
+                // Keeps only answers to its questions.
                 answers.retain(|name, answer| carried.asked.contains(name) && answer.is_object());
                 if !answers.is_empty() {
                     seals.spend(&carried).map_err(|why| refused(&why))?;
@@ -112,7 +112,7 @@ impl<'c> ActiveCall<'c> {
     }
 }
 
-/// Sends a question as a request to a client of before 2026-07-28, and waits as long as the answer is needed.
+/// Sends a question as a request to a client of before 2026-07-28, and waits while the question is relevant.
 async fn requested(
     question: InputRequest,
     call: &mut Call<'_>,

@@ -2,11 +2,11 @@
 //!
 //! Since 2026-07-28 a question to the client's person is a result of the call, and its answer comes with the same call
 //! again (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). The state that the
-//! client returns is untrusted: it is accepted only unchanged, for the same call, in time, and once.
+//! client returns is untrusted: the server accepts it only unchanged, for the same call, in time, and once.
 //!
-//! All servers of a state directory seal with one key, which is stored there, so that any of them can continue the
-//! call, also after a restart. Each server remembers used seals by itself. Where single use matters, as with gates, the
-//! target of the seal is closed by then and refuses a second use as well.
+//! All servers of a state directory seal with one key in it, so that any of them can continue the call, also after a
+//! restart. Each server remembers used seals by itself. Where single use matters, as with gates, the target of the seal
+//! has closed by then and refuses a second use as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 /// Validity period of a sealed state.
 const SEAL_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Maximum number of used seals that are remembered.
+/// Maximum number of remembered used seals.
 const MAX_USED_SEALS: usize = 10_000;
 
 /// The name of the file with the key.
@@ -36,7 +36,7 @@ type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
 /// Seals and opens states.
 #[derive(Debug)]
 pub(crate) struct Seals {
-    /// The directory of the key; without one a key is drawn for this server only.
+    /// The directory of the key; without one the server draws a key for itself only.
     folder: Option<PathBuf>,
     codec: OnceCell<RequestStateCodec>,
     lasts: Duration,
@@ -46,9 +46,9 @@ pub(crate) struct Seals {
 /// The content of a seal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RequestState {
-    /// The names of the questions that were asked.
+    /// Names of the asked questions.
     pub(crate) asked: Vec<String>,
-    /// The state that is needed to continue.
+    /// State for the next round.
     pub(crate) state: Value,
     /// The number that identifies this seal.
     once: u128,
@@ -86,7 +86,7 @@ impl Seals {
     /// Opens the seal that a `call` returned.
     ///
     /// # Errors
-    /// If it was not issued for that call, is too old, or was used.
+    /// If it is no seal for that call, is too old, or used already.
     pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, Unsealed> {
         let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
         let carried: RequestState = opened.map_err(|error| match error {
@@ -100,7 +100,7 @@ impl Seals {
     /// Marks a seal as used.
     ///
     /// # Errors
-    /// If it was used already.
+    /// If it is a used one.
     pub(crate) fn spend(&self, carried: &RequestState) -> Result<(), Unsealed> {
         let mut used = self.used.lock();
         if used.contains(&carried.once) {
@@ -145,7 +145,7 @@ fn key_of(folder: &Path) -> io::Result<Key> {
         return Ok(key);
     }
     ensure_private(folder).map_err(io::Error::other)?;
-    // The key is written to another file and then linked, which fails if another process was faster. The file is thus
+    // Writes the key to another file and then links it, which fails if another process was faster. So the file is
     // always complete, and all processes read the same key.
     let mut suffix = [0; 8];
     getrandom::fill(&mut suffix).expect("the operating system has randomness");

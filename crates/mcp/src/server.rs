@@ -56,7 +56,8 @@ impl<O: ServerBackend> Server<O> {
         &self.shared.offer
     }
 
-    /// Runs a future until the request is cancelled. A cancelled request stops only the wait; the awaited run continues.
+    /// Runs a future until the cancellation of the request. A cancelled request stops only the wait; the awaited run
+    /// continues.
     async fn awaited<T>(
         &self,
         context: &RequestContext<RoleServer>,

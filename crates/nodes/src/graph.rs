@@ -60,13 +60,13 @@ impl Graph {
     /// Returns a graph of these steps.
     ///
     /// # Errors
-    /// With every step that is named twice, and every dependency that is unknown, its own, or part of a cycle.
+    /// With every repeated step name, and every dependency that is unknown, its own, or part of a cycle.
     pub fn new(steps: Vec<Step>, max_parallel: Option<NonZeroU16>) -> Result<Self, Problems> {
         let plan = Plan::of(&steps).map_err(Problems::of)?;
         Ok(Self { steps, max_parallel, plan })
     }
 
-    /// Returns the steps, as they were declared.
+    /// Returns the steps in the order of their declaration.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps

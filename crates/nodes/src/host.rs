@@ -45,19 +45,19 @@ pub enum HostCommandEnd {
         /// Its exit code, if the shell there reports one.
         exit_code: Option<i32>,
     },
-    /// Its time was up, and it was ended.
+    /// Its time was up, and the host ended it.
     TimedOut {
         /// Its output until then.
         output: String,
     },
-    /// It was not run, or its machine was lost.
+    /// It did not run, or its machine disappeared.
     Failed {
         /// The reason, as a whole sentence.
         why: String,
     },
 }
 
-/// A future that is boxed, since [`HostCommands`] is used as an object.
+/// A boxed future, since [`HostCommands`] must work as an object.
 pub type Running<'a> = Pin<Box<dyn Future<Output = HostCommandEnd> + Send + 'a>>;
 
 /// Runs commands on other machines.

@@ -30,7 +30,7 @@ use crate::graph::Graph;
 use crate::nodes::CallContext;
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
 
-/// The settings of one kind of node: how they are declared, and what a node of the kind does.
+/// The settings of one kind of node: their declaration, and what a node of the kind does.
 pub(crate) trait NodeSettings: Sized {
     /// True if [`Nodes`](crate::Nodes) performs nodes of this kind. The daemon performs the others.
     const IS_PERFORMED_HERE: bool = true;

@@ -2,8 +2,8 @@
 //!
 //! Owns the declarations of nodes ([`Node`]) and the table of their kinds ([`NodeKind`]), their calls ([`Nodes`]) and
 //! results ([`NodeResult`]), the order of graphs ([`graph`]), and the readers of terminal panes ([`pane`]). A failed
-//! call is a result like any other. Terminals, functions in Python syntax, graphs with a history and secrets are
-//! provided by the caller through traits.
+//! call is a result like any other. The caller provides terminals, functions in Python syntax, graphs with a history
+//! and secrets through traits.
 //!
 //! Knows nothing of daemons, journals and front-ends.
 

@@ -1,6 +1,6 @@
 //! The declarations of nodes: what those of all kinds have in common.
 //!
-//! A [`Node`] was read by [`Node::parse`] or built from values that are each valid. This module performs nothing; see
+//! A [`Node`] comes from [`Node::parse`] or from values that are each valid. This module performs nothing; see
 //! [`Nodes`](crate::Nodes).
 
 mod id;

@@ -1,7 +1,7 @@
 //! The performer of node calls.
 //!
-//! [`Nodes`] holds what calls share: the programs that were started, the HTTP client, and the MCP servers that are kept
-//! running. A call never returns an error: the failure is in its [`NodeResult`].
+//! [`Nodes`] holds what calls share: the started programs, the HTTP client, and the running MCP servers. A call never
+//! returns an error: the failure is in its [`NodeResult`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ struct Shared {
     servers: Servers,
 }
 
-/// The environment in which nodes are performed.
+/// The environment of nodes.
 pub struct Surroundings {
     /// The base of relative paths, and the default working directory of programs.
     pub folder: PathBuf,
@@ -124,7 +124,7 @@ impl Nodes {
         NodeResult::of(node, hidden.value(input), came)
     }
 
-    /// Returns how the program of a persistent node is started: its working directory and its variables.
+    /// Returns the working directory and the variables for starting the program of a persistent node.
     ///
     /// # Errors
     /// With the reason, when a secret that the declaration refers to is not available.
@@ -136,7 +136,7 @@ impl Nodes {
     /// Returns the values of secrets, by name.
     ///
     /// # Errors
-    /// If one of them is not known.
+    /// If one of them is unknown.
     pub async fn secrets(&self, names: Vec<String>) -> Result<BTreeMap<String, String>, NodeFailure> {
         let mut values = BTreeMap::new();
         for name in names {
@@ -149,7 +149,7 @@ impl Nodes {
         Ok(values)
     }
 
-    /// Ends the MCP servers that were kept running. A later call starts its server again.
+    /// Ends the running MCP servers. A later call starts its server again.
     pub async fn close(&self) {
         self.shared.servers.close().await;
     }

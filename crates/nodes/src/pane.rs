@@ -75,7 +75,7 @@ impl Parser {
 }
 
 impl Reading {
-    /// Returns the text that was answered to the last input.
+    /// Returns the answer to the last input.
     #[must_use]
     pub fn answer(&self) -> String {
         let last = self.sections.iter().rposition(|section| section.kind == SectionKind::Input);
@@ -85,7 +85,7 @@ impl Reading {
     }
 }
 
-/// Sections as they are found, line by line.
+/// Sections found so far, line by line.
 #[derive(Debug, Default)]
 struct PaneMatch {
     sections: Vec<Section>,

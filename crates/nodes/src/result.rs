@@ -108,8 +108,8 @@ impl ExecutorOutcome {
         self.with("stdout", text)
     }
 
-    /// Makes this the outcome of a command that printed more than [`MAX_OUTPUT_BYTES`]. Its ends have other names than the whole, so that
-    /// no part is taken for it.
+    /// Makes this the outcome of a command that printed more than [`MAX_OUTPUT_BYTES`]. Its ends have other names than
+    /// the whole, so that no reader takes a part for it.
     pub(crate) fn printed_too_much(mut self, head: String, tail: String, left_out: u64) -> Self {
         self.failure.get_or_insert_with(|| {
             let message = format!(

@@ -1,7 +1,7 @@
 //! Secrets by reference: a declaration contains `{secret:NAME}`, and only the target of the call receives the value.
 //!
-//! References are searched for in the author's declaration, never in an input: an agent that writes `{secret:TOKEN}`
-//! into its text sends just that text. The values are removed from the results of calls.
+//! The search for references covers the author's declaration, never an input: an agent that writes `{secret:TOKEN}`
+//! into its text sends just that text. This module removes the values from the results of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// The placeholder that replaces a secret.
 pub const MASK: &str = "••••••";
 
-/// Minimum characters of a value that is removed from texts: shorter ones would hide half of every text.
+/// Minimum characters of a removed value: shorter ones would hide half of every text.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// Gives the values of secrets.
@@ -23,7 +23,7 @@ pub trait Secrets: Send + Sync {
 /// The value of a secret, soon.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
 
-/// Secrets that are known by name beforehand.
+/// Secrets with names known beforehand.
 impl Secrets for BTreeMap<String, String> {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
         Box::pin(std::future::ready(self.get(name).cloned()))
@@ -86,8 +86,7 @@ fn collect(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The values that are removed from results, the longest first: one that contains another must not leave its rest
-/// behind.
+/// Values to remove from results, the longest first: a value that contains another must not leave its rest behind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hidden(Vec<String>);
 

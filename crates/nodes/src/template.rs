@@ -1,7 +1,7 @@
 //! Templates: the texts of a declaration, filled in with the input of a call and with secrets.
 //!
-//! Both are filled in in one pass, so that neither can inject the other: an input that contains `{secret:NAME}` stays
-//! that text.
+//! One pass fills in both, so that neither can inject the other: an input that contains `{secret:NAME}` stays that
+//! text.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use steplatch_workflow::substitute::{self, Lookup};
 use crate::result::{ErrorType, Failure};
 use crate::secrets::{Hidden, Part, Secrets, names, parts};
 
-/// The values with which the texts of one call are filled in.
+/// Values for the texts of one call.
 #[derive(Debug)]
 pub(crate) struct TemplateValues {
     input: Value,
@@ -66,7 +66,7 @@ impl TemplateValues {
         self.with(template, |text| substitute::text(text, &InputFields(&self.input)), str::to_owned)
     }
 
-    /// Returns a URL: what is filled in is percent-encoded, except where the URL begins with it.
+    /// Returns a URL. Percent-encodes each value, except that of a placeholder at the beginning.
     pub(crate) fn url(&self, template: &str) -> String {
         let begins = template.starts_with("{input") || template.starts_with("{secret:");
         let head = if begins { template.find('}').map_or(0, |end| end + 1) } else { 0 };

@@ -8,16 +8,16 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Challenge([u8; 32]);
 
-/// An answer to a gate as it is signed.
+/// A signed answer to a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedText<'a> {
     /// The id of the gate, which contains that of its run.
     pub gate_id: &'a str,
-    /// The digest of the question as it was shown, whole.
+    /// Digest of the whole question as shown.
     pub digest: &'a str,
     /// The number of the choice, from 1.
     pub number: Option<usize>,
-    /// The choice as it was shown, the text, or the form as JSON.
+    /// The choice as shown, the text, or the form as JSON.
     pub answer: &'a str,
 }
 

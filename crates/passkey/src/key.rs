@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 /// Bytes of a coordinate of a point on P-256.
 const COORDINATE: usize = 32;
 
-/// The sign of a point that is not compressed (SEC 1, 2.3.3).
+/// Sign of an uncompressed point (SEC 1, 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
 /// A public key of ECDSA on P-256: the point, not compressed. As text it is base64 for addresses.
@@ -24,8 +24,8 @@ pub struct PublicKey([u8; 1 + 2 * COORDINATE]);
 pub struct InvalidKey;
 
 impl PublicKey {
-    /// Reads a key as authenticators write it: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2, in which its bytes
-    /// are fixed but for the coordinates. Bytes behind it are left alone.
+    /// Reads a key as authenticators write it: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2, which fixes
+    /// its bytes but for the coordinates. Leaves bytes behind it alone.
     pub(crate) fn from_cose(bytes: &[u8]) -> Result<Self, InvalidKey> {
         // {1 (kty): 2 (EC2), 3 (alg): -7 (ES256), -1 (crv): 1 (P-256), -2 (x): 32 bytes, -3 (y): 32 bytes}
         const BEFORE_X: [u8; 10] = [0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20];

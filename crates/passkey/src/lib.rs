@@ -1,9 +1,10 @@
 //! Checks of passkeys (Web Authentication Level 3, <https://www.w3.org/TR/webauthn-3/>): registrations, and signatures of answers.
 //!
-//! Pure: no files, no clock, no randomness. The challenge of a signature is a hash of the question and of the answer, so that it
-//! signs this answer to this question, and can be checked again later from what is stored. Keys are ECDSA on P-256 with SHA-256
-//! (ES256), which every authenticator has; user verification (a PIN, a fingerprint) is always required. Attestation is not: which
-//! device has the key is of no interest here. Counters are not compared: keys that are synchronized between devices have none.
+//! Pure: no files, no clock, no randomness. The challenge of a signature is a hash of the question and of the answer,
+//! so that it signs this answer to this question, and the stored data suffice to check it again later. Keys are ECDSA
+//! on P-256 with SHA-256 (ES256), which every authenticator has; user verification (a PIN, a fingerprint) is always
+//! required. Attestation is not: which device has the key is of no interest here. Counters are not compared: keys that
+//! are synchronized between devices have none.
 
 mod challenge;
 #[cfg(test)]

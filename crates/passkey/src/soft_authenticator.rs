@@ -21,7 +21,7 @@ impl Default for SoftAuthenticator {
 }
 
 impl SoftAuthenticator {
-    /// The flags of a person who is there and was verified, and that of a registration.
+    /// Flags of a present and verified person, and of a registration.
     pub const VERIFIED: u8 = 0x05;
     /// As [`Self::VERIFIED`], with a key behind it.
     pub const REGISTERED: u8 = 0x45;

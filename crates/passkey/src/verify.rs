@@ -8,7 +8,7 @@ use crate::challenge::Challenge;
 use crate::decoded;
 use crate::key::PublicKey;
 
-/// Flags of the authenticator's data: a person was there, was recognized, and a key follows.
+/// Flags of the authenticator's data: a person was there, the authenticator recognized them, and a key follows.
 const PRESENT: u8 = 0x01;
 const VERIFIED: u8 = 0x04;
 const HAS_KEY: u8 = 0x40;
@@ -31,14 +31,14 @@ pub struct Registration<'a> {
     pub authenticator_data: &'a str,
 }
 
-/// A passkey as it was registered.
+/// A registered passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
     /// Its id, base64 for addresses.
     pub credential_id: String,
     /// Its public key.
     pub public_key: PublicKey,
-    /// The origin of the page on which it was registered, such as `http://localhost:7878`.
+    /// Origin of the page of its registration, such as `http://localhost:7878`.
     pub origin: String,
 }
 
@@ -53,10 +53,10 @@ pub struct Assertion<'a> {
     pub signature: &'a str,
 }
 
-/// Reason why a registration or a signature is refused.
+/// Reason for the refusal of a registration or a signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
-    /// A part of it cannot be read.
+    /// A part of it is unreadable.
     #[error("its {0} can not be read")]
     Malformed(&'static str),
     /// It is for another purpose: a registration in place of a signature, or the reverse.
@@ -65,7 +65,7 @@ pub enum PasskeyError {
     /// It signs another answer, or answers another ticket.
     #[error("it is for another question or answer")]
     OtherChallenge,
-    /// It was made by a page of another origin.
+    /// A page of another origin made it.
     #[error("it was made by a page at {found}, and the passkey was registered at {registered}")]
     OtherOrigin {
         /// The origin of the page that made it.
@@ -73,13 +73,13 @@ pub enum PasskeyError {
         /// The origin of the page that registered the passkey.
         registered: String,
     },
-    /// It was made for another host, or within a page of another one.
+    /// It is for another host, or from within a page of another one.
     #[error("it was made for another host")]
     OtherHost,
     /// The authenticator did not check who was there.
     #[error("the authenticator did not verify the person (by PIN, fingerprint or face)")]
     Unverified,
-    /// The new key is not of a kind that is checked here.
+    /// The new key is not of a supported kind.
     #[error("its key is not of ECDSA on P-256 (ES256)")]
     OtherAlgorithm,
     /// The signature is not that of the key.
@@ -87,7 +87,7 @@ pub enum PasskeyError {
     WrongSignature,
 }
 
-/// The data that a browser collects. Fields of newer browsers are left out.
+/// Data that a browser collects. Omits fields of newer browsers.
 #[derive(Deserialize)]
 struct ClientData {
     #[serde(rename = "type")]
@@ -116,7 +116,7 @@ pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result
     Ok(Registered { credential_id, public_key, origin: client.origin })
 }
 
-/// Checks a signature of a passkey that was registered at `origin`.
+/// Checks a signature of a passkey with a registration at `origin`.
 ///
 /// # Errors
 /// If the key, the challenge or the origin is another one, or the authenticator has not verified the person.

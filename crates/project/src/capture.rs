@@ -15,7 +15,7 @@ use crate::folders::LibrarySearch;
 use crate::workflows::Workflows;
 
 impl Workflows {
-    /// Makes a workflow of the commands in terminals, and saves it if that is requested.
+    /// Makes a workflow of the commands in terminals, and saves it on request.
     pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
         let refused = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
         if verb.session_ids.is_empty() && verb.imported.is_empty() {
@@ -167,7 +167,7 @@ impl Workflows {
     }
 }
 
-/// Returns what is known of the machine and the caller.
+/// Returns the known facts about the machine and the caller.
 fn surroundings(caller: &Caller) -> Surroundings {
     let variable = |name: &str| {
         let found = caller.environment.iter().find(|(known, _)| known == OsStr::new(name));

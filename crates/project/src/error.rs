@@ -25,7 +25,7 @@ pub enum DiskError {
     /// The thread that works on a library ended.
     #[error("The library of workflows could not be asked: {0}.")]
     LibraryInterrupted(JoinError),
-    /// A library did not answer within the time limit. The work may be done later.
+    /// A library did not answer within the time limit. The work may happen later.
     #[error(
         "The library of workflows did not answer for {} s, so the outcome is unknown: its disk hangs, or another \
          program holds its lock (the file .lock in its directory).",
@@ -38,7 +38,7 @@ pub enum DiskError {
     /// The thread that reads a project ended.
     #[error("The nodes of the project could not be read: {0}.")]
     ProjectInterrupted(JoinError),
-    /// The files of a project were not read within the time limit.
+    /// Reading the files of a project took longer than the time limit.
     #[error("The disk did not answer for {} s when the nodes of '{}' were read.", .limit.as_secs(), .folder.display())]
     ProjectTimeout {
         /// The directory of the caller.
@@ -48,7 +48,7 @@ pub enum DiskError {
     },
 }
 
-/// Reason why a name refers to no saved workflow that can be used.
+/// Reason why a name refers to no usable saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// The disk does not answer.
@@ -57,7 +57,7 @@ pub enum FindError {
     /// No workflow has the name.
     #[error(transparent)]
     NotFound(Box<WorkflowNotFound>),
-    /// The workflow is declared in a file that cannot be used.
+    /// The workflow's file is unusable.
     #[error("Workflow '{name}' can not be used; correct its declaration in {}:\n{reason}", .file.display())]
     Declaration {
         /// The name, at most 80 characters.
@@ -75,7 +75,7 @@ pub enum FindError {
         /// The defect of the file.
         cause: LookupError,
     },
-    /// The directory of a library cannot be read.
+    /// The directory of a library is unreadable.
     #[error("{}", with_causes(.0))]
     Library(LookupError),
     /// The workflow has no such version.
@@ -157,7 +157,7 @@ pub(crate) enum DeleteError {
     /// The disk does not answer.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The name refers to no workflow that can be used.
+    /// The name refers to no usable workflow.
     #[error(transparent)]
     Find(#[from] FindError),
     /// The library has no file of functions with the name.
@@ -235,7 +235,7 @@ pub(crate) enum LoadError {
         /// The reason.
         cause: WorkersError,
     },
-    /// The library has a file of that name that was edited after it was loaded.
+    /// The library has a file of that name with edits after its load.
     #[error(
         "The file '{}' was not loaded: {} was edited after it was loaded. To replace it with the file: --overwrite",
         .file.display(), .copy.display()
@@ -256,10 +256,10 @@ pub(crate) enum LoadError {
         file: PathBuf,
         /// The file in the library.
         copy: PathBuf,
-        /// The file that the one in the library was loaded from.
+        /// The original of the file in the library.
         original: PathBuf,
     },
-    /// The library has a file of that name that was not loaded.
+    /// The library has a file of that name without an original.
     #[error("The file '{}' was not loaded: {} is there already. To replace it: --overwrite", .file.display(), .copy.display())]
     Exists {
         /// The file.
@@ -275,7 +275,7 @@ pub(crate) enum LoadError {
         /// The defect of the file in the library.
         cause: LookupError,
     },
-    /// The invalid file in the library cannot be removed.
+    /// Removing the invalid file in the library fails.
     #[error("'{}' was not loaded: {}", .file.display(), with_causes(.cause))]
     NotReplaced {
         /// The file.
@@ -313,7 +313,7 @@ pub enum SessionError {
     },
 }
 
-/// Reason why the text of a file is not known, as a clause that completes the sentence of a caller.
+/// Reason why the text of a file is unknown, as a clause that completes the sentence of a caller.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileReadError {
     /// The original of a loaded file has another ending.
@@ -345,7 +345,7 @@ pub(crate) enum FileReadError {
 /// Reason why a file of a project declares nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DocumentError {
-    /// Its text is not known.
+    /// Its text is unknown.
     #[error(transparent)]
     File(#[from] FileReadError),
     /// It is not JSON.
@@ -374,7 +374,7 @@ fn at_place(place: &Option<(usize, usize)>) -> String {
 /// Reason for the refusal of one declaration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeclarationError {
-    /// The id is taken.
+    /// The id exists already.
     #[error("ID '{id}' conflicts with existing {kind}")]
     Conflict {
         /// The id.
@@ -440,7 +440,7 @@ impl FolderCause for ReplaceError {
     }
 }
 
-/// Describes an error of a library, its causes, and what to do if that is known.
+/// Describes an error of a library, its causes, and a known remedy.
 pub(crate) fn with_causes(error: &impl FolderCause) -> String {
     let mut words = error.to_string();
     let mut below = error.source();

@@ -1,6 +1,6 @@
 //! Directories of saved workflows that a caller refers to, by the caller's working directory.
 //!
-//! The workflows of a project are in the project, so that they are found from anywhere in it and committed with it.
+//! The workflows of a project are in the project, so that every directory in it finds them and a commit includes them.
 //! The user's own are in their data directory (<https://specifications.freedesktop.org/basedir-spec/latest/>). The
 //! rules are a function of the contents of the file system, which the tests simulate.
 
@@ -25,7 +25,8 @@ pub(crate) struct LibrarySearch {
     named: Option<PathBuf>,
 }
 
-/// The directories of a caller: new workflows are saved in the first; a name is looked up there and then in the other.
+/// The directories of a caller. The first receives new workflows; a lookup of a name begins there and continues in the
+/// other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LibraryPaths {
     pub(super) first: PathBuf,
@@ -81,7 +82,7 @@ impl LibrarySearch {
         Self {
             folder: caller.folder.clone(),
             home: variable("HOME").filter(|home| home.is_absolute()),
-            // The specification says that relative paths are ignored.
+            // The specification requires ignoring relative paths.
             data: variable("XDG_DATA_HOME").filter(|data| data.is_absolute()),
             named: variable(VARIABLE),
         }
@@ -92,8 +93,7 @@ impl LibrarySearch {
         self.folders_on(&RealFileSystem)
     }
 
-    /// Returns the directories of the caller's libraries, in the order in which names are looked up. Blocks like
-    /// [`Self::folders`].
+    /// Returns the directories of the caller's libraries, in the order of name lookups. Blocks like [`Self::folders`].
     pub(crate) fn libraries(&self) -> Vec<PathBuf> {
         self.folders().iter().map(Path::to_owned).collect()
     }
@@ -172,7 +172,7 @@ impl LibraryPaths {
         self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
     }
 
-    /// Returns the folders in the order in which names are looked up.
+    /// Returns the folders in the order of name lookups.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
         [Some(&self.first), self.other.as_ref()].into_iter().flatten().map(PathBuf::as_path)
     }

@@ -41,7 +41,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             last_run,
             created: metadata.created.clone(),
             file: shown(&loaded.path),
-            // A machine in the same library can only have been added by hand or with git.
+            // Only a manual change or git can have added a machine in the same library.
             hidden: workflow.library == folders.first && is_machine(),
             note: loaded.note.clone().or_else(|| trouble.clone()),
             ..WorkflowInfo::default()
@@ -50,7 +50,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
     infos.collect()
 }
 
-/// Lists the loaded files that cannot be used.
+/// Lists the unusable loaded files.
 pub(super) fn broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
     let of_libraries = project.broken.iter().filter(|broken| {
         let folder = broken.file.parent();
@@ -99,7 +99,7 @@ pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
     }
 }
 
-/// Returns the metadata that a workflow is declared with.
+/// Returns the metadata in a workflow's declaration.
 fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
     let declared = workflow.declared().iter().find(|declared| declared.id == workflow.id);
     match declared.map(|declared| declared.metadata.clone()) {
@@ -182,7 +182,7 @@ fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
             });
             (file.metadata, trouble)
         }
-        // It was removed since the listing.
+        // It has disappeared since the listing.
         Err(_) => (FunctionMetadata::default(), None),
     }
 }

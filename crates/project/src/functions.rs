@@ -1,8 +1,8 @@
 //! Loaded files of functions, in their current state.
 //!
-//! The file in the library counts. It is checked at each request, and read and interpreted again only when it has
-//! changed. If it was loaded from another file, that original is checked too, and its changes are taken over if they
-//! are valid. A file that cannot be used is reported with the reason.
+//! The file in the library counts. Each request checks it, and reads and interprets it again only when it has changed.
+//! If another file is its original, the request checks that too, and takes over valid changes. Reports an unusable file
+//! with the reason.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::workers::{Workers, WorkersError};
 /// Maximum number of files of functions in one library.
 const MAX_FILES: usize = 1000;
 
-/// Maximum number of libraries whose files are cached.
+/// Maximum number of libraries with cached files.
 const MAX_CACHED_LIBRARIES: usize = 16;
 
 /// The loaded files of all libraries. Cheap to clone.
@@ -40,14 +40,14 @@ pub(crate) struct FunctionFiles {
 /// The state of one library, with exclusive access.
 type Place = Arc<Turn<CachedLibraries>>;
 
-/// The files of functions in one library. The same instance is returned until something in it changes.
+/// The files of functions in one library. Requests share one instance until something in it changes.
 #[derive(Debug, Default)]
 pub(crate) struct FunctionLibrary {
     /// The library.
     pub(crate) folder: PathBuf,
     /// The files, by name.
     pub(crate) files: Vec<Arc<LoadedFile>>,
-    /// Files that could not be read, and why.
+    /// Unreadable files, and the reasons.
     pub(crate) broken: Vec<(PathBuf, String)>,
 }
 
@@ -61,9 +61,9 @@ pub struct LoadedFile {
     /// Its source text.
     pub(crate) text: Arc<str>,
     pub hash: Signature,
-    /// Its declarations, or why it cannot be used.
+    /// Its declarations, or the reason why it is unusable.
     pub(crate) declared: Result<Arc<[Declaration]>, String>,
-    /// The file that it was loaded from.
+    /// The source file of its load.
     pub(crate) original: Option<PathBuf>,
     /// A note about the original for the library's users.
     pub(crate) note: Option<String>,
@@ -76,7 +76,7 @@ struct CachedLibraries {
     seen: Arc<HashMap<String, FileState>>,
 }
 
-/// The state of a file when it was read.
+/// The state of a file at its last reading.
 #[derive(Debug, Clone)]
 struct FileState {
     loaded: Arc<LoadedFile>,
@@ -84,7 +84,7 @@ struct FileState {
     original: Option<(PathBuf, Option<Stamp>)>,
     /// True if the timestamps would show a later change.
     settled: bool,
-    /// The digest of the original's text that was rejected.
+    /// Digest of the original's rejected text.
     refused: Option<Signature>,
 }
 
@@ -107,9 +107,9 @@ struct Read {
 enum Newer {
     /// Nothing new.
     No,
-    /// A text that cannot be taken over: why, and its digest.
+    /// A rejected text: the reason, and its digest.
     Wrong(String, Option<Signature>),
-    /// The text could not be checked, for this reason.
+    /// The check of the text failed, for this reason.
     Unknown(String),
     Text(String, Arc<[Declaration]>),
 }
@@ -245,7 +245,7 @@ impl FunctionFiles {
         FileState { loaded, stamps, original, settled, refused }
     }
 
-    /// Returns whether the original of a file has changes to be taken over.
+    /// Returns whether the original of a file has changes to take over.
     async fn newer(&self, file: &FunctionFile, original: &Original, before: Option<&FileState>) -> Newer {
         let path = original.path.display();
         let Some(origin) = &file.metadata.origin else { return Newer::No };
@@ -333,7 +333,7 @@ fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult>
     looked
 }
 
-/// Scans one file; `None` when it was removed meanwhile.
+/// Scans one file; `None` after its removal.
 fn scan_file(library: &Library, found: FoundFunctions, seen: &HashMap<String, FileState>) -> Option<ScanResult> {
     let path = library.folder().join(&found.file);
     let name = match &found.name {

@@ -1,9 +1,8 @@
 //! Saved workflows: found by name, listed, saved, counted.
 //!
 //! Owns the choice of the library ([`folders`]), its loaded contents ([`functions`]) and the wording of its errors.
-//! All work on files is done on threads that may block, a few at a time and with a time limit, so that a directory
-//! that hangs blocks nothing else. Readers and writers have separate threads: a reader needs no lock, and waits for
-//! none.
+//! Threads that may block do all work on files, a few at a time and with a time limit, so that a directory that hangs
+//! blocks nothing else. Readers and writers have separate threads: a reader needs no lock, and waits for none.
 
 mod capture;
 mod disk;

@@ -17,7 +17,7 @@ use crate::project::Project;
 use crate::workers::WorkersError;
 use crate::workflows::Workflows;
 
-/// A file to be loaded that is valid on its own.
+/// A file to load that is valid on its own.
 struct LoadRequest {
     name: WorkflowName,
     path: PathBuf,
@@ -86,7 +86,7 @@ impl Workflows {
     }
 }
 
-/// Returns the name under which a file is kept: its own, without the extension.
+/// Returns the name of a file in the library: its own, without the extension.
 fn name_of(path: &Path) -> Result<WorkflowName, LoadError> {
     let file = || path.to_owned();
     let is_python = path.extension().is_some_and(|ending| ending == "py");
@@ -103,7 +103,7 @@ fn refused(reply: LoadFunctionsReply) -> LoadFunctionsReply {
     LoadFunctionsReply { error: Some(format!("The file '{}' was not loaded: {what}", reply.file)), ..reply }
 }
 
-/// Returns which ids are declared elsewhere, other than in the file that this one replaces.
+/// Returns the ids with a declaration elsewhere, other than in the file that this one replaces.
 fn conflicts(folders: &LibraryPaths, project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
     let library = Library::open(&folders.first);
     let own = library.function_path(&wanted.name);
@@ -190,7 +190,7 @@ fn keep(
     }
 }
 
-/// Returns why a file must not replace another one, unless that is requested.
+/// Returns why a file must not replace another one, unless there is a request for that.
 fn replaceable(
     old: &FunctionFile,
     library: &Path,
@@ -198,7 +198,7 @@ fn replaceable(
     origin: &steplatch_library::Origin,
     overwrite: bool,
 ) -> Result<(), LoadError> {
-    // Nothing is lost if both texts are the same.
+    // Equal texts lose nothing.
     if overwrite || old.metadata.hash == origin.hash {
         return Ok(());
     }

@@ -16,7 +16,7 @@ const MAX_NAMES: usize = 20;
 pub enum NodeNotFound {
     /// Its declaration is invalid.
     Broken {
-        /// True if a graph was requested.
+        /// True for a requested graph.
         graph: bool,
         /// The id.
         id: String,
@@ -27,13 +27,13 @@ pub enum NodeNotFound {
     },
     /// The project does not declare it.
     Unknown {
-        /// True if a graph was requested.
+        /// True for a requested graph.
         graph: bool,
         /// The id, at most 80 characters.
         id: String,
         /// The declared ids, sorted.
         available: Vec<String>,
-        /// Files that cannot be read, each with the reason.
+        /// Unreadable files, each with the reason.
         broken_files: Vec<(PathBuf, String)>,
     },
 }

@@ -1,4 +1,4 @@
-//! The original of a library file: the file that it was loaded from, in its current state.
+//! The original of a library file: the source of its load, in its current state.
 
 use std::fs;
 use std::io::Read as _;
@@ -17,17 +17,17 @@ pub(super) const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(super) struct Original {
     pub(super) path: PathBuf,
     pub(super) stamp: Option<Stamp>,
-    /// Its contents, or why they are not known.
+    /// Its contents, or the reason why they are unknown.
     pub(super) text: Result<String, FileReadError>,
 }
 
 /// Returns the path of the original of a file in the library at `folder`.
 pub(super) fn path(folder: &Path, origin: &Origin) -> PathBuf {
-    // A library is shared together with its project, wherever that is.
+    // A library moves together with its project, wherever that is.
     folder.parent().unwrap_or(folder).join(&origin.file)
 }
 
-/// Returns how the library at `folder` names a file that is loaded into it.
+/// Returns how the library at `folder` names a loaded file.
 pub(super) fn of(folder: &Path, file: &Path, text: &str) -> Origin {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let file = real(file);
@@ -51,8 +51,8 @@ impl Original {
     }
 }
 
-/// Returns whether the contents of `path` may be taken into the library. A library that was copied from elsewhere
-/// names files, and a file that a stranger puts there must not run by name.
+/// Returns whether the library may take the contents of `path`. A library copied from elsewhere names files, and a file
+/// that a stranger puts there must not run by name.
 fn is_trusted(path: &Path, folder: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
     let us = rustix::process::geteuid().as_raw();

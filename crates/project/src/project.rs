@@ -2,9 +2,9 @@
 //!
 //! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` beside it:
 //! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node but for its id, which is the name. All three are in the
-//! loaded files in Python syntax. The project's own files take precedence; a declaration in the user's library with
-//! the same name is hidden. An invalid declaration is reported with its reason and hides no other. Nothing here reads
-//! a disk.
+//! loaded files in Python syntax. The project's own files take precedence; they hide a declaration in the user's
+//! library with the same name. Reports an invalid declaration with its reason; it hides no other. Nothing here reads a
+//! disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use super::{nesting, python};
 use crate::error::{DeclarationError, DocumentError, FileReadError};
 use crate::functions::{FunctionLibrary, LoadedFile};
 
-/// The files in which nodes are declared.
+/// Files with declarations of nodes.
 pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
 
 /// Maximum number of declarations in one file.
@@ -46,7 +46,7 @@ pub struct Project {
 /// A workflow that is a function.
 #[derive(Debug, Clone)]
 pub struct FunctionWorkflow {
-    /// The name under which it is called.
+    /// Its name for callers.
     pub id: String,
     /// Its purpose.
     pub(crate) description: Option<String>,
@@ -85,7 +85,7 @@ pub struct NodeDeclaration {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// A declaration that cannot be used.
+/// An unusable declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidDeclaration {
     /// None when it is about the file.
@@ -116,13 +116,13 @@ impl IdOwner<'_> {
 }
 
 impl Project {
-    /// Returns what kind of node is called `id`, if there is one.
+    /// Returns the kind of the node `id`, if there is one.
     pub fn kind(&self, id: &str) -> Option<&NodeKind> {
         self.nodes.get(id).map(|declared| &declared.node.kind)
     }
 
-    /// Reads the declarations in the files of a project; a file that could not be read comes with the reason. The
-    /// shelves have the loaded files: those of the project's library first, then the user's own.
+    /// Reads the declarations in the files of a project; an unreadable file comes with the reason. The shelves have the
+    /// loaded files: those of the project's library first, then the user's own.
     pub(crate) fn of(
         folder: PathBuf,
         files: Vec<(PathBuf, Result<String, FileReadError>)>,
@@ -260,7 +260,7 @@ impl Project {
     fn read_document(&mut self, file: &Path, document: Map<String, Value>) {
         let mut count = 0;
         let mut tables: Vec<_> = document.into_iter().collect();
-        // A node keeps its name when a graph has the same one, in whatever order the file is read.
+        // A node keeps its name when a graph has the same one, whatever their order in the file.
         tables.sort_by_key(|(table, _)| TABLES.iter().position(|known| known == table));
         for (table, entries) in tables {
             let trouble = |reason: String| InvalidDeclaration { name: None, file: file.to_owned(), reason };

@@ -1,7 +1,7 @@
 //! The project of a caller, and its current declarations.
 //!
-//! The library checks the loaded files. Other files are read on request, and cached until they change. All of it is
-//! done on threads that may block, a few at a time and with a time limit.
+//! The library checks the loaded files. This module reads other files on request, and caches them until they change.
+//! Threads that may block do all of it, a few at a time and with a time limit.
 
 use std::fs;
 use std::io::Read as _;
@@ -21,7 +21,7 @@ use crate::folders::{LibrarySearch, is_in_project};
 use crate::functions::{FunctionFiles, FunctionLibrary};
 use crate::origin::MAX_FILE_BYTES;
 
-/// Maximum number of projects that are cached.
+/// Maximum number of cached projects.
 const MAX_CACHED_PROJECTS: usize = 16;
 
 /// Number of threads that read at the same time.
@@ -30,7 +30,7 @@ const READERS: usize = 4;
 /// Time limit of reading the files of a project.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Age below which a changed file may be changed again without a difference in its timestamps.
+/// Age below which a changed file may change again without a difference in its timestamps.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// All projects. Cheap to clone.
@@ -49,7 +49,7 @@ struct CachedProject {
     project: Arc<Project>,
 }
 
-/// The data by which an unchanged file is recognized.
+/// The data that identify an unchanged file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileFingerprint {
     device: u64,
@@ -115,7 +115,7 @@ impl Projects {
     }
 }
 
-/// Returns the directory of a project that is identified only by its loaded files.
+/// Returns the directory of a project with only loaded files as its identity.
 fn home(shelves: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
     let first = shelves.first().filter(|shelf| !shelf.files.is_empty() && is_in_project(&shelf.folder))?;
     first.folder.parent().map(Path::to_owned)

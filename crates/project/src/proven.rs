@@ -10,11 +10,11 @@ use crate::error::DiskError;
 use crate::project::Project;
 use crate::workflows::Workflows;
 
-/// Maximum number of workflows in a reply, since each is read and checked.
+/// Maximum number of workflows in a reply, since each costs a read and a check.
 const MAX_WORKFLOWS: usize = 500;
 
 impl Workflows {
-    /// Returns the proven workflows that `caller` may run by name, sorted by name. A broken one is left out.
+    /// Returns the proven workflows that `caller` may run by name, sorted by name. Omits a broken one.
     ///
     /// # Errors
     ///

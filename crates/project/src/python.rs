@@ -21,7 +21,7 @@ pub(crate) fn declaration_info(declared: &Declaration) -> DeclarationInfo {
 }
 
 /// Returns a node or graph as the document that [`Node::parse`] reads. A function includes its file, by name and text;
-/// without one it is a function of the file with which a run was begun. `None` for a workflow, which is not a node.
+/// without one it is a function of the file that started the run. `None` for a workflow, which is not a node.
 pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Value> {
     let mut fields: Map<String, Value> = match declared.kind {
         Kind::Workflow => return None,

@@ -1,4 +1,4 @@
-//! Repairs of saved machines: a patch is played against the recordings, and an accepted one becomes the next version.
+//! Repairs of saved machines: plays a patch against the recordings; an accepted patch becomes the next version.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ use crate::workflows::Workflows;
 /// Result of checking a patch of a workflow against its recordings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingCheck {
-    /// The checks that were made, as sentences.
+    /// The checks, as sentences.
     pub checked: Vec<String>,
-    /// Lines that programs printed when it was recorded.
+    /// Lines that programs printed during the recording.
     pub lines: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub enum RecordingError {
     /// The disk does not answer.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The recording cannot be read.
+    /// The recording is unreadable.
     #[error("the recording '{file}' can not be read: {cause}")]
     Unreadable {
         /// Its file.
@@ -37,7 +37,7 @@ pub enum RecordingError {
         /// The reason.
         cause: String,
     },
-    /// The patched machine does something else with what was recorded.
+    /// The patched machine does something else with the recorded output.
     #[error(
         "with the patch the workflow does not pass its recording '{file}': {cause}; a repair knows both forms, such as \"pattern\": \"OLD|NEW\""
     )]
@@ -55,12 +55,12 @@ pub enum SaveRepairError {
     /// The disk does not answer.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The workflow was changed since the run began.
+    /// The workflow has changed since the run began.
     #[error(
         "'{0}' was changed in the library since the run began, so the patch is not saved there; propose it to a run of the current version"
     )]
     Changed(WorkflowName),
-    /// The workflow is gone, its file is broken, or it cannot be written.
+    /// The workflow is gone, its file is broken, or writing it fails.
     #[error("{}", with_causes(.0))]
     Replace(#[from] ReplaceError),
 }
@@ -70,7 +70,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// If the patched machine does not pass what the machine passes now, or the recording cannot be read.
+    /// If the patched machine does not pass what the machine passes now, or the recording is unreadable.
     pub async fn check_recordings(
         &self,
         folder: &Path,
@@ -100,7 +100,7 @@ impl Workflows {
         self.disk.reading(checking).await?
     }
 
-    /// Returns the end of what was printed at a visit to a state when a saved machine was recorded, if it was.
+    /// Returns the end of the output at a visit to a state in the recording of a saved machine, if there is one.
     pub async fn recorded_output(&self, folder: &Path, name: &WorkflowName, state: &str, visit: u32) -> Option<String> {
         let (file, state) = (Library::open(folder).golden_file(name), state.to_owned());
         let reading = move || {
@@ -119,7 +119,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// If the library has another machine by now, or cannot be written.
+    /// If the library has another machine by now, or writing it fails.
     pub async fn save_repair(
         &self,
         folder: &Path,
@@ -176,7 +176,7 @@ fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<St
     }
 }
 
-/// Returns how a recording passes: by which states besides those that it was made with.
+/// Returns how a recording passes: by which states other than its own.
 fn passed_by(before: &Definition, after: &Definition, passed: &[&str]) -> String {
     let is_new = |state: &&State| before.state(state.name()).is_none();
     let new: Vec<&str> = after.states().iter().filter(is_new).map(State::name).collect();

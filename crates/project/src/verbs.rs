@@ -28,7 +28,7 @@ const GUIDE: &str = include_str!("../../../docs/machines.md");
 /// A machine that takes a value, loops, and returns one.
 const EXAMPLE: &str = include_str!("../../../examples/count.json");
 
-/// Maximum number of problems that are reported of one definition.
+/// Maximum number of reported problems of one definition.
 const MAX_PROBLEMS: usize = 100;
 
 /// Maximum number of broken files that a list names.
@@ -54,7 +54,7 @@ impl Workflows {
         created.unwrap_or_else(|error| refused(error.to_string()))
     }
 
-    /// Returns how workflows are written: one topic, or everything about machines.
+    /// Returns the guide to writing workflows: one topic, or everything about machines.
     pub fn schema(&self, verb: &GetWorkflowSchema) -> GetWorkflowSchemaReply {
         let json_schema = schema(&TerminalTools);
         let actions = json_schema.pointer("/$defs/Action/oneOf").and_then(Value::as_array);
@@ -201,7 +201,7 @@ pub(super) fn create(
     }
 }
 
-/// Returns what a definition lacks that is required for saving only.
+/// Returns the missing parts that only saving requires.
 fn missing(document: &Value) -> Vec<Problem> {
     let lacks = |key: &str| match document.get(key) {
         None | Some(Value::Null) => true,

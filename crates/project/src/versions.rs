@@ -19,7 +19,7 @@ use crate::project::Project;
 use crate::verbs::{author, described};
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
-/// Reason why a version was not found, or not made the current one.
+/// Reason why there is no such version, or why it did not become the current one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RevertError {
     /// The disk does not answer.
@@ -144,14 +144,14 @@ pub(super) fn describe(
     {
         return Ok(described(&library, stored));
     }
-    // Runs are counted of the current version only.
+    // Only runs of the current version count.
     let SavedVersion { definition, hash, saved_at, .. } = found;
     let created = saved_at.unwrap_or_default();
     let metadata = Metadata { hash, created, version, status: Status::Draft, ..Metadata::default() };
     Ok(described(&library, Stored { name, definition, metadata }))
 }
 
-/// Returns the versions of a machine, and the library that has them: that in which the name is found, else the first one with a
+/// Returns the versions of a machine, and the library that has them: that with the name, else the first one with a
 /// version of a removed one.
 fn found(
     folders: &LibraryPaths,

@@ -1,8 +1,8 @@
 //! The worker processes, which execute functions.
 //!
 //! Owns all workers: starts one when there is something to execute and the others are busy, replaces one that ended,
-//! and kills one that is silent for too long. The executions of a lost worker are restored from their history. A
-//! worker does one thing at a time, so the cause of its end is known.
+//! and kills one that is silent for too long. It restores the executions of a lost worker from their history. A worker
+//! does one thing at a time, which identifies the cause of its end.
 
 mod worker;
 
@@ -23,10 +23,10 @@ pub use worker::{WorkerExited, WorkerStarter};
 /// Workers that compute at the same time, unless all of them are blocked: other processes need the machine, too.
 const USUAL_WORKERS: usize = 2;
 
-/// The maximum number of workers. Each is blocked at most for as long as one function may compute without a call.
+/// The maximum number of workers. A function blocks a worker at most for its permitted time without a call.
 const MAX_WORKERS: usize = 8;
 
-/// Time for which files of functions that have overrun their time are remembered, and maximum number of them.
+/// Time for remembering files of functions that have overrun their time, and maximum number of them.
 const SUSPICION_TIME: Duration = Duration::from_secs(600);
 const MAX_SUSPECTED_FILES: usize = 1000;
 
@@ -61,13 +61,13 @@ pub struct Function {
     pub limits: Limits,
 }
 
-/// One execution, on any worker. The worker forgets it when this is dropped.
+/// One execution, on any worker. The drop of this makes the worker forget it.
 #[derive(Debug)]
 pub struct Execution {
     workers: Workers,
     function: Function,
     id: u64,
-    /// The worker that has it; `None` after that was lost.
+    /// The worker that has it; `None` after the loss of that.
     worker: Option<Arc<Worker>>,
     deaths: u32,
 }
@@ -75,7 +75,7 @@ pub struct Execution {
 /// Reason why an execution failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkersError {
-    /// The file cannot be used.
+    /// The file is unusable.
     #[error("{0}")]
     Refused(Failure),
     /// The function does not follow its history.
@@ -105,7 +105,7 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// If the file cannot be used, or could not be checked.
+    /// If the file is unusable, or checking it fails.
     pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         let mut deaths = 0;
         loop {
@@ -114,7 +114,7 @@ impl Workers {
                 Ok(Some(Reply::Declares(declared))) => return Ok(declared),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
                 Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
-                // Another worker is used.
+                // Tries another worker.
                 Ok(None) => {}
                 Err(gone) => self.count_death(text, &mut deaths, gone)?,
             }
@@ -128,8 +128,8 @@ impl Workers {
         Execution { workers: self.clone(), function, id, worker: None, deaths: 0 }
     }
 
-    /// Returns the worker with the fewest requests, or a new one if all of them are busy and the maximum is not
-    /// reached. `text` is the file to be executed.
+    /// Returns the worker with the fewest requests, or a new one if all of them are busy and there are fewer than the
+    /// maximum. `text` is the file to execute.
     fn worker(&self, text: &str) -> Result<Arc<Worker>, WorkerExited> {
         let is_suspected = self.is_suspected(text);
         let mut workers = self.shared.workers.lock();
@@ -187,7 +187,7 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// If the function cannot be executed, or not with this history.
+    /// If executing the function is impossible, or not with this history.
     pub async fn replay(&mut self, history: Vec<Entry>) -> Result<Progress, WorkersError> {
         loop {
             let Function { file, text, start, limits } = self.function.clone();
@@ -210,12 +210,12 @@ impl Execution {
         }
     }
 
-    /// Answers a call. Returns `None` when its worker is lost: the execution then has to be replayed, with a history
-    /// that includes this answer.
+    /// Answers a call. Returns `None` after the loss of its worker: the caller then has to replay the execution, with a
+    /// history that includes this answer.
     ///
     /// # Errors
     ///
-    /// If the function cannot be executed any more.
+    /// If the function is not executable any more.
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
     }
@@ -224,7 +224,7 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// If the function cannot be executed any more.
+    /// If the function is not executable any more.
     pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Inline { execution: self.id, ordinal }).await
     }
@@ -238,7 +238,7 @@ impl Execution {
                 Ok(None)
             }
             Ok(Some(reply)) => Err(WorkerExited::senseless(&reply).into()),
-            // It is blocked by another execution; a replay on another worker reaches the same state.
+            // Another execution blocks it; a replay on another worker reaches the same state.
             Ok(None) => {
                 self.leave();
                 Ok(None)
@@ -251,7 +251,7 @@ impl Execution {
         }
     }
 
-    /// Returns the text of the file that is executed.
+    /// Returns the text of the executed file.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.function.text

@@ -42,9 +42,9 @@ pub enum WorkflowRef {
 pub struct SavedMachine {
     /// Its name.
     pub name: WorkflowName,
-    /// Its definition, which has not been validated.
+    /// Its unvalidated definition.
     pub definition: Value,
-    /// The digest under which its runs are counted.
+    /// Digest for counting its runs.
     pub(crate) signature: Signature,
     /// The directory that contains it, and counts its runs.
     pub folder: PathBuf,
@@ -83,21 +83,21 @@ impl Workflows {
         self.disk.reading(find).await
     }
 
-    /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that cannot be read has none.
+    /// Returns the names that `caller` may use, sorted, the first 50 of them. An unreadable library has none.
     pub async fn available(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.names(caller).await;
         names.truncate(MAX_LISTED_NAMES);
         names
     }
 
-    /// Returns all names that `caller` may use, sorted. A library that cannot be read has none.
+    /// Returns all names that `caller` may use, sorted. An unreadable library has none.
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
         let Ok(project) = self.projects.of(caller).await else { return Vec::new() };
         let asker = LibrarySearch::of(caller);
         self.disk.reading(move || names(&asker.folders(), &project)).await.unwrap_or_default()
     }
 
-    /// Returns the directory in which workflows of `caller` are saved. Blocks for a few file system calls.
+    /// Returns the directory for saving workflows of `caller`. Blocks for a few file system calls.
     pub fn folder(&self, caller: &Caller) -> PathBuf {
         LibrarySearch::of(caller).folders().first
     }
@@ -106,7 +106,7 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If writing it fails.
     pub async fn keep(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
         let library = Library::open(folder);
         let shelf = self.functions.of(folder).await?;
@@ -125,7 +125,7 @@ impl Workflows {
         Some(stored.metadata)
     }
 
-    /// Counts a finished run. A failed write is logged and does not fail the run.
+    /// Counts a finished run. Logs a failed write, which does not fail the run.
     pub async fn note(
         &self,
         folder: &Path,
@@ -148,7 +148,7 @@ impl Workflows {
 }
 
 impl Workflows {
-    /// Creates it with an empty cache. Files of functions are read by `workers`.
+    /// Creates it with an empty cache. `workers` read files of functions.
     pub fn new(workers: Workers) -> Self {
         let disk = BlockingPool::new();
         let functions = FunctionFiles::new(workers, disk.clone());
@@ -161,7 +161,7 @@ impl Workflows {
         &self.projects
     }
 
-    /// Returns whether `run`, one of the function `id`, was counted, as far as the last counted runs are remembered.
+    /// Returns whether `run`, one of the function `id`, is among the remembered last counted runs.
     pub async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
         let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let file = self.disk.reading(move || library.function_file(&name)).await;
@@ -169,7 +169,7 @@ impl Workflows {
         counts.is_some_and(|counts| counts.has_counted(&run))
     }
 
-    /// Counts `run`, a finished run of a function, unless it was counted. A failed write is logged.
+    /// Counts `run`, a finished run of a function, once. Logs a failed write.
     pub async fn note_function(
         &self,
         folder: &Path,
@@ -228,7 +228,7 @@ pub(crate) fn look_up<'p>(
                     return Ok(ResolvedWorkflow::Function(workflow));
                 }
             }
-            // The broken one hides another one with the same name, even if that could be read.
+            // The broken one hides another one with the same name, even a readable one.
             Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: wanted, cause }),
             Err(error) => return Err(FindError::Library(error)),
         }
@@ -238,7 +238,7 @@ pub(crate) fn look_up<'p>(
 
 /// Returns the names of all available workflows, sorted.
 fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
-    // A library that cannot be read is reported in lists; here, it has nothing to offer.
+    // Lists report an unreadable library; here, it has nothing to offer.
     let listed = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
     let mut names: Vec<String> =
         listed.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();

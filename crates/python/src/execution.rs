@@ -1,8 +1,8 @@
 //! One execution of a function: it makes calls, receives answers, and ends.
 //!
 //! Everything that an execution does follows from its file, its initial values and the answers in their order. So its
-//! state need not be stored: [`Execution::replay`] restores it from its history. Answers are taken one at a time, and
-//! each is followed as far as possible, so that only their order matters.
+//! state needs no storage: [`Execution::replay`] restores it from its history. An execution takes answers one at a
+//! time, and runs after each until it stops, so that only their order matters.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -29,9 +29,9 @@ pub struct Execution {
     open: BTreeMap<u64, u32>,
     /// The open calls that it answers itself by executing a function, until the function has ended.
     inlined: BTreeSet<u64>,
-    /// The inputs that arrived while the program was stopped at a blocking call.
+    /// The inputs that arrived during a blocking call of the program.
     early: VecDeque<(u64, EarlyInput)>,
-    /// True if it is to be cancelled as soon as all of it waits.
+    /// True if a cancellation takes effect as soon as all of it waits.
     cancelling: bool,
     /// The calls that raised because of the cancellation and that the next progress reports.
     cancelled: Vec<u64>,
@@ -40,7 +40,7 @@ pub struct Execution {
     resting: Option<u32>,
     /// Maximum number of awaited numbers besides those of open calls and `resting`.
     strays: usize,
-    /// True if progress lists the calls that are waited for.
+    /// True if progress lists the awaited calls.
     lists_waits: bool,
     state: State,
 }
@@ -73,7 +73,7 @@ impl Execution {
         Self::begin_as(program, start, limits, false)
     }
 
-    /// Begins one. `is_cancelled` is whether its history has it cancelled: what it gathered is waited for at its end then.
+    /// Begins one. `is_cancelled` states whether its history cancels it: its end then waits for what it gathered.
     fn begin_as(program: &Program, start: &Start, limits: &Limits, is_cancelled: bool) -> (Self, Progress) {
         let mut execution = Self {
             standing: ExecutionPhase::Over,
@@ -148,8 +148,8 @@ impl Execution {
     }
 
     /// Raises `asyncio.CancelledError` in everything that it waits for, all at once. Functions that it executes as the
-    /// answers to calls receive it where they wait, and their callers after them. An execution that is stopped at a
-    /// blocking call is cancelled when it waits next.
+    /// answers to calls receive it where they wait, and their callers after them. A blocking call defers the
+    /// cancellation to the next wait.
     fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
         self.cancelling = true;
@@ -179,9 +179,9 @@ impl Execution {
     }
 
     /// Restores a new execution from an earlier one's history. The calls of the progress are those that the history
-    /// does not have: they were made and not recorded any more. A call of the history that has no answer there and is
-    /// not waited for now is abandoned. `at_it` is called before each entry. This is also how an execution is
-    /// cancelled: by its history with [`Entry::Cancelled`] at the end.
+    /// does not have: they came after its last record. A call of the history without an answer there and without a wait
+    /// for it now is abandoned. Calls `at_it` before each entry. A history with [`Entry::Cancelled`] at the end also
+    /// cancels an execution.
     ///
     /// # Errors
     /// If the function does something else than the history has.
@@ -224,7 +224,7 @@ impl Execution {
         Ok((execution, progress))
     }
 
-    /// Runs until answers are needed.
+    /// Runs until it needs answers.
     fn run(&mut self, mut step: Step, calls: &mut Vec<Call>) {
         self.told = 0;
         loop {
@@ -329,7 +329,7 @@ impl Execution {
                         failure.kind = FailureKind::Told;
                     }
                     if failure.frames.is_empty() {
-                        // The interpreter does not report where it was stopped; this is the best approximation.
+                        // The interpreter does not report where it stopped; this is the best approximation.
                         let place = match self.last {
                             0 => "before its first call".to_owned(),
                             last => format!("after call {last}"),
@@ -355,13 +355,13 @@ impl Execution {
         None
     }
 
-    /// Returns whether one of these numbers is answered from outside, rather than by a function that this execution
-    /// executes.
+    /// Returns whether one of these numbers gets its answer from outside, rather than from a function in this
+    /// execution.
     fn waits_for_others(&self, numbers: &[u32]) -> bool {
         self.open.iter().any(|(ordinal, number)| !self.inlined.contains(ordinal) && is_in(numbers, *number))
     }
 
-    /// Takes the calls that are answered from outside, and returns the numbers under which they are awaited.
+    /// Takes the calls with an answer from outside, and returns their numbers.
     fn interrupted(&mut self, numbers: &[u32]) -> Vec<u32> {
         self.cancelling = false;
         self.early.clear();
@@ -403,7 +403,7 @@ impl Execution {
         };
         let none = match &self.standing {
             ExecutionPhase::Stopped { .. } => true,
-            // So many numbers can only be awaited if those of all open calls are among them. There may be thousands.
+            // So many awaited numbers include the numbers of all open calls. There may be thousands.
             ExecutionPhase::Waiting { numbers, .. } => {
                 numbers.len() >= self.open.len() + usize::from(self.resting.is_some()) + self.strays
             }
@@ -420,14 +420,14 @@ impl Execution {
         abandoned
     }
 
-    /// Returns the calls whose answers are waited for and have not come early, in order.
+    /// Returns the calls with awaited answers that have not come early, in order.
     fn waits(&self) -> Vec<u64> {
         let early: BTreeSet<u64> = self.early.iter().map(|(ordinal, _)| *ordinal).collect();
         self.open.keys().copied().filter(|ordinal| !early.contains(ordinal)).collect()
     }
 
-    /// Leaves the awaited calls out of all further progress. The caller knows them, and thousands would be listed after
-    /// every answer.
+    /// Leaves the awaited calls out of all further progress. The caller knows them, and every answer would list
+    /// thousands.
     pub(crate) fn leave_out_waits(&mut self) {
         self.lists_waits = false;
     }
@@ -448,7 +448,7 @@ const TOO_LONG: &str = "the function asked and told more before it was answered 
 enum Request {
     /// A call.
     Call { within: Option<u64>, kind: Box<CallKind> },
-    /// To wait for the second answer to a call, as whose answer a function is executed here.
+    /// To wait for the second answer to a call that a function executed here answers.
     Inline { of: u64 },
     /// To wait until nothing else waits.
     Rest,

@@ -26,7 +26,7 @@ pub(crate) trait Paused: Send {
     /// Lets it compute for this long between two calls, from its next one on.
     fn allow(&mut self, time: Duration);
 
-    /// Compresses it while it is paused. It can be resumed as before.
+    /// Compresses it during the pause. Resuming remains possible as before.
     fn park(self: Box<Self>) -> Box<dyn Paused>;
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Resume<'a> {
         /// Its message.
         message: &'a str,
     },
-    /// The call returns something to be awaited.
+    /// The call returns an awaitable.
     Later,
     /// The answer awaited under this number has arrived. Only for a program that is [`Stop::Waiting`] for it.
     Arrived(u32, Arrival<'a>),
@@ -98,7 +98,7 @@ pub(crate) struct Step {
 pub(crate) enum Stop {
     /// It calls out.
     Called {
-        /// The number under which an answer that comes later is awaited.
+        /// The number of an answer that comes later.
         number: u32,
         /// The arguments, or the reason why they are not JSON.
         arguments: Result<Value, RequestError>,

@@ -1,4 +1,4 @@
-//! A file that was read: its declarations, ready to be executed.
+//! A loaded file: its declarations, ready for execution.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::interpreter::monty::MontyProgram;
 use crate::interpreter::{Compiled, Stop};
 use crate::source::{PRELUDE, Source};
 
-/// A file that was read. Cheap to clone, and bound to one thread.
+/// A loaded file. Cheap to clone, and bound to one thread.
 #[derive(Clone)]
 pub struct Program {
     compiled: Rc<dyn Compiled>,
@@ -18,11 +18,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads a file: its code outside of functions is executed once, within the default limits, and again at the
-    /// beginning of every execution. Failures name the file as `file`.
+    /// Reads a file: executes its code outside of functions once, within the default limits, and again at the beginning
+    /// of every execution. Failures name the file as `file`.
     ///
     /// # Errors
-    /// What is wrong with it, and where. A file that cannot be read declares nothing.
+    /// If something in it is wrong; the failure states the place. An invalid file declares nothing.
     pub fn load(file: &str, text: &str) -> Result<Self, Failure> {
         let source = std::sync::Arc::new(Source::read(file, text)?);
         let compiled = Rc::new(MontyProgram::compile(&source, &PRELUDE, &source.runnable())?);
@@ -53,7 +53,7 @@ impl Program {
         &self.declarations
     }
 
-    /// Returns the workflow or function node of this id, which are what can be executed.
+    /// Returns the executable workflow or function node of this id.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&Declaration> {
         let runs = |declared: &&Declaration| matches!(declared.kind, Kind::Workflow | Kind::Function);

@@ -58,20 +58,20 @@ const MODULES: [&str; 18] = [
 /// A function of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Function {
-    /// True if it can be called with one argument and nothing else, or another function of its name can.
+    /// True if it takes a call with one argument and nothing else, or another function of its name does.
     pub(crate) takes_one: bool,
     pub(crate) docstring: Option<String>,
     pub(crate) line: u32,
 }
 
-/// A file, as it was written.
+/// A file, as its author wrote it.
 pub(crate) struct Source {
     file: String,
     text: String,
     /// The offsets of its lines.
     lines: Vec<usize>,
     functions: BTreeMap<String, Function>,
-    /// The lines of what is declared under an id that is written out.
+    /// The lines of declarations with a literal id.
     declared: HashMap<String, u32>,
     /// The rewritten places: ranges of `text`, with their replacements.
     changes: Vec<(TextRange, String)>,
@@ -81,7 +81,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it is not Python, or uses something of which it is known that it is not there.
+    /// If it is not Python, or uses something that is certainly missing.
     pub(crate) fn read(file: &str, text: &str) -> Result<Self, Failure> {
         let text = text.trim_start_matches('\u{feff}');
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
@@ -137,7 +137,7 @@ impl Source {
         self.functions.get(name)
     }
 
-    /// Returns the line on which this id is declared, if it is written out there.
+    /// Returns the line of the declaration of this id, if the id is literal there.
     pub(crate) fn line_of(&self, id: &str) -> Option<u32> {
         self.declared.get(id).copied()
     }
@@ -150,7 +150,7 @@ impl Source {
     }
 
     fn frame_at(&self, range: TextRange) -> Frame {
-        // An error at the end of a file is reported at its last line.
+        // The place of an error at the end of a file is its last line.
         let last = self.text.trim_end().len();
         let (line, column) = self.position(range.start().to_usize().min(last));
         let (end, to) = self.position(range.end().to_usize());
@@ -225,7 +225,7 @@ impl<'a> Visitor<'a> for Reading<'_> {
                     self.import(name.name.as_str(), name.range);
                 }
             }
-            // Here it may be known that a module is not there.
+            // The code may expect a missing module here.
             Stmt::Try(_) | Stmt::If(_) => {
                 let around = std::mem::replace(&mut self.in_doubt, true);
                 walk_stmt(self, statement);
@@ -264,7 +264,7 @@ impl Reading<'_> {
         };
         let known = self.source.functions.get(definition.name.as_str());
         let function = Function {
-            // Which one of several is meant is not known before it is called.
+            // The call decides between several of one name.
             takes_one: takes_one(&definition.parameters) || known.is_some_and(|known| known.takes_one),
             docstring: docstring.filter(|text| !text.is_empty()),
             line: self.source.position(definition.name.range().start().to_usize()).0,
@@ -391,7 +391,8 @@ impl Reading<'_> {
     }
 }
 
-/// Returns whether it imports names that every file has: for an editor's sake, or because it was written for Nerve.
+/// Returns whether it imports names that every file has: for an editor's sake, or because its author wrote it for
+/// Nerve.
 fn is_ours(import: &StmtImportFrom) -> bool {
     let module = import.module.as_deref().unwrap_or_default();
     import.level == 0 && (module == "steplatch" || module == "nerve" || module.starts_with("nerve."))

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 100;
 /// Reason why a value is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonError {
-    /// The value is nested too deeply.
+    /// The value has too many levels.
     #[error("it is nested more deeply than {MAX_DEPTH} levels")]
     TooDeep,
     /// The whole value has another type.

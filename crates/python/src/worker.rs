@@ -1,4 +1,4 @@
-//! The worker: the process in which functions are executed.
+//! The worker: the process that executes functions.
 //!
 //! It has one thread and does one thing at a time: the interpreter counts the memory of the whole process, on behalf of
 //! the running execution. A function that exceeds a limit fails by itself; what aborts the process (a full native
@@ -19,7 +19,7 @@ use crate::execution::Execution;
 use crate::program::Program;
 
 /// The global allocator that a worker process must declare. It counts, and ends the process with [`OUT_OF_MEMORY`]
-/// where a limit would be exceeded.
+/// where the program would exceed a limit.
 pub use monty_alloc::LimitedAllocator as Allocator;
 
 // The client has no interpreter, so the wire has the exit code of its allocator as a number.
@@ -28,10 +28,10 @@ const _: () = assert!(OUT_OF_MEMORY == monty_types::OOM_EXIT_CODE);
 /// The stack of the thread that executes: several times what the deepest allowed recursion takes.
 const STACK: usize = 64 << 20;
 
-/// Maximum number of files that are kept compiled.
+/// Maximum number of compiled files in memory.
 const MAX_COMPILED_FILES: usize = 32;
 
-/// Maximum number of waiting executions that are kept in memory; others, as those at a gate, are parked.
+/// Maximum number of waiting executions in memory; the worker parks others, such as an execution at a gate.
 const MAX_AWAKE_EXECUTIONS: usize = 32;
 
 /// Interval at which a long operation reports that it is still in progress.
@@ -56,7 +56,7 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send, memory: usize) 
 
 struct Worker<W> {
     output: W,
-    /// The files that were used last, with the last one at the end.
+    /// The recently used files, with the last one at the end.
     programs: VecDeque<(String, String, Program)>,
     executions: HashMap<u64, Execution>,
     /// Executions that are not parked, the last resumed one at the end. Some of them may have ended.
@@ -102,7 +102,7 @@ impl<W: Write> Worker<W> {
                 let at_it = || {
                     if said.elapsed() > PROGRESS_INTERVAL {
                         said = Instant::now();
-                        // A client that closed the connection is noticed when it is answered.
+                        // The reply detects a closed connection.
                         let _ = self.say(&ResponseLine::StillAt(number));
                     }
                 };

@@ -1,7 +1,7 @@
 //! Writing of the lines of an asciicast file, version 3.
 //!
 //! A file of lines: a header in JSON, then one event per line, as `[seconds since the event before, code, data]`; see
-//! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: times are parameters, and lines are returned.
+//! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: takes times as parameters, and returns lines.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Header {
     }
 }
 
-/// The events of a recording, one line each. Times are counted from its beginning.
+/// The events of a recording, one line each. Times count from its beginning.
 #[derive(Debug, Default)]
 pub struct Events {
     /// The time of the last event, in milliseconds, so that rounding errors do not add up.

@@ -1,6 +1,6 @@
-//! The recordings that are listed: a directory of links to files, each named after when it began and its terminal.
+//! The listed recordings: a directory of links to files, each named after when it began and its terminal.
 //!
-//! A recording stays where its owner wanted it. Once it is moved or deleted, it is no longer listed.
+//! A recording stays where its owner wanted it. Once the owner moves or deletes it, the list has it no more.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,7 @@ use steplatch_terminal::Size;
 
 use crate::player::header;
 
-/// Maximum number of links that are kept. The oldest go first, not their files.
+/// Maximum number of links. The oldest go first, not their files.
 const MAX_LINKS: usize = 1000;
 
 /// The directory.
@@ -36,7 +36,7 @@ pub struct RecordingId {
 #[error("that is no id of a recording")]
 pub struct InvalidRecordingId;
 
-/// A recording that is listed.
+/// A listed recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
     /// Its id.
@@ -98,7 +98,7 @@ impl Catalog {
     /// Lists a file from now on. The directory exists.
     ///
     /// # Errors
-    /// If the link cannot be made.
+    /// If the system refuses the link.
     pub fn add(&self, file: &Path, terminal: &TerminalId, began: SystemTime) -> io::Result<RecordingId> {
         let file = std::path::absolute(file)?;
         let since = began.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -122,7 +122,7 @@ impl Catalog {
     /// Returns the recordings whose files exist, the newest first.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// If the read of the directory fails.
     pub fn list(&self) -> io::Result<Vec<CatalogEntry>> {
         Ok(self.ids()?.into_iter().rev().filter_map(|id| self.entry(id)).collect())
     }

@@ -1,18 +1,18 @@
-//! The events of a whole recording, with what was typed.
+//! The events of a whole recording, with the typed input.
 
 use std::io::{self, BufRead};
 
 use crate::reader::{self, Damage, Happening, Place};
 
-/// Maximum number of events that are read.
+/// Maximum number of events in memory.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// Something that a recording has. What a replay and an import do not use is left out.
+/// Something that a recording has. Only what a replay or an import uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedEvent {
     /// A program printed this.
     Output(String),
-    /// This was typed, as a terminal sends it.
+    /// Typed input, as a terminal sends it.
     Input(String),
     /// The screen has another size.
     Resize {
@@ -31,7 +31,7 @@ pub type RecordedEvents = (Vec<(f64, RecordedEvent)>, Option<Damage>);
 /// Returns the events of a recording, each with the seconds since its beginning, and the damage that they end at.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// If the read of the file fails.
 pub fn recorded_events(file: &mut impl BufRead) -> io::Result<RecordedEvents> {
     let mut place = Place::default();
     let mut events = Vec::new();

@@ -1,7 +1,7 @@
 //! The replay of one recording: the screen at any time of it.
 //!
-//! The file is read during the replay. A keyframe every so often makes going back cheap; there is none while a program
-//! has the alternate screen, so that such a stretch is drawn from its beginning. A file that grows is followed.
+//! Reads the file during the replay. A keyframe every so often makes going back cheap; there is none while a program
+//! has the alternate screen, so that the player draws such a stretch from its beginning. Follows a file that grows.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek as _, SeekFrom};
@@ -19,7 +19,7 @@ const KEYFRAME_DISTANCE: u64 = 256 << 10;
 /// Maximum number of keyframes.
 const MAX_KEYFRAMES: u64 = 64;
 
-/// Maximum number of markers that are known.
+/// Maximum number of markers.
 const MAX_MARKERS: usize = 1000;
 
 /// Maximum time for which a program holds a change of the screen back (mode 2026).
@@ -28,10 +28,10 @@ const MAX_HOLD_TIME: Duration = Duration::from_millis(150);
 /// `O_NONBLOCK` of Linux: a pipe in the place of a file does not block who opens it.
 const NONBLOCK: i32 = 0o4000;
 
-/// Reason why a file is not replayed.
+/// Reason why a file has no replay.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It cannot be read.
+    /// The read fails.
     #[error("the file can not be read: {0}")]
     Io(#[from] io::Error),
     /// It is a directory, or a device.
@@ -57,7 +57,7 @@ pub struct Player {
     file: BufReader<File>,
     header: FileHeader,
     beginning: Place,
-    /// Behind the last event that is drawn.
+    /// Behind the last drawn event.
     place: Place,
     at: Duration,
     /// The event behind it, and the place behind that.
@@ -82,7 +82,7 @@ struct Keyframe {
 #[derive(Debug, Default)]
 struct Scan {
     place: Place,
-    /// The length of the file when it was read.
+    /// The length of the file at the last read.
     length: u64,
     ends: Duration,
     markers: Vec<Marker>,
@@ -105,7 +105,7 @@ impl Player {
     /// Opens a recording, and reads it once for its length, its markers and its damage.
     ///
     /// # Errors
-    /// If the file cannot be read, or is no recording.
+    /// If the read of the file fails, or it is no recording.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut file = BufReader::new(open(path)?);
         let mut beginning = Place::default();
@@ -129,10 +129,10 @@ impl Player {
         Ok(player)
     }
 
-    /// Reads what was added to the file. Returns false if it is no longer the file that was opened.
+    /// Reads the new events of the file. Returns false if it is no longer the opened file.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the read of the file fails.
     pub fn refresh(&mut self) -> io::Result<bool> {
         let length = self.file.get_ref().metadata()?.len();
         if length < self.scan.length {
@@ -183,7 +183,7 @@ impl Player {
         self.header.idle_limit
     }
 
-    /// Returns how long it is, as far as it can be read.
+    /// Returns the duration of its readable part.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.scan.ends
@@ -195,22 +195,22 @@ impl Player {
         &self.scan.markers
     }
 
-    /// Returns why the file cannot be read to its end, if it cannot.
+    /// Returns the damage that ends the readable part of the file, if there is any.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.scan.damage.as_ref()
     }
 
-    /// Returns the time of the last event that is drawn, in whole milliseconds.
+    /// Returns the time of the last drawn event, in whole milliseconds.
     #[must_use]
     pub fn at(&self) -> Duration {
         self.at
     }
 
-    /// Returns the time of the next event; `None` behind the last one that can be read.
+    /// Returns the time of the next event; `None` behind the last readable one.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the read of the file fails.
     pub fn next_at(&mut self) -> io::Result<Option<Duration>> {
         Ok(self.peek()?.map(|event| event.at))
     }
@@ -227,10 +227,10 @@ impl Player {
         }
     }
 
-    /// Goes to a time: what happened until then, and at it, is drawn.
+    /// Goes to a time: draws the events until then, and those at that time.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the read of the file fails.
     pub fn seek(&mut self, at: Duration) -> io::Result<()> {
         let behind = self.keyframes.partition_point(|keyframe| keyframe.at <= at);
         let keyframe = behind.checked_sub(1).and_then(|index| self.keyframes.get(index));
@@ -259,7 +259,7 @@ impl Player {
         if self.next.is_none() && self.place.offset < self.scan.place.offset {
             let mut behind = self.place;
             let event = reader::event(&mut self.file, &self.header, &mut behind)?;
-            // Damage was noticed when the file was read whole, and its end is before that.
+            // The first read of the whole file has noticed damage, and its end is before that.
             self.next = event.ok().flatten().map(|event| (event, behind));
         }
         Ok(self.next.as_ref().map(|(event, _)| event))

@@ -1,7 +1,7 @@
 //! Reading of the lines of an asciicast file, versions 2 and 3.
 //!
-//! A file is foreign: it can end anywhere and contain anything. What can be read before the first damaged line is read, and
-//! the damage is a value.
+//! A file is foreign: it can end anywhere and contain anything. The reader returns everything before the first damaged
+//! line, and the damage as a value.
 
 use std::io::{self, BufRead};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Half of a millisecond.
 const HALF_MILLISECOND: Duration = Duration::from_micros(500);
 
-/// Reason why a file cannot be read from some line on.
+/// Reason why a file is unreadable from some line on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// A line is not an event.
@@ -122,7 +122,7 @@ impl FileHeader {
 /// Reads the header.
 ///
 /// # Errors
-/// If the file cannot be read; inside, when it does not begin with a header.
+/// If the read of the file fails; inside, when it does not begin with a header.
 pub(crate) fn header(file: &mut impl BufRead, place: &mut Place) -> io::Result<Result<FileHeader, Damage>> {
     match line(file, place)? {
         Line::Whole(text) | Line::Unfinished(text) if !text.is_empty() => {
@@ -136,7 +136,7 @@ pub(crate) fn header(file: &mut impl BufRead, place: &mut Place) -> io::Result<R
 /// Reads the next event. At the end of the file, and before damage, the place stays where it is.
 ///
 /// # Errors
-/// If the file cannot be read; inside, when the next line is no event.
+/// If the read of the file fails; inside, when the next line is no event.
 pub(crate) fn event(
     file: &mut impl BufRead,
     header: &FileHeader,
@@ -159,7 +159,7 @@ pub(crate) fn event(
         match parse(&text, header.version, before.at) {
             Ok((at, what)) => {
                 place.at = at;
-                // Rounded, so that a time that was sent as milliseconds is the same time again.
+                // Rounded, so that a time in milliseconds is the same time again.
                 let at = Duration::from_millis(u64::try_from((at + HALF_MILLISECOND).as_millis()).unwrap_or(u64::MAX));
                 return Ok(Ok(Some(Event { at, what })));
             }

@@ -47,7 +47,7 @@ pub enum AnswerError {
     ToolTextNotJson,
 }
 
-/// Reason why an entry of a list cannot be offered, as a sentence without a full stop.
+/// Reason against offering an entry of a list, as a sentence without a full stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// The entry is no object.

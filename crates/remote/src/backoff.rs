@@ -86,7 +86,7 @@ fn waiting(time: Duration, retry_after: Option<Duration>, jitter: f64) -> Durati
     time.max(retry_after.unwrap_or_default().min(MAX_PAUSE)).max(MIN_PAUSE)
 }
 
-/// Returns how long to wait before a temporarily failed request is repeated while a caller waits for the answer:
+/// Returns how long to wait before repeating a temporarily failed request while a caller waits for the answer:
 /// `attempt` is 1 before the first retry. `None` if the service requests a longer pause than the caller should wait.
 #[must_use]
 pub(crate) fn retry(attempt: u32, unit: Duration, retry_after: Option<Duration>, jitter: f64) -> Option<Duration> {

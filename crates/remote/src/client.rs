@@ -1,8 +1,8 @@
 //! The HTTP client of a remote service.
 //!
-//! It only sends requests and reads responses; the other modules interpret them. The token is sent to the service's own
-//! origin only, whatever redirects and next-page links say, and is removed from all responses. Responses are read up to
-//! a bound.
+//! It only sends requests and reads responses; the other modules interpret them. It sends the token to the service's
+//! own origin only, whatever redirects and next-page links say, and removes it from all responses. It reads responses
+//! up to a bound.
 
 mod answer;
 mod error;
@@ -27,17 +27,17 @@ use answer::Answer;
 use error::Trouble;
 use sender::{Request, Sender};
 
-/// Maximum number of redirects that are followed, within an origin.
+/// Maximum number of followed redirects, within an origin.
 const MAX_REDIRECTS: usize = 5;
 
 /// Time limits of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Until a connection is made.
+    /// Until the end of connecting.
     pub connecting: Duration,
-    /// Until a request is answered.
+    /// Until the response to a request.
     pub answering: Duration,
-    /// Until a start is answered. Longer, because after a time-out it is unknown whether the run was started.
+    /// Until the response to a start. Longer, because after a time-out it is unknown whether the run started.
     pub starting: Duration,
     /// Until a list is complete, over all its pages.
     pub listing: Duration,
@@ -87,7 +87,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the configuration was not read by [`Config`]'s readers, and has no usable URL.
+    /// If the configuration does not come from [`Config`]'s readers, and has no usable URL.
     pub fn new(config: &Config) -> Result<Self, SetUpError> {
         Self::with(config, Limits::default())
     }
@@ -112,12 +112,12 @@ impl Client {
         })))
     }
 
-    /// Requests the list of workflows, over all pages, without those that the configuration excludes. A page whose
-    /// request fails temporarily is requested again, as often as the configuration states.
+    /// Requests the list of workflows, over all pages, without those that the configuration excludes. Repeats the
+    /// request for a page after a temporary failure, as often as the configuration states.
     ///
     /// # Errors
     ///
-    /// If a page is not available, or is no list. Nothing of the other pages is returned then.
+    /// If a page is not available, or is no list. It returns nothing of the other pages then.
     pub async fn list(&self) -> Result<Listing, AskError> {
         let limit = self.0.limits.listing;
         let late =
@@ -168,12 +168,11 @@ impl Client {
         Ok(listing)
     }
 
-    /// Starts a workflow. The request is sent once: unless the service certainly refused it, the run may have been
-    /// started.
+    /// Starts a workflow. Sends the request once: unless the service certainly refused it, the run may have started.
     ///
     /// # Errors
     ///
-    /// [`StartError::Refused`] if it was certainly not started, [`StartError::Unknown`] if that is not known.
+    /// [`StartError::Refused`] if it certainly did not start, [`StartError::Unknown`] if that is unknown.
     pub async fn start(
         &self,
         id: &str,
@@ -195,7 +194,8 @@ impl Client {
             200..=299 => answer.json().and_then(|json| StartedRun::read(&json)).map_err(|why| StartError::Unknown {
                 words: format!("The service answered the start with {}, and {why}.", answer.status.as_u16()),
             }),
-            // These codes say that the request belongs elsewhere; the other redirects say that it was performed.
+            // These codes say that the request belongs elsewhere; the other redirects mean that the server performed
+            // it.
             301 | 307 | 308 => Err(refused(format!("{} It is not followed; correct base_url.", answer.words()))),
             status @ 400..=499 => Err(StartError::Refused {
                 words: answer.words(),
@@ -237,9 +237,10 @@ impl Client {
         asked.await
     }
 
-    /// Repeats a request until there is an answer or a permanent failure, as often as is configured.
+    /// Repeats a request until there is an answer or a permanent failure, as often as the configuration states.
     ///
-    /// The request is a function that returns a future, because an async closure cannot yet be required to be `Send`.
+    /// The request is a function that returns a future, because a bound cannot yet require an async closure to be
+    /// `Send`.
     async fn patiently<T, F>(&self, question: impl Fn() -> F) -> Result<T, AskError>
     where
         F: Future<Output = Result<T, AskError>>,
@@ -279,7 +280,7 @@ impl Client {
         Err(AskError::lasting("The service redirects without end."))
     }
 
-    /// Returns a URL below the workflows of the service. Ids are encoded, so that each is one segment.
+    /// Returns a URL below the workflows of the service. Encodes ids, so that each is one segment.
     fn url(&self, below: &[&str]) -> Result<Url, AskError> {
         if let Some(id) = below.iter().find(|segment| matches!(**segment, "" | "." | "..")) {
             return Err(AskError::lasting(format!("'{id}' is no id.")));

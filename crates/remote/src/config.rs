@@ -1,6 +1,6 @@
 //! The configuration of a service, from a table of the settings file or from the environment.
 //!
-//! All errors are reported at once, each with its place and its bounds. No error contains a token.
+//! Reports all errors at once, each with its place and its bounds. No error contains a token.
 
 mod error;
 mod given;
@@ -24,13 +24,13 @@ use crate::filter;
 pub struct Config {
     /// Its name in this installation.
     pub name: String,
-    /// True if it is used at all.
+    /// True if it is in use at all.
     pub enabled: bool,
     /// Its URL: `https`, or `http` on loopback; without a trailing slash.
     pub base_url: String,
     /// The URL of the MCP server whose `workflows-list-tool` returns the list, instead of the REST route.
     pub discovery_mcp: Option<String>,
-    /// The token that is sent to it.
+    /// Token of the service.
     pub token: Option<Token>,
     /// Interval between two requests of the list; without one, only at the start.
     pub discovery_interval: Option<Duration>,
@@ -38,11 +38,11 @@ pub struct Config {
     pub execution_timeout: Duration,
     /// The most runs that may be in progress there at once.
     pub max_concurrent_executions: usize,
-    /// Globs of the names that are offered, `!` excludes; without any, all are offered.
+    /// Globs of the offered names, `!` excludes; without any, all of them.
     pub filter_patterns: Vec<String>,
     /// The longest time between two status requests for a run.
     pub status_check_interval: Duration,
-    /// Maximum number of repetitions of a request that failed temporarily. Starts are never repeated.
+    /// Maximum number of repetitions of a temporarily failed request. Starts never repeat.
     pub retry_attempts: u32,
 }
 
@@ -80,7 +80,7 @@ impl Config {
     /// # Errors
     ///
     /// All invalid settings: an invalid name or unknown key, a value of the wrong kind or out of bounds, a token in
-    /// clear text, and a service that is enabled without a URL.
+    /// clear text, and an enabled service without a URL.
     pub fn read<'a>(
         name: &str,
         values: impl IntoIterator<Item = (&'a str, RawValue)>,
@@ -133,7 +133,7 @@ impl Config {
     }
 }
 
-/// A configuration that is being read.
+/// A configuration during its reading.
 struct ConfigReader<P> {
     config: Config,
     invalid: Vec<ConfigError>,
@@ -190,15 +190,14 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
     }
 }
 
-/// Returns whether a name is valid. Names are shown to people and models, and are part of the names of files and
-/// metrics.
+/// Returns whether a name is valid. People and models see names, which are also part of the names of files and metrics.
 fn is_name(name: &str) -> bool {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(is_part)
 }
 
-/// Reads a URL that a token may be sent to. Other parts of a URL are refused rather than dropped, because the author
-/// meant something by them.
+/// Reads a URL for sending a token to. Refuses other parts of a URL instead of dropping them, because the author meant
+/// something by them.
 fn url(text: &str) -> Result<String, SettingError> {
     let Ok(url) = text.trim().parse::<Url>() else { return Err(SettingError::NotUrl) };
     if !url.username().is_empty() || url.password().is_some() {

@@ -11,7 +11,7 @@ pub struct Changes {
     pub added: Vec<String>,
     /// Workflows with another title, description or schema.
     pub updated: Vec<String>,
-    /// Workflows that are not listed any more.
+    /// Workflows no longer in the list.
     pub removed: Vec<String>,
     /// Workflows with the same hash.
     pub unchanged: Vec<String>,

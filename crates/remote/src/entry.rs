@@ -17,7 +17,7 @@ const MAX_DESCRIPTION_CHARS: usize = 1_000;
 /// Maximum length of a category or a version.
 const MAX_WORD_CHARS: usize = 60;
 
-/// A workflow of a remote service. Its texts are cleaned, and still foreign: see [`RemoteWorkflow::described`].
+/// A workflow of a remote service. Its texts are clean, and still foreign: see [`RemoteWorkflow::described`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteWorkflow {
     /// Its id at the service, as in paths; of 1 to 200 characters.
@@ -56,11 +56,11 @@ pub enum Execution {
 }
 
 impl RemoteWorkflow {
-    /// Reads one entry of a list. Both shapes of entries are accepted: `name` and `inputSchema`, `title` and `inputs`.
+    /// Reads one entry of a list. Accepts both shapes of entries: `name` and `inputSchema`, `title` and `inputs`.
     ///
     /// # Errors
     ///
-    /// The reason why it cannot be offered, as a sentence without a full stop.
+    /// The reason against offering it, as a sentence without a full stop.
     pub fn read(entry: &Value) -> Result<Self, EntryError> {
         let Value::Object(fields) = entry else { return Err(EntryError::NotObject) };
         let id = id(fields.get("id")).ok_or(EntryError::NoId)?;
@@ -103,7 +103,7 @@ impl RemoteWorkflow {
     }
 }
 
-/// Reads an id: text or a whole number. An id that cannot be shown or be part of a path is invalid.
+/// Reads an id: text or a whole number. An unprintable id is invalid, and so is an id that no path can contain.
 pub(crate) fn id(value: Option<&Value>) -> Option<String> {
     let id = match value? {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! The filter of the workflows that are offered.
+//! The filter of the offered workflows.
 
 use crate::config::SettingError;
 use crate::names::slug;
@@ -8,10 +8,10 @@ pub(crate) const MAX_PATTERNS: usize = 100;
 /// Maximum length of a pattern, in characters.
 pub(crate) const MAX_PATTERN_CHARS: usize = 200;
 
-/// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They are anchored, and ignore case. A
-/// workflow is matched by its title as well as by the part of its tool's name that is made from the title.
+/// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They match whole names, and ignore
+/// case. They match the title of a workflow as well as the part of its tool's name from the title.
 ///
-/// Exclusions win, wherever they are in the list; without a pattern that includes, everything else is offered.
+/// Exclusions win, wherever they are in the list; without a pattern that includes, the filter offers everything else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     included: Vec<Vec<char>>,
@@ -33,7 +33,7 @@ pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, SettingError
 }
 
 impl Filter {
-    /// Takes patterns as they are configured.
+    /// Takes patterns from a configuration.
     #[must_use]
     pub fn new(patterns: &[String]) -> Self {
         let mut filter = Self::default();
@@ -46,7 +46,7 @@ impl Filter {
         filter
     }
 
-    /// Returns whether a workflow with this title is offered.
+    /// Returns whether the filter offers a workflow with this title.
     #[must_use]
     pub fn admits(&self, title: &str) -> bool {
         let (slug, title) = (folded(&slug(title)), folded(title));

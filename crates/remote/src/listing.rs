@@ -1,7 +1,7 @@
 //! The lists of workflows that services return.
 //!
-//! Two shapes are accepted, an array and pages, over HTTP and as the result of an MCP tool. An entry that cannot be
-//! read is reported and does not affect the others.
+//! Accepts two shapes, an array and pages, over HTTP and as the result of an MCP tool. Reports an unreadable entry,
+//! which does not affect the others.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,9 @@ pub const MAX_WORKFLOWS: usize = 1_000;
 pub const MAX_PAGES: usize = 100;
 /// Maximum length of one answer.
 pub const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
-/// Maximum number of entries that are read, valid or not.
+/// Maximum number of read entries, valid or not.
 const MAX_ENTRIES: usize = 5 * MAX_WORKFLOWS;
-/// Maximum number of entries that are reported as left out.
+/// Maximum number of entries reported as omitted.
 const MAX_SKIPPED: usize = 50;
 
 /// One page of a list of workflows.
@@ -88,19 +88,19 @@ impl Page {
 pub struct Listing {
     /// The workflows, in the order in which the service has them. No id is in it twice.
     pub workflows: Vec<RemoteWorkflow>,
-    /// Entries that were left out, and why, each as a sentence.
+    /// Omitted entries, and why, each as a sentence.
     pub skipped: Vec<String>,
-    /// Ids of entries that exist and cannot be read now.
+    /// Ids of entries that exist and are unreadable now.
     pub unreadable: BTreeSet<String>,
     /// The list was cut, so a workflow that is missing from it may exist at the service.
     pub is_cut: bool,
-    /// The number of entries that were read, including those that were left out.
+    /// Number of read entries, including the omitted ones.
     pub seen: usize,
 }
 
 impl Listing {
     /// Reads the result of the MCP tool `workflows-list-tool`, see [`Page::read_tool_result`], on a thread that may
-    /// block: there may be a thousand schemas in it. A tool is called once, so a list in several pages is cut.
+    /// block: there may be a thousand schemas in it. There is one call of a tool, so this cuts a list in several pages.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Listing {
         .await
     }
 
-    /// Adds the entries of a page. Entries beyond the bound are left out and mark the list as cut.
+    /// Adds the entries of a page. Omits entries beyond the bound, which mark the list as cut.
     pub fn add(&mut self, page: Page) {
         let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();
         for entry in &page.entries {
@@ -143,8 +143,8 @@ impl Listing {
         }
     }
 
-    /// Returns this list as the replacement of an older one. A workflow of the older list is kept if its entry cannot
-    /// be read now, or if the list is cut and the entry may be beyond the cut.
+    /// Returns this list as the replacement of an older one. Keeps a workflow of the older list if its entry is
+    /// unreadable now, or if the list is cut and the entry may be beyond the cut.
     #[must_use]
     pub fn settled(self, old: &[RemoteWorkflow]) -> Vec<RemoteWorkflow> {
         let listed: BTreeSet<&str> = self.workflows.iter().map(|workflow| workflow.id.as_str()).collect();
@@ -152,7 +152,7 @@ impl Listing {
             !listed.contains(workflow.id.as_str()) && (self.is_cut || self.unreadable.contains(&workflow.id))
         };
         let mut kept: Vec<RemoteWorkflow> = old.iter().filter(stays).cloned().collect();
-        // Workflows that were offered before take precedence over new ones.
+        // Earlier workflows take precedence over new ones.
         let was: BTreeSet<&str> = old.iter().map(|workflow| workflow.id.as_str()).collect();
         let (known, new): (Vec<_>, Vec<_>) =
             self.workflows.iter().partition(|workflow| was.contains(workflow.id.as_str()));

@@ -1,4 +1,4 @@
-//! Metadata of a workflow: fields of any kind that its service adds. Foreign, so they are cleaned and bounded.
+//! Metadata of a workflow: fields of any kind that its service adds. Foreign, so this module cleans and bounds them.
 
 use serde::{Deserialize as _, Deserializer};
 use serde_json::{Map, Value};
@@ -7,15 +7,15 @@ use crate::text;
 
 /// Maximum size of all fields together, as JSON.
 const MAX_METADATA_BYTES: usize = 8 * 1024;
-/// Maximum number of levels of objects and arrays, including the outermost. Deeper values are left out.
+/// Maximum number of levels of objects and arrays, including the outermost. Omits deeper values.
 const MAX_DEPTH: usize = 8;
 /// Maximum length of the name of a field.
 const MAX_NAME_CHARS: usize = 100;
 /// Maximum length of a text.
 const MAX_TEXT_CHARS: usize = 1_000;
 
-/// Returns the fields of `metadata`, cleaned. Fields are taken in their order as long as all of them fit into the bound;
-/// one that does not fit is left out. `None` if `metadata` is no object, or nothing is left of it.
+/// Returns the fields of `metadata`, cleaned. Takes fields in their order as long as all of them fit into the bound;
+/// omits a field that does not fit. `None` if `metadata` is no object, or nothing remains of it.
 pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     let Value::Object(fields) = metadata else { return None };
     let mut kept = Map::new();
@@ -33,7 +33,7 @@ pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     (!kept.is_empty()).then_some(kept)
 }
 
-/// Reads fields that were kept in a file, by an older version perhaps, which did not clean them.
+/// Reads fields from a file, perhaps of an older version, which did not clean them.
 pub(crate) fn read<'de, D: Deserializer<'de>>(kept: D) -> Result<Option<Map<String, Value>>, D::Error> {
     Ok(clean(&Value::deserialize(kept)?))
 }

@@ -1,7 +1,7 @@
 //! The names of tools, which clients and models remember.
 //!
-//! A name is made from a workflow's title and, if needed, its id. A workflow keeps its name while its title is
-//! unchanged, whatever other workflows appear or disappear.
+//! A name comes from a workflow's title and, if needed, its id. A workflow keeps its name while its title is unchanged,
+//! whatever other workflows appear or disappear.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::entry::hexadecimal;
 pub const PREFIX: &str = "workflow_";
 /// Maximum length of a name.
 const MAX_NAME_CHARS: usize = 64;
-/// Characters of a suffix; a multiple of it where that is taken.
+/// Characters of a suffix; a multiple of it where another name has that.
 const SUFFIX: usize = 8;
 
 /// A workflow, among all of all services.
@@ -52,9 +52,9 @@ pub fn slug(title: &str) -> String {
 /// Assigns a name to each of the entries (a workflow and its title).
 ///
 /// - A workflow in `known` keeps its name as long as its title still gives it; a changed title gives a new name.
-/// - A name in `known` is not given to another workflow, even while its owner is not among the entries.
-/// - A name in `taken` is not given to any workflow. It takes precedence over `known`, so it must not contain names
-///   that yield to a workflow that has them already.
+/// - No other workflow receives a name in `known`, even while its owner is not among the entries.
+/// - No workflow receives a name in `taken`. It takes precedence over `known`, so it must not contain names that yield
+///   to a workflow that has them already.
 /// - A title that only one entry has gives the name without a suffix. All others get a suffix from their ids.
 ///
 /// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend on the set of entries only, not on their order.
@@ -80,7 +80,7 @@ pub fn assign<'a>(
     let mut given = BTreeMap::new();
     for (key, base) in &bases {
         let Some(name) = known.get(key) else { continue };
-        // If two workflows are recorded with one name, the first keeps it.
+        // If the record has two workflows with one name, the first keeps it.
         if could_be(name, key, base) && used.insert(name.clone()) {
             given.insert(key.clone(), name.clone());
         }
@@ -104,7 +104,7 @@ pub fn assign<'a>(
     given
 }
 
-/// Returns whether a workflow with this title could have been given this name.
+/// Returns whether this name is possible for a workflow with this title.
 fn could_be(name: &str, key: &Key, base: &str) -> bool {
     const TRIED: usize = 16;
     (!base.is_empty() && name == plain(base, MAX_NAME_CHARS))
@@ -117,7 +117,8 @@ fn plain(base: &str, room: usize) -> String {
     name[..name.len().min(room)].trim_end_matches('_').to_owned()
 }
 
-/// Names with a suffix: longer and longer ones, then others without end, for when earlier ones are taken.
+/// Names with a suffix: longer and longer ones, then others without end, for when other workflows have the earlier
+/// ones.
 fn suffixed(key: &Key, base: &str) -> impl Iterator<Item = String> {
     let most = (MAX_NAME_CHARS - PREFIX.len()) / SUFFIX;
     (0_usize..).map(move |number| {

@@ -1,6 +1,6 @@
-//! Schemas of inputs: foreign schemas are made safe, and arguments are checked against them.
+//! Schemas of inputs: makes foreign schemas safe, and checks arguments against them.
 //!
-//! JSON Schema 2020-12 (<https://json-schema.org/draft/2020-12>). Nothing is fetched, patterns are searched in linear
+//! JSON Schema 2020-12 (<https://json-schema.org/draft/2020-12>). A check fetches nothing, searches patterns in linear
 //! time, and neither the size nor the references of a schema can make a check take long.
 
 mod clean;

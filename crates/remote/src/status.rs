@@ -1,4 +1,4 @@
-//! The status of a run at its service, and the result that is made from it.
+//! The status of a run at its service, and the result made from it.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl Status {
-    /// Reads a status answer. Words are taken in any case, and `CANCELED` for `CANCELLED`. Fields of two words are taken in
+    /// Reads a status answer. Accepts words in any case, and `CANCELED` for `CANCELLED`. Accepts fields of two words in
     /// both spellings: `start_time`, as services write it, and `startTime`.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ fn own_words(output: &Value) -> Option<String> {
     ["error", "message"].iter().find_map(|name| words(output.get(*name)?))
 }
 
-/// Reads words from text, or from an object that contains them. Other values are shown as they are.
+/// Reads words from text, or from an object that contains them. Shows other values unchanged.
 fn words(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,
@@ -181,17 +181,18 @@ pub struct Ids {
     pub instance: String,
 }
 
-/// End of a run here while its service reports no end: it ran out of time, was cancelled, or could not be started.
+/// End of a run here while its service reports no end: it ran out of time, was cancelled, or failed to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalEnd<'a> {
-    /// The status of the result: `FAILED`, `CANCELLED`, or `UNKNOWN` if it is not known whether the service started the run.
+    /// The status of the result: `FAILED`, `CANCELLED`, or `UNKNOWN` if it is unknown whether the service started the
+    /// run.
     pub status: &'a str,
     /// Reason, in the place of the service's words.
     pub error: &'a str,
 }
 
-/// Makes the result of a run. `status` is the last one that was seen. A `local` end takes the place of its word and its
-/// error. Without both, the run is `RUNNING`.
+/// Makes the result of a run. `status` is the last seen one. A `local` end takes the place of its word and its error.
+/// Without both, the run is `RUNNING`.
 #[must_use]
 pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -> Value {
     let words = match (local, status) {

@@ -1,10 +1,10 @@
 //! Cleaning of foreign text for people, terminals and models.
 //!
-//! The texts of a service about itself are read by a model that can act, and printed to terminals. The cleaned text
-//! contains nothing invisible, and no command to a terminal or a reader that a person would not see.
+//! A model that can act reads the texts of a service about itself, and terminals print them. The cleaned text contains
+//! nothing invisible, and no command to a terminal or a reader that a person would not see.
 
-/// Returns a text on one line without anything that is not seen: whole terminal escapes, control characters, what turns the
-/// direction of text around, what has no width. Room is collapsed; of what is longer than `most` characters the beginning
+/// Returns a text on one line without anything invisible: whole terminal escapes, control characters, what turns the
+/// direction of text around, what has no width. Collapses room; of what is longer than `most` characters the beginning
 /// stays, with an ellipsis.
 #[must_use]
 pub fn clean(text: &str, most: usize) -> String {
@@ -56,7 +56,7 @@ pub(crate) fn has_unseen(text: &str) -> bool {
 }
 
 fn is_room(letter: char) -> bool {
-    // The blank pattern of Braille is drawn as a space and does not count as one.
+    // The blank pattern of Braille looks like a space and does not count as one.
     letter.is_whitespace() || letter == '\u{2800}'
 }
 
@@ -94,7 +94,7 @@ fn begins_escape(letter: char) -> bool {
     matches!(letter, '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}' | '\u{9e}' | '\u{9f}')
 }
 
-/// Returns the rest after a control sequence (ECMA-48, 5.3 to 5.6), of which `first` was read. An unterminated string
+/// Returns the rest after a control sequence (ECMA-48, 5.3 to 5.6) that begins with `first`. An unterminated string
 /// extends to the end, as in a terminal.
 fn after_escape(first: char, mut rest: std::str::Chars<'_>) -> std::str::Chars<'_> {
     let before = rest.clone();
@@ -104,7 +104,7 @@ fn after_escape(first: char, mut rest: std::str::Chars<'_>) -> std::str::Chars<'
             Some(']' | 'P' | 'X' | '^' | '_') => '\u{9d}',
             Some(intermediate @ ' '..='/') => intermediate,
             Some('0'..='~') => return rest,
-            // No sequence: the following characters are examined one by one.
+            // No sequence: the loop examines the following characters one by one.
             _ => return before,
         },
         other => other,

@@ -1,7 +1,7 @@
 //! Nodes and graphs that a machine calls.
 //!
 //! A node that makes calls itself becomes a run of its own, which the next daemon finds by the name of the step. For
-//! any other node, a restarted daemon cannot know whether it was called.
+//! any other node, a restarted daemon cannot know whether an earlier one called it.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use crate::time_span::TimeSpan;
 pub(super) struct NodeCallRequest {
     pub(super) graph: bool,
     pub(super) params: Map<String, Value>,
-    /// The name under which it is made once.
+    /// The name that ensures a single call.
     pub(super) step: String,
     /// Attempt of the call: another daemon may have made it before.
     pub(super) attempt: Attempt,
 }
 
-/// Calls a node and returns its outcome. The call ends when its future is dropped.
+/// Calls a node and returns its outcome. Dropping the future ends the call.
 pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: NodeCallRequest) -> Outcome {
     let NodeCallRequest { graph, params, step, attempt } = wanted;
     let name = if graph { RunGraph::NAME } else { RunNode::NAME };
@@ -51,7 +51,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
     match project.kind(&id) {
         Some(NodeKind::Graph(_)) => {}
         Some(NodeKind::Function(_)) if !graph => {}
-        // A node that returns its input may be called twice, and a missing one was never called.
+        // A second call of a node that returns its input does no harm, and a missing node never had a call.
         Some(kind) if attempt.is_repeated() && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
             let called = NodeCall { id, input, timeout, graph };

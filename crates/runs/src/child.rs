@@ -29,7 +29,7 @@ pub(super) use error::{ChildError, ChildStartError};
 /// Wait limit for the end of a cancelled child: a function takes up to 7 seconds to end its calls and clean up.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The reason with which an abandoned child is cancelled.
+/// Reason for the cancellation of an abandoned child.
 pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
 
 /// Starts the run that a step requests, waits for its end, and returns its outcome. If the step has already started a
@@ -73,7 +73,7 @@ pub(super) fn perform(
 }
 
 /// The run that a step of another run started, while that run waits for it. Dropping it cancels the child, unless the
-/// daemon is stopping: then both runs are left to the next daemon.
+/// daemon is stopping: then the next daemon continues both runs.
 pub(super) struct RunningChild {
     pub(super) run: Arc<Run>,
     _quota: DescendantQuota,
@@ -85,7 +85,7 @@ impl RunningChild {
     /// parent.
     ///
     /// # Errors
-    /// Those of `begin`; when the run cannot be looked up, or its parent has too many runs below it.
+    /// If `begin` or the lookup of the run fails, or its parent has too many runs below it.
     pub(super) async fn start<B, E>(
         shared: &Arc<Engine>,
         parent: &RunInbox,
@@ -123,14 +123,14 @@ pub(super) async fn report_waits(child: &Run, parent: &RunInbox, step: &StepId) 
         // A repeated input has no effect.
         parent.send(Input::ChildWaits { step: step.clone(), waits });
         if progress.wait_for(|now| waits_now(now) != told).await.is_err() {
-            // The run has finished, and its waiters are notified separately.
+            // The run has finished, and its waiters learn of that separately.
             std::future::pending::<()>().await;
         }
     }
 }
 
 /// Returns the outcome of a finished run that is not a machine, for the machine that waits for it. Includes the
-/// returned value if there is one and it can be read.
+/// returned value if there is a readable one.
 pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError>>) -> Outcome {
     let state = run.state();
     let mut result = Map::new();
@@ -157,14 +157,14 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError
     Outcome::Finished { result }
 }
 
-/// Cancels a run and waits until its resources are cleaned up.
+/// Cancels a run and waits for the cleanup of its resources.
 pub(super) async fn give_up(run: &Run) {
     run.cancel(LEFT_ALONE);
     run.over(END_TIMEOUT).await;
 }
 
 /// Closes the terminals that a run has left to its parent, which has no use for them: it has ended itself, or does not
-/// wait for the run any more, which completed just before it was given up.
+/// wait for the run any more, which completed just before its parent gave it up.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;
@@ -251,7 +251,8 @@ async fn begin(
         if !child.inherits {
             return Err(error.into());
         }
-        // The terminal was inherited, not named, and has been closed by another client: the child begins without one.
+        // The child inherited the terminal and did not name it, and another client has closed it: the child begins
+        // without one.
         session_id = None;
     }
     let mut start = Start {

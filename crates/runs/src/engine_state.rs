@@ -1,6 +1,6 @@
 //! State that all runs of a daemon share: their journal, their drivers, and the retention of finished runs.
 //!
-//! Owns the journal of the daemon. A run in progress is found in memory, any other one in the journal.
+//! Owns the journal of the daemon. A run in progress is in memory, any other one in the journal.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -46,26 +46,26 @@ const EMPTY_LOG_DELAY: Duration = Duration::from_secs(2);
 /// Maximum attempts to empty the log while something reads it.
 const MAX_EMPTY_ATTEMPTS: usize = 60;
 
-/// First and maximum delay before a failed write to the journal is repeated.
+/// First and maximum delay before a retry of a failed write to the journal.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Inverse of the fraction of finished runs that is deleted at a time when the journal is full.
+/// Inverse of the fraction of finished runs to delete at a time when the journal is full.
 const EVICTION_DIVISOR: usize = 16;
 
-/// Number of runs that end before expired ones are deleted.
+/// Number of runs that end before a deletion of expired ones.
 const RUNS_PER_CLEANUP: usize = 50;
 
-/// Maximum number of long histories that are read at the same time.
+/// Maximum number of long histories to read at the same time.
 const MAX_READERS: usize = 2;
 
-/// Rules for keeping finished runs. A run is deleted when either rule no longer keeps it.
+/// Rules for keeping finished runs. The daemon deletes a run when either rule no longer keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionPolicy {
     /// The number of runs that finished last.
     pub most: usize,
     /// The age of the oldest kept run.
     pub time: Option<Duration>,
-    /// The largest size of the journal, in bytes; the oldest finished runs are deleted to keep it.
+    /// The largest size of the journal, in bytes; the daemon deletes the oldest finished runs to keep it.
     pub disk: Option<u64>,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Engine {
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Unfinished runs that cannot continue, and why.
     pub(super) broken: Mutex<HashMap<RunId, RecoveryError>>,
-    /// Runs that wait for a person and continue once the approver's passphrase is given.
+    /// Runs that wait for a person and continue once a client gives the approver's passphrase.
     pub(super) locked: LockedRuns,
     /// The values of secret fields of gates.
     pub(super) secret_answers: SecretAnswers,
@@ -116,7 +116,7 @@ pub(super) struct Engine {
     pub(super) engine_policy: Arc<dyn EnginePolicy>,
     /// Admits workers of the outer engine.
     pub(super) worker_token: WorkerToken,
-    /// Cancelled when the daemon stops: runs are left to the next one.
+    /// Cancelled when the daemon stops: the next one continues the runs.
     pub(super) stopping: CancellationToken,
     /// Returns the unused memory of runs to the system.
     memory: MemoryReturn,
@@ -124,7 +124,7 @@ pub(super) struct Engine {
     stop: watch::Sender<Option<ShutdownMode>>,
     pub(super) drivers: TaskTracker,
     pub(super) keep: RetentionPolicy,
-    /// Set if the log is about to be emptied.
+    /// Set if a task is about to empty the log.
     pub(super) emptying: AtomicBool,
     /// Limits the concurrent readers of long histories, so that they block no other work.
     pub(super) readers: Arc<Semaphore>,
@@ -145,7 +145,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the journal cannot be used.
+    /// If opening the journal fails.
     pub(super) async fn open(
         path: PathBuf,
         surroundings: RunDependencies,
@@ -237,7 +237,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If it was deleted meanwhile, or the journal cannot be read.
+    /// If it no longer exists, or reading the journal fails.
     pub(super) async fn known(&self, id: &RunId) -> Result<Arc<Run>, StartError> {
         match self.find(id).await {
             Ok(Some(run)) => Ok(run),
@@ -259,7 +259,7 @@ impl Engine {
         Ok(self.journal.find(id).await?.map(|known| self.run_of(known)))
     }
 
-    /// Returns a run that was read from the journal.
+    /// Returns a run from the journal.
     pub(super) fn run_of(&self, known: KnownRun) -> Arc<Run> {
         if let Some(run) = self.driven(&known.run) {
             return run;
@@ -280,7 +280,7 @@ impl Engine {
         if had_secrets {
             tokio::spawn(async move { shared.empty_log().await });
         } else if !self.emptying.swap(true, Ordering::Relaxed) {
-            // The rest of its private data is removed together with that of other runs that end at about this time.
+            // This removes the rest of its private data together with that of other runs that end at about this time.
             tokio::spawn(async move {
                 tokio::time::sleep(EMPTY_LOG_DELAY).await;
                 shared.emptying.store(false, Ordering::Relaxed);
@@ -306,7 +306,7 @@ impl Engine {
         tracing::warn!("the log of the journal is not emptied, because another process reads it");
     }
 
-    /// Deletes finished runs that are not kept.
+    /// Deletes finished runs that the rules do not keep.
     pub(super) async fn forget_finished(&self) {
         let since = self.keep.time.map(|time| {
             let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
@@ -336,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Appends the start of a run, and retries whenever room was made for it.
+    /// Appends the start of a run, and retries as long as deletions make room for it.
     pub(super) async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
         loop {
             match self.journal.write(append.clone()).await {
@@ -359,7 +359,7 @@ impl Engine {
             match self.journal.write(append.clone()).await {
                 Ok(Appended::Written { last }) => {
                     if append.private.as_deref().is_some_and(is_sealed) {
-                        // Private data that was stored in plain form is in the log until that is emptied.
+                        // Private data stored in plain form is in the log until a task empties that.
                         let shared = self.clone();
                         tokio::spawn(async move { shared.empty_log().await });
                     }
@@ -392,13 +392,14 @@ impl Engine {
         }
     }
 
-    /// Ends this daemon, because another one has taken over the journal. This happens when the lock file is removed.
+    /// Ends this daemon, because another one has taken over the journal. This happens after the removal of the lock
+    /// file.
     fn give_way(&self) {
         tracing::error!("another daemon uses this state directory now, so this one stops");
         self.stop.send_replace(Some(ShutdownMode::GiveWay));
     }
 
-    /// Records the cancellation of a run that cannot be resumed.
+    /// Records the cancellation of a run that cannot resume.
     ///
     /// # Errors
     ///
@@ -423,7 +424,7 @@ impl Engine {
         self.journal.write(append).await.map(drop)
     }
 
-    /// Does slow work on a thread that may block; the number of concurrent ones is limited.
+    /// Does slow work on a thread that may block. A semaphore limits the number of concurrent ones.
     pub(super) async fn at_length<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let turn = self.readers.clone().acquire_owned().await.expect("the semaphore is never closed");
         let working = tokio::task::spawn_blocking(move || {

@@ -18,11 +18,11 @@ pub struct RunEvents {
     shared: Arc<Engine>,
     run: Arc<Run>,
     next: u64,
-    /// Number of events that remain to be sent, if the follower limits them.
+    /// Number of events that remain to send, if the follower limits them.
     left: Option<u64>,
 }
 
-/// Maximum number of history entries that are read at a time, so that a slow follower holds no more of them in memory.
+/// Maximum number of history entries to read at a time, so that a slow follower holds no more of them in memory.
 const MAX_PIECE: usize = 256;
 
 impl RunEvents {
@@ -34,7 +34,7 @@ impl RunEvents {
     ///
     /// # Errors
     ///
-    /// If the history cannot be read.
+    /// If reading the history fails.
     pub(super) async fn newest(&self) -> Result<u64, Unreadable> {
         let last = self.run.progress().seq;
         let mut back = 1;
@@ -55,7 +55,7 @@ impl RunEvents {
     ///
     /// # Errors
     ///
-    /// If the history cannot be read.
+    /// If reading the history fails.
     pub(super) async fn so_far(mut self) -> Result<Vec<RunEvent>, Unreadable> {
         let last = self.run.progress().seq;
         let mut events = Vec::new();
@@ -74,8 +74,8 @@ impl RunEvents {
         Ok(events)
     }
 
-    /// Sends events in order, each once, until the run or the connection ends. They are read from the history as fast
-    /// as the client takes them, so a slow client blocks no other part of the daemon.
+    /// Sends events in order, each once, until the run or the connection ends. Reads them from the history as fast as
+    /// the client takes them, so a slow client blocks no other part of the daemon.
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut progress = self.run.follow();
         loop {
@@ -83,7 +83,7 @@ impl RunEvents {
                 let seen = progress.borrow_and_update();
                 (seen.seq, seen.state.is_over())
             };
-            // The end of a run is sent after its resources are cleaned up.
+            // The end of a run follows the cleanup of its resources.
             while self.next <= last && self.left != Some(0) {
                 let piece = usize::try_from(last - self.next + 1).map_or(MAX_PIECE, |left| left.min(MAX_PIECE));
                 let events = match self.shared.events_for_followers(&self.run, self.next, piece).await {
@@ -120,7 +120,7 @@ impl RunEvents {
 /// Failure to read a history entry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
-    /// The journal cannot be read.
+    /// The journal is unreadable.
     #[error(transparent)]
     Journal(#[from] ReadError),
     /// It contains something that this version does not know.
@@ -128,7 +128,7 @@ pub(super) enum Unreadable {
     Unknown { seq: u64, cause: serde_json::Error },
 }
 
-/// Failure to read the history of a run that is requested or continues.
+/// Failure to read the history of a run, for a request or to continue it.
 #[derive(Debug, thiserror::Error)]
 #[error("the history of the run can not be read: {0}")]
 pub(super) struct HistoryError(#[from] Unreadable);

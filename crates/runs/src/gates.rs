@@ -1,4 +1,4 @@
-//! Gates of runs: which are pending, how each is shown, and how an answer reaches its run.
+//! Gates of runs: which are pending, what clients see of each, and how an answer reaches its run.
 
 mod answer;
 mod closed_gate;
@@ -33,7 +33,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum digits of a digest that identify a question.
 const MIN_DIGEST_DIGITS: usize = 8;
 
-/// Maximum number of runs below one run that are searched for gates.
+/// Maximum number of runs below one run that a search for gates covers.
 const MAX_SEARCHED_RUNS: usize = 1000;
 
 /// Returns why a run waits for no answer, or cannot take one.
@@ -44,7 +44,7 @@ fn not_waiting(run: &Run) -> NotWaiting {
     }
 }
 
-/// Returns the parts of a question's terminals that are not compared before the run continues.
+/// Returns the parts of a question's terminals that the daemon does not compare before the run continues.
 fn unchecked(info: &GateInfo) -> Vec<String> {
     let described = info.context.get(TERMINAL).and_then(Value::as_str).filter(|_| info.answered_by == "human");
     let lines = described.into_iter().flat_map(str::lines).map(str::trim);
@@ -150,7 +150,7 @@ impl Runs {
         }
     }
 
-    /// Returns whether a gate of a run has closed, in any way. True for a run whose history cannot be read.
+    /// Returns whether a gate of a run has closed, in any way. True for a run with an unreadable history.
     async fn asked_before(&self, run: &Run) -> bool {
         self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())
     }
@@ -222,13 +222,13 @@ impl Runs {
             None | Some(PersonRefusal::Hidden) if !given.decides => {
                 self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
             }
-            // The answer is refused later, with a specific message.
+            // A later check refuses the answer, with a specific message.
             _ => Ok(()),
         }
     }
 
-    /// Passes an answer to the run whose gate it is for. Returns once it is stored, with what is not checked before the
-    /// run continues.
+    /// Passes an answer to the run whose gate it is for. Returns once it is stored, with what the daemon does not check
+    /// before the run continues.
     async fn answer_gate(
         &self,
         caller: &Caller,
@@ -300,8 +300,8 @@ impl Runs {
         let choice = gate.read(info, given)?;
         let (mut proof, mut signed) = (None, None);
         if let Some(assertion) = &given.passkey {
-            // A signature is of the whole digest, so that it is of this question. It is checked also where none is needed:
-            // it states that a person answers.
+            // A signature is of the whole digest, so that it is of this question. The check is also for a gate that
+            // needs none: a signature states that a person answers.
             signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
         }
         if human {
@@ -321,7 +321,7 @@ impl Runs {
         Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
     }
 
-    /// Returns how this gate was closed, or the last answer if no gate is named.
+    /// Returns how this gate closed, or the last answer if `gate_id` is `None`.
     async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
         let gates = self.shared.closed_gates(run).await?;
         gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {

@@ -73,7 +73,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If its result cannot be read.
+    /// If reading its result fails.
     pub(super) async fn value_of(&self, run: &Run) -> Result<Value, ResultError> {
         match run.kind() {
             Kind::Machine => machine::value(self, run).await,
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Returns the closed gates of a run, in the order in which they closed. `None` if its history cannot be read.
+    /// Returns the closed gates of a run, in the order in which they closed. `None` if its history is unreadable.
     pub(super) async fn closed_gates(&self, run: &Run) -> Option<Vec<ClosedGate>> {
         let records = self.journal.read(&run.id, 1).await.ok()?;
         let closed_gate = match run.kind() {
@@ -124,7 +124,7 @@ impl Engine {
             let is_needed = match pending.get(&run) {
                 Some(Some(steps)) => steps.iter().any(|pending| *pending.to_string() == step),
                 Some(None) => true,
-                // It is locked, or cannot be resumed.
+                // It is locked, or cannot resume.
                 None => unfinished.contains(&run),
             };
             if !is_needed {
@@ -137,9 +137,9 @@ impl Engine {
         tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, asked)));
     }
 
-    /// Resumes runs that another daemon left, in the order in which they began. `key` opens those that are sealed. A
-    /// run whose parent is in `locked` is no orphan: its parent resumes later. Returns the steps whose results each
-    /// resumed run still needs, where that is known.
+    /// Resumes runs that another daemon left, in the order in which they began. `key` opens the sealed ones. A run
+    /// whose parent is in `locked` is no orphan: its parent resumes later. Returns the steps whose results each resumed
+    /// run still needs, where the daemon knows them.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
         left: Vec<KnownRun>,
@@ -166,7 +166,7 @@ impl Engine {
         }
         // The youngest first, since the summary of a run depends on the runs below it.
         recovered.iter().rev().for_each(|run| run.publish());
-        // All of them are registered before the first continues, since one may wait for another.
+        // This registers all of them before the first continues, since one may wait for another.
         let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
             recovered.iter().map(|found| (&found.run().id, found)).collect();
         let is_orphan = |run: &&Arc<Run>| {
@@ -192,8 +192,8 @@ impl Engine {
     }
 }
 
-/// Settles steps of hosts that are reached later, such as those on other machines: an earlier daemon stored their results. Steps
-/// of runs in progress are settled with their runs.
+/// Settles steps of hosts that the daemon reaches later, such as those on other machines: an earlier daemon stored
+/// their results. Steps of runs in progress are settled with their runs.
 async fn settle_later(shared: Weak<Engine>, mut asked: BTreeSet<u64>) {
     loop {
         let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.clone()) else { return };
@@ -205,7 +205,7 @@ async fn settle_later(shared: Weak<Engine>, mut asked: BTreeSet<u64>) {
             match engine.find(&run).await {
                 Ok(Some(run)) if !run.state().is_over() => {}
                 Ok(_) => sessions.settle(&step),
-                // The journal cannot be read now.
+                // The journal is unreadable now.
                 Err(_) => {}
             }
         }

@@ -13,7 +13,7 @@ use crate::runs::Runs;
 /// Default number of listed runs.
 const DEFAULT_LISTED_RUNS: usize = 50;
 
-/// Number of runs that are read at a time.
+/// Number of runs to read at a time.
 const PAGE: usize = 200;
 
 /// The criteria of a list.
@@ -93,7 +93,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If there is no such run, or the journal cannot be read.
+    /// If there is no such run, or reading the journal fails.
     async fn number_of(&self, id: &RunId) -> Result<u64, RunLookupError> {
         let known = self.shared.journal.find(id).await?;
         known.map(|known| known.number).ok_or_else(|| RunLookupError::not_found(id.as_str()))

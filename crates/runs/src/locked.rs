@@ -1,10 +1,10 @@
-//! Locked runs: what a run needs to continue is sealed while it waits for a person.
+//! Locked runs: while a run waits for a person, the daemon seals what it needs to continue.
 //!
-//! Owns which runs of the last daemon are locked, and decides in which form the private part of a run is stored. If
-//! the approver has a passphrase, the private part of a run that waits for a person, itself or through a run below it,
-//! is sealed with the approver's key (`approver/key.rs`). It is stored in plain form again together with the entry
-//! that ends the wait. A daemon that finds sealed runs does not drive them or the runs above them until the passphrase
-//! is given.
+//! Owns which runs of the last daemon are locked, and decides the stored form of the private part of a run. If the
+//! approver has a passphrase, the approver's key (`approver/key.rs`) seals the private part of a run that waits for a
+//! person, itself or through a run below it. The journal stores it in plain form again together with the entry that
+//! ends the wait. A daemon that finds sealed runs does not drive them or the runs above them until a client gives the
+//! passphrase.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,13 +37,13 @@ pub(super) struct LockedRuns {
     runs: SyncMutex<HashMap<RunId, Driverless>>,
     /// Their ids, until each has its driver.
     ids: watch::Sender<HashSet<RunId>>,
-    /// Held while locked runs are opened or cancelled, so that each is one or the other.
+    /// Held to open or cancel locked runs, so that no run gets both.
     opening: Mutex<()>,
     /// Changes whenever a passphrase is set or removed.
     key_changes: watch::Sender<u64>,
 }
 
-/// A run with what its driver will need. Followers of a locked run keep following it when it is unlocked.
+/// A run with what its driver will need. Followers of a locked run keep following it after the unlocking.
 pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
 
 impl LockedRuns {
@@ -71,7 +71,7 @@ impl LockedRuns {
 
     /// Waits until a run is not locked: it has a driver, or has finished.
     pub(super) async fn opened(&self, run: &RunId) {
-        // The sender is owned by this struct.
+        // This struct owns the sender.
         let _ = self.ids.subscribe().wait_for(|ids| !ids.contains(run)).await;
     }
 
@@ -81,7 +81,7 @@ impl LockedRuns {
     }
 }
 
-/// In which form the private part of a run is stored.
+/// Stored form of the private part of a run.
 #[derive(Debug, Clone, Default)]
 pub(super) enum PrivateForm {
     #[default]
@@ -96,9 +96,9 @@ impl PrivateForm {
         if is_sealed(text) { Self::Sealed(None) } else { Self::Plain }
     }
 
-    /// Returns the private part of `run` in the form to be stored from now on. `None` if the stored one is already
-    /// right. `asks_person` states whether the run waits for a person, `has_changed` whether `text` differs from the
-    /// stored one.
+    /// Returns the private part of `run` in the form to store from now on. `None` if the stored one is already right.
+    /// `asks_person` states whether the run waits for a person, `has_changed` whether `text` differs from the stored
+    /// one.
     pub(super) async fn stored_anew(
         &mut self,
         shared: &Engine,
@@ -123,7 +123,7 @@ impl PrivateForm {
 }
 
 impl Engine {
-    /// Makes the terminal hosts hide the secrets of a run that is about to be sealed: the next daemon does not know
+    /// Makes the terminal hosts hide the secrets of a run before the daemon seals it: the next daemon does not know
     /// them, and the contents of terminals outlive this one.
     pub(super) async fn hide_for_next_daemon(&self, private: Option<&str>, seal: &Seal) {
         if private.is_some_and(is_sealed) {
@@ -136,11 +136,11 @@ impl Engine {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }
 
-    /// Reads what a run needs to continue, and in which form it is stored.
+    /// Reads what a run needs to continue, and its stored form.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or `key` does not open it.
+    /// If reading it fails, or `key` does not open it.
     pub(super) async fn private_part(
         &self,
         run: &RunId,
@@ -164,11 +164,11 @@ impl Engine {
         })
     }
 
-    /// Locks the runs whose private part is sealed, and all above them. `left` is in the order in which they began.
+    /// Locks the runs with a sealed private part, and all above them. `left` is in the order in which they began.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be read.
+    /// If reading the journal fails.
     pub(super) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
         let sealed = self.sealed_among(left, None).await?;
         for known in left.iter().filter(|known| sealed.contains(&known.run)) {
@@ -212,7 +212,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the journal cannot be written.
+    /// If writing the journal fails.
     pub(super) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, AppendError> {
         let _alone = self.locked.opening.lock().await;
         if !self.locked.contains(&run.id) {
@@ -248,7 +248,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Closes the terminals that a machine would close if it were cancelled now.
+    /// Closes the terminals that a machine would close on a cancel now.
     async fn close_terminals(&self, run: &Run) {
         let Some((definition, history)) = self.history_of(run).await else { return };
         let cancel = Input::Cancel { reason: String::new() };
@@ -265,12 +265,12 @@ impl Engine {
         }
     }
 
-    /// Returns the runs whose private part is sealed and does not open with `key`, and all above them: a run does not
+    /// Returns the runs with a sealed private part that does not open with `key`, and all above them: a run does not
     /// continue without one below it.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be read.
+    /// If reading the journal fails.
     async fn sealed_among(&self, left: &[KnownRun], key: Option<&OpeningKey>) -> Result<HashSet<RunId>, StorageError> {
         let mut locked = HashSet::new();
         let is_closed =
@@ -283,7 +283,7 @@ impl Engine {
                 || (waits && self.journal.private(run).await?.is_some_and(|private| is_closed(run, &private)))
             {
                 locked.insert(run.clone());
-                // A child began after its parent, so it is reached before the parent.
+                // A child began after its parent, so the loop reaches it before the parent.
                 let above = Run::from_journal(known.clone()).about.parent.map(|step| step.run);
                 locked.extend(above.filter(|above| left.iter().any(|known| known.run == *above)));
             }
@@ -295,7 +295,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the journal cannot be read.
+    /// If reading the journal fails.
     async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> Result<usize, StorageError> {
         let _alone = self.locked.opening.lock().await;
         let locked = self.locked.ids();
@@ -332,7 +332,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If it is not the approver's, or the journal cannot be read.
+    /// If it is not the approver's, or reading the journal fails.
     pub(super) async fn unlock_with(
         &self,
         passphrase: Option<&Passphrase>,
@@ -367,8 +367,8 @@ impl Runs {
         }
     }
 
-    /// Sets or removes the approver's passphrase. Locked runs are resumed: either change requires the passphrase that
-    /// opens them.
+    /// Sets or removes the approver's passphrase. Resumes locked runs: either change requires the passphrase that opens
+    /// them.
     pub async fn set_approver(&self, verb: SetApprover, source: AttemptSource) -> SetApproverReply {
         let change = match self.shared.approver.change(verb, source).await {
             Ok(change) => change,

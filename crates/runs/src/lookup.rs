@@ -1,6 +1,6 @@
 //! Finding the run that a client names.
 //!
-//! The text of a client becomes a [`RunId`] here, once. Below, runs are named by their ids.
+//! The text of a client becomes a [`RunId`] here, once. The code below names runs by their ids.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const MAX_ID_CHARS: usize = 80;
 /// Failure to find a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunLookupError {
-    /// The journal cannot be read.
+    /// The journal is unreadable.
     #[error("the runs can not be read: {0}")]
     Unreadable(#[from] StorageError),
     /// No run has the id, or the text is not an id.
@@ -48,7 +48,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If there is none, or the journal cannot be read.
+    /// If there is none, or reading the journal fails.
     pub(crate) async fn named(&self, text: &str) -> Result<Arc<Run>, RunLookupError> {
         self.find(&run_id(text)?).await
     }
@@ -57,7 +57,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If there is none, or the journal cannot be read.
+    /// If there is none, or reading the journal fails.
     pub(crate) async fn find(&self, id: &RunId) -> Result<Arc<Run>, RunLookupError> {
         self.shared.find(id).await?.ok_or_else(|| RunLookupError::not_found(id.as_str()))
     }

@@ -1,4 +1,4 @@
-//! Machines: what the crate `workflow` decides is recorded and performed.
+//! Machines: recording and performing what the crate `workflow` decides.
 
 mod act;
 mod begin;

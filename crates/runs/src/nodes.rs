@@ -55,7 +55,7 @@ pub(crate) struct NodeCall {
     pub(crate) input: Value,
     /// Time limit.
     pub(crate) timeout: Option<TimeSpan>,
-    /// True if only a graph is accepted.
+    /// True if the caller accepts only a graph.
     pub(crate) graph: bool,
 }
 
@@ -153,7 +153,7 @@ fn check(project: &Project, wanted: &NodeCall) -> Result<(), NodeRefusal> {
     }
 }
 
-/// Returns the reply to a call that was not made.
+/// Returns the reply to a refused call.
 pub(crate) fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
     NodeReply {
         error: Some(error),

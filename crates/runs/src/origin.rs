@@ -44,7 +44,7 @@ pub(super) struct ResumeContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     folder: PathBuf,
-    /// The environment of its terminals. A variable that is not UTF-8 is left out.
+    /// The environment of its terminals, without variables that are not UTF-8.
     environment: Vec<(String, String)>,
     #[serde(default)]
     person: bool,
@@ -83,7 +83,7 @@ impl ResumeContext {
 
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| {
-            // A directory whose name is not UTF-8 cannot be stored; the rest can.
+            // The journal cannot store a directory whose name is not UTF-8; it can store the rest.
             let folder = PathBuf::from("/");
             serde_json::to_string(&Self { folder, ..self.clone() }).expect("everything else is text")
         })

@@ -1,10 +1,9 @@
 //! Runs that an outer engine decides, and the workers that connect them with it.
 //!
 //! Such a run is like any other here: its history is in the journal, its gates and its reports come from that. Of a
-//! machine, only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by
-//! number. A function continues here, in turns that the engine requests, and the engine has its calls performed. A
-//! worker is a client of the daemon that starts runs in the engine, passes inputs to them, and brings the tasks of the
-//! engine here.
+//! machine, only [`decide`](steplatch_workflow::decide) runs elsewhere, and the events arrive from there, by number. A
+//! function continues here, in turns that the engine requests, and the engine has its calls performed. A worker is a
+//! client of the daemon that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
 
 mod mirror;
 mod openings;
@@ -38,7 +37,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time after its start in which a daemon expects the workers of the last one to return.
 const WORKER_RETURN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Message to a run that is decided elsewhere.
+/// Message to a run that an outer engine decides.
 #[derive(Debug)]
 pub(crate) enum MirrorMessage {
     /// Events of the run.
@@ -57,7 +56,7 @@ pub(crate) struct EventBatch {
     /// The number of events before them.
     pub(crate) from: u64,
     pub(crate) events: Vec<Event>,
-    /// Receives the number of recorded events once they are stored.
+    /// Receives the number of recorded events once the journal has them.
     pub(crate) reply: oneshot::Sender<u64>,
 }
 
@@ -68,7 +67,7 @@ pub(crate) enum InputEnd {
     Taken { from: u64, events: Vec<Event> },
     /// It has no effect in the run's state.
     Ignored,
-    /// It is not known whether the run took it, or the engine is not reached: why.
+    /// Reason why the daemon does not know whether the run took it, or does not reach the engine.
     Unknown(String),
 }
 
@@ -78,7 +77,7 @@ pub(crate) struct OuterEngine {
     state: Mutex<State>,
     /// Counts changes of the workers and of the runs that none has started.
     changes: watch::Sender<u64>,
-    /// Until when workers of the last daemon are expected, if it had any.
+    /// Time until which this daemon expects workers of the last one, if it had any.
     expected_until: Option<Instant>,
     /// Actions that outlive the requests for them.
     openings: Openings,
@@ -88,14 +87,13 @@ pub(crate) struct OuterEngine {
 struct State {
     /// Connected workers, the newest last. The newest one gets the requests.
     workers: Vec<Worker>,
-    /// Runs in progress that are decided elsewhere.
+    /// Runs in progress that an outer engine decides.
     mirrors: HashMap<RunId, Registration>,
     /// Runs that no worker has started yet.
     unstarted: BTreeMap<RunId, EngineRequest>,
-    /// Runs in progress that are to be cancelled. Each worker that connects receives the request, since the last one
-    /// may have gone.
+    /// Runs in progress to cancel. Each worker that connects receives the request, since the last one may have gone.
     cancels: BTreeMap<RunId, EngineRequest>,
-    /// Steps of runs in progress that are not waited for any longer.
+    /// Steps for which runs in progress no longer wait.
     left: HashMap<RunId, HashSet<StepId>>,
     /// Inputs without an answer, by the number of their request.
     waiting: HashMap<u64, PendingInput>,
@@ -130,7 +128,7 @@ pub(crate) struct Registration {
     pub(crate) first: Arc<Vec<Event>>,
 }
 
-/// The messages of a run that is decided elsewhere. The run is unregistered when this is dropped.
+/// The messages of a run that an outer engine decides. Dropping this unregisters the run.
 #[derive(Debug)]
 pub(crate) struct MirrorInbox {
     run: RunId,
@@ -173,7 +171,7 @@ impl OuterEngine {
         }
     }
 
-    /// Registers a run that is decided elsewhere.
+    /// Registers a run that an outer engine decides.
     pub(crate) fn register(
         self: &Arc<Self>,
         run: &RunId,
@@ -213,7 +211,8 @@ impl OuterEngine {
         !self.state.lock().workers.is_empty()
     }
 
-    /// Returns whether a worker is connected. Those of the last daemon connect to a new one in a moment, and are waited for.
+    /// Returns whether a worker is connected. Waits for those of the last daemon, which connect to a new one in a
+    /// moment.
     pub(crate) async fn is_served_soon(&self) -> bool {
         let mut changes = self.changes.subscribe();
         // `self` has a sender.
@@ -299,7 +298,8 @@ impl OuterEngine {
         }
     }
 
-    /// Returns whether an input of a run is passed now: a worker has started it and is connected, or none is expected.
+    /// Returns whether an input of a run can pass now: a worker has started it and is connected, or the daemon expects
+    /// none.
     fn can_take(&self, run: &RunId) -> bool {
         let state = self.state.lock();
         match state.workers.is_empty() {
@@ -352,7 +352,7 @@ impl OuterEngine {
         let started = state.mirrors.iter().filter(|(run, known)| known.is_root && !state.unstarted.contains_key(*run));
         let watches = started.map(|(run, _)| EngineRequest::Watch { run_id: run.to_string() });
         for request in state.unstarted.values().chain(state.cancels.values()).cloned().chain(watches) {
-            // The receiver is returned below.
+            // This function returns the receiver.
             let _ = requests.send(request);
         }
         state.workers.push(Worker { number, requests });
@@ -361,7 +361,7 @@ impl OuterEngine {
         (number, received)
     }
 
-    /// Notes that the engine has a run, and has it cancelled if that was wanted before.
+    /// Notes that the engine has a run, and sends the request for its cancel if there is one.
     fn note_started(&self, run: &RunId) {
         let is_change = self.state.lock().note_started(run);
         if is_change {
@@ -374,7 +374,7 @@ impl OuterEngine {
         let mut state = self.state.lock();
         state.workers.retain(|worker| worker.number != number);
         state.waiting.retain(|_, pending| pending.worker != number);
-        // What it was to start or to cancel is left to another one.
+        // Another worker starts and cancels what this one has not.
         let requests: Vec<EngineRequest> = state.unstarted.values().chain(state.cancels.values()).cloned().collect();
         for request in requests {
             state.ask(request);
@@ -382,7 +382,7 @@ impl OuterEngine {
     }
 }
 
-/// Message that no worker is connected, with what helps.
+/// Message for a lack of connected workers, with what helps.
 pub(crate) const NOT_SERVED: &str =
     "no worker of Temporal is connected to this daemon; start one with: steplatch worker --temporal ADDRESS";
 
@@ -392,8 +392,8 @@ impl State {
         self.next
     }
 
-    /// Notes that the engine has a run, and has it cancelled if that was wanted before.
-    /// Returns whether that was not known.
+    /// Notes that the engine has a run, and sends the request for its cancel if there is one. Returns whether that is
+    /// new.
     fn note_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();
         if is_new && let Some(cancel) = self.cancels.get(run).cloned() {

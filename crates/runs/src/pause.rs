@@ -13,7 +13,7 @@ use crate::runs::Runs;
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Runs {
-    /// Pauses a run: it starts nothing new until it is resumed. Pausing a paused run changes nothing.
+    /// Pauses a run: it starts nothing new until it resumes. Pausing a paused run changes nothing.
     pub async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
         let input = Input::Pause { by: caller.who().await, above: false };
         let unchanged =
@@ -28,7 +28,7 @@ impl Runs {
         self.request(verb.run_id, input, "Run resumed", unchanged).await
     }
 
-    /// Sends an input to a run. The message of the reply is `done` if the input is stored, or `unchanged` if the run
+    /// Sends an input to a run. The message of the reply is `done` for a stored input, or `unchanged` if the run
     /// ignores it.
     async fn request(
         &self,
@@ -59,7 +59,7 @@ impl Runs {
     }
 }
 
-/// Sends an input to a run. Returns `done` if the input is stored, or `unchanged` if the run ignores it.
+/// Sends an input to a run. Returns `done` for a stored input, or `unchanged` if the run ignores it.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ enum RequestError {
         /// Reason why it cannot continue, if known.
         trouble: Option<String>,
     },
-    /// It is being cancelled.
+    /// Its cancel is in progress.
     #[error("The run is being cancelled")]
     Cancelling,
     /// The journal has not stored the input yet. It may do so later.

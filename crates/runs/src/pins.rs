@@ -1,11 +1,11 @@
 //! Definitions that a run refers to by name, and the meaning of these names.
 //!
 //! Owns which names a definition contains, the digests of what they mean ([`Pins`]) at the start of a run, and the
-//! check of a name when it is used.
+//! check of a name at its use.
 //!
-//! A name in a definition is followed, through all definitions that it leads to. A name that is computed (a
-//! placeholder in a machine, an expression in a function) can mean every definition that the caller sees, so all of
-//! these are pinned then. Text that a definition passes to other programs, such as a script, is not checked.
+//! The module follows a name in a definition through all definitions that it leads to. A computed name (a placeholder
+//! in a machine, an expression in a function) can mean every definition that the caller sees, so a run pins all of
+//! these then. The module does not check text that a definition passes to other programs, such as a script.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,8 +69,7 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
     Ok(())
 }
 
-/// Checks all nodes of a project that existed at the start of the run. A function may call these, and none that was
-/// added.
+/// Checks all nodes of a project that existed at the start of the run. A function may call these, and no later ones.
 ///
 /// # Errors
 ///
@@ -93,10 +92,10 @@ pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
 /// Returns the digest of what a name of a workflow refers to.
 fn signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -> Signature {
     match found {
-        // The digest stated in the file is not verified.
+        // Nothing verifies the digest stated in the file.
         ResolvedTarget::Machine(saved) => Signature::of(&saved.definition),
         ResolvedTarget::Function(workflow) => Signature::of_text(workflow.text()),
-        // The work of a service cannot be checked, but its identity and its address can.
+        // The daemon cannot check the work of a service, but it can check its identity and its address.
         ResolvedTarget::Remote(tool) => {
             let address = services.and_then(|services| services.address(tool.remote.as_deref()?));
             let address = address.map(|address| format!(" {address}")).unwrap_or_default();
@@ -116,11 +115,11 @@ pub(super) struct References {
     workflows: BTreeSet<String>,
     nodes: BTreeSet<String>,
     hosts: BTreeSet<String>,
-    /// A name of a workflow is computed.
+    /// True if a name of a workflow is a computed one.
     any_workflow: bool,
-    /// A name of a node is computed.
+    /// True if a name of a node is a computed one.
     any_node: bool,
-    /// A name of a host is computed.
+    /// True if a name of a host is a computed one.
     any_host: bool,
     /// The digests of nested definitions, which a run may save.
     inner: BTreeSet<Signature>,
@@ -143,7 +142,7 @@ impl References {
         references
     }
 
-    /// Returns whether there is a name that was not looked up.
+    /// Returns whether there is a name left to look up.
     fn is_open(&self) -> bool {
         self.any_workflow
             || self.any_node
@@ -196,7 +195,7 @@ impl References {
 
     /// Adds the names after each `run_workflow(`. Any other argument than one literal is a computed name.
     fn add_functions(&mut self, text: &str) {
-        // The declarations of a file are read where it is started; a host that it may name is any host.
+        // The start of a file reads its declarations; a host that it may name is any host.
         self.any_host |= text.contains(HOST);
         let mut rest = text;
         while let Some(at) = rest.find(RUN_WORKFLOW) {
@@ -232,7 +231,7 @@ impl References {
         }
     }
 
-    /// Adds the machine of the terminal that a run is given.
+    /// Adds the machine of the terminal that the caller gives a run.
     pub(super) fn on_machine(mut self, machine: Option<String>) -> Self {
         self.hosts.extend(machine);
         self
@@ -250,7 +249,7 @@ fn literal_argument(call: &str) -> Option<&str> {
 
 /// A definition, as far as it may ask a person.
 struct FollowedDefinition {
-    /// True if it opens a gate itself, or starts something by a name that is computed.
+    /// True if it opens a gate itself, or starts something by a computed name.
     asks: bool,
     calls: References,
 }
@@ -270,7 +269,7 @@ impl FollowedDefinition {
         let mut calls = References::default();
         calls.follow(declared);
         let asks = match &declared.node.kind {
-            // The source is in the file that declares the node, which is not read here.
+            // The source is in the file that declares the node, which this function does not read.
             NodeKind::Function(function) => function.source.as_deref().is_none_or(|source| has_word(source, GATE)),
             _ => false,
         };
@@ -361,7 +360,7 @@ impl Engine {
                         references.any_node = true;
                         workflows.insert(name.clone(), FollowedDefinition::of_functions(workflow.text()));
                     }
-                    // The questions of a service are not known.
+                    // The daemon does not know the questions of a service.
                     Ok(ResolvedTarget::Remote(_)) | Err(_) => {}
                 }
                 let meaning = found.as_ref().ok().map(|found| signature(found, Some(&self.remotes)));

@@ -1,8 +1,7 @@
-//! Runs of remote workflows: ordinary runs, whose work is done by a service.
+//! Runs of remote workflows: ordinary runs, whose work a service does.
 //!
-//! The journal has every request to the service and every answer, each written before anything is done because of it.
-//! A start is requested at most once: if no answer to it was recorded, its outcome is unknown and is reported as
-//! unknown.
+//! The journal has every request to the service and every answer, each written before the daemon acts on it. The daemon
+//! requests a start at most once: without a recorded answer to it, its outcome is unknown, also in reports.
 
 mod answer;
 mod begin;

@@ -46,7 +46,7 @@ enum ProposalError {
         /// The run.
         run: RunId,
     },
-    /// A patch is proposed to a person already.
+    /// Another patch already waits for a person.
     #[error(
         "a patch of this run is proposed already, and a person decides about it first: gate {gate}; get_run with wait_seconds waits for it"
     )]
@@ -75,7 +75,7 @@ enum ProposalError {
 }
 
 impl Runs {
-    /// Checks a patch of the machine of a run, and proposes it to a person. Nothing changes where it is refused.
+    /// Checks a patch of the machine of a run, and proposes it to a person. A refused patch changes nothing.
     pub async fn propose_patch(&self, caller: &Caller, verb: ProposePatch) -> ProposePatchReply {
         let run_id = verb.run_id.clone();
         let mut reply = ProposePatchReply { run_id, ..ProposePatchReply::default() };

@@ -5,10 +5,10 @@ use steplatch_ids::RunId;
 use crate::engine::StartError;
 use crate::event::Unreadable;
 
-/// Reason why the value that a run returned is not known, as the rest of a sentence about the run.
+/// Reason why the daemon does not know the value that a run returned, as the rest of a sentence about the run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResultError {
-    /// Its history cannot be read.
+    /// Its history is unreadable.
     #[error("is over, and its result can not be read: {0}")]
     Unreadable(#[from] Unreadable),
     /// Its history contains no result.
@@ -16,7 +16,7 @@ pub(crate) enum ResultError {
     NoResult,
 }
 
-/// Reason for the missing result of a run that is a call of a node. The call is not repeated.
+/// Reason for the missing result of a run that is a call of a node. The engine does not repeat the call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallResultError {
     /// A client cancelled it.
@@ -25,7 +25,7 @@ pub(crate) enum CallResultError {
         /// The run.
         run: RunId,
     },
-    /// It failed, with this error if one is recorded.
+    /// It failed, with the recorded error if there is one.
     #[error("{}", .error.clone().unwrap_or_else(|| format!("It failed (run {run}).")))]
     Failed {
         /// The run.
@@ -33,7 +33,7 @@ pub(crate) enum CallResultError {
         /// The recorded error.
         error: Option<String>,
     },
-    /// Its result cannot be read.
+    /// Its result is unreadable.
     #[error("Run {run} {cause}.")]
     Unreadable {
         /// The run.
@@ -56,7 +56,7 @@ pub(crate) enum CallResultError {
 /// Reason for the missing result of a call of a node that makes calls itself.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeCallError {
-    /// Its run did not start. The call can be repeated.
+    /// Its run did not start. The engine can repeat the call.
     #[error(transparent)]
     NotStarted(#[from] StartError),
     /// Its run has no result.

@@ -20,16 +20,16 @@ use crate::gates::OpenGate;
 use crate::kind::Kind;
 use crate::machine::shorten;
 
-/// A run: one with a driver, or one that was read from the journal.
+/// A run: one with a driver, or one from the journal.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) about: RunHeader,
     inputs: RunInbox,
     progress: watch::Receiver<RunStatus>,
-    /// Held while an answer to its gate is being handled.
+    /// Held during the handling of an answer to its gate.
     pub(super) answering: Mutex<()>,
-    /// Cancelled once the run's end is requested, for tasks that take long.
+    /// Cancelled at the request for the run's end, for tasks that take long.
     pub(super) cancelling: CancellationToken,
     /// Cancelled once the run that started it has recorded its result.
     pub(super) taken: CancellationToken,
@@ -39,14 +39,14 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub(super) struct RunInput {
     pub(super) input: Input,
-    /// Receives the driver's disposition of the input, once that is stored.
+    /// Receives the driver's disposition of the input, once the journal has that.
     pub(super) reply: Option<oneshot::Sender<Disposition>>,
 }
 
 /// A driver's disposition of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// It is stored.
+    /// The journal has it.
     Recorded,
     /// It has no effect in the run's current state.
     Ignored,
@@ -70,7 +70,7 @@ impl RunInbox {
         let _ = self.0.send(Box::new(RunInput { input, reply: None }));
     }
 
-    /// Sends an input, and returns the receiver of the driver's disposition. The channel is closed if the driver stops
+    /// Sends an input, and returns the receiver of the driver's disposition. The channel closes if the driver stops
     /// before it handles the input.
     fn request(&self, input: Input) -> oneshot::Receiver<Disposition> {
         let (reply, disposition) = oneshot::channel();
@@ -89,7 +89,7 @@ pub(super) struct RunHeader {
     /// The name of its workflow.
     pub(super) workflow: String,
     pub(super) started: Timestamp,
-    /// Its input, secrets hidden; of a machine that was given variables, these.
+    /// Its input, secrets hidden; of a machine with initial variables, these.
     #[serde(default)]
     pub(super) input: Value,
     /// Its parameters, secrets hidden.
@@ -104,7 +104,7 @@ pub(super) struct RunHeader {
     /// The digest of the definitions that it refers to, at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pins: Option<Signature>,
-    /// The hosts that its definitions name, as a person is shown them.
+    /// The hosts that its definitions name, as a person sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hosts: Vec<String>,
     /// The digest of the request, if it began under an idempotency key.
@@ -134,7 +134,7 @@ pub(super) struct RunStatus {
     pub(super) error: Option<String>,
     /// Python's traceback of the exception in `error`.
     pub(super) traceback: Option<String>,
-    /// Its result once it is completed, secrets hidden.
+    /// Its result once it has completed, secrets hidden.
     pub(super) result: Option<Arc<Value>>,
     /// True if `result` is only a part of the result.
     pub(super) result_shortened: bool,
@@ -148,19 +148,19 @@ pub(super) struct RunStatus {
     pub(super) asks_person: bool,
     /// True if it waits for an answer at the service that does its work.
     pub(super) asks_elsewhere: bool,
-    /// By whom the run is paused, and since when.
+    /// Client and time of its present pause.
     pub(super) paused: Option<Pause>,
     /// Place of its definition in the library, once it has finished.
     pub(super) kept: Option<LibraryCopy>,
-    /// Reason why its definition could not be saved, although it completed.
+    /// Reason why the library could not save its definition, although it completed.
     pub(super) unsaved: Option<String>,
-    /// True if it continues only once the approver's passphrase is given.
+    /// True if it needs the approver's passphrase to continue.
     pub(super) locked: bool,
     /// Reason why it cannot continue at present.
     pub(super) trouble: Option<String>,
-    /// Patches of its machine that were accepted, secrets hidden.
+    /// Accepted patches of its machine, secrets hidden.
     pub(super) repairs: Vec<RepairInfo>,
-    /// The gate that requests the next state of the run, and the machine that a patch can be proposed for.
+    /// The gate that requests the next state of the run, and the machine that a proposed patch would change.
     pub(super) repairable: Option<(StepId, Arc<Definition>)>,
 }
 
@@ -193,7 +193,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Maximum length of a result that lists show whole, in characters of JSON, and of a text in one that is shortened.
+/// Maximum length of a result that lists show whole, in characters of JSON, and of a text in a shortened one.
 const MAX_RESULT_CHARS: usize = 1000;
 const MAX_RESULT_TEXT_CHARS: usize = 300;
 
@@ -241,7 +241,7 @@ impl RunState {
         }
     }
 
-    /// The state of a run that was requested and has not begun. No client sees it: a run is reported once it is in the
+    /// The state of a requested run that has not begun. No client sees it: reports show a run once it is in the
     /// journal, and then it is running.
     pub(super) const PENDING: &str = "pending";
 
@@ -251,7 +251,7 @@ impl RunState {
 }
 
 impl RunStatus {
-    /// Returns since when the run is paused, and by whom.
+    /// Returns the time and the client of the present pause.
     pub(super) fn pause(&self, secrets: &Redactor) -> Option<PauseInfo> {
         let Pause { since, by, .. } = self.paused.clone()?;
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
@@ -387,8 +387,8 @@ impl Run {
         self.inputs.send(input);
     }
 
-    /// Sends an input to the run's driver, and returns the driver's disposition once that is stored. `None` on
-    /// timeout, or if the run is left to the next daemon.
+    /// Sends an input to the run's driver, and returns the driver's disposition once the journal has that. `None` on
+    /// timeout, or if the driver leaves the run to the next daemon.
     pub(super) async fn request(&self, input: Input, at_most: Duration) -> Option<Disposition> {
         match tokio::time::timeout(at_most, self.inputs.request(input)).await.ok()? {
             Ok(disposition) => Some(disposition),

@@ -93,7 +93,7 @@ pub struct RunDependencies {
     pub passkeys: Arc<Passkeys>,
     /// Remote services.
     pub remotes: RemoteServices,
-    /// Values that are redacted.
+    /// Values to redact.
     pub secrets: Arc<Redactor>,
     /// Notified whenever a run has changed.
     pub listener: Arc<dyn RunListener>,
@@ -120,7 +120,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If the journal cannot be used.
+    /// If opening the journal fails.
     pub async fn open(path: PathBuf, surroundings: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
         let shared = Engine::open(path, surroundings, keep).await?;
         Ok(Self {
@@ -261,7 +261,7 @@ impl Runs {
         let wait = wait_seconds.map_or(usual, wait_of);
         let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
         let started = if tool.remote.is_some() {
-            // The tool that was found is started: a saved workflow may have the same name.
+            // This starts the found tool: a saved workflow may have the same name.
             let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
             let begun = match self.run_with_key(key.as_ref()).await {
                 Ok(begun) => begun,
@@ -368,7 +368,7 @@ impl Runs {
             Err(reply) => Err(reply),
         };
         if let Some(run) = begun {
-            // A definition that cannot be found any more counts as unchanged.
+            // A definition that the lookup no longer finds counts as unchanged.
             let other = asked.is_ok_and(|(definition, _)| {
                 run.about.signature.as_ref().is_some_and(|known| *known != Signature::of(definition.document()))
             });
@@ -376,7 +376,7 @@ impl Runs {
         }
         let (definition, source) = asked?;
         let variables = verb.initial_variables.clone().unwrap_or_default();
-        // A null is a variable that was not given.
+        // A null is a missing variable.
         let variables: Map<String, Value> = variables.into_iter().filter(|(_, value)| !value.is_null()).collect();
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(stubs) = &verb.rehearse {
@@ -446,7 +446,7 @@ impl Runs {
         }
     }
 
-    /// Returns whether a run was begun with the contents of a file. An unreadable file counts as unchanged.
+    /// Returns whether a run began with the contents of a file. An unreadable file counts as unchanged.
     async fn is_of_file(&self, run: &Run, file: PathBuf) -> bool {
         let text = source::read(file).await;
         let is_other =
@@ -454,14 +454,14 @@ impl Runs {
         !text.is_ok_and(is_other)
     }
 
-    /// Returns the run that was begun under a key, if there is a key and such a run.
+    /// Returns the run that began under a key, if there is a key and such a run.
     ///
     /// # Errors
     ///
-    /// If the key was used for another request.
+    /// If the key belongs to another request.
     async fn run_with_key(&self, key: Option<&StartKey>) -> Result<Option<Arc<Run>>, Box<RunReply>> {
         let Some(key) = key else { return Ok(None) };
-        // A journal that cannot be read fails when the run is recorded.
+        // An unreadable journal fails when the engine records the run.
         let Ok(Some(id)) = self.shared.journal.run_with_key(key.as_str()).await else { return Ok(None) };
         match self.shared.find(&id).await {
             Ok(Some(run)) if !key.is_for(run.about.request.as_ref()) => another(&run, Some(key)).map(Some),
@@ -529,7 +529,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If it is not found, its end is not stored, or it does not end in time.
+    /// If there is no such run, the journal does not store its end, or it does not end in time.
     async fn cancel_run(&self, id: &RunId) -> Result<(RunState, RunState), CancelError> {
         let run = self.find(id).await?;
         let before = run.state();
@@ -545,7 +545,7 @@ impl Runs {
             };
         }
         if !self.shared.cancel_locked(&run).await? {
-            // It is broken for another reason, unless it was opened meanwhile.
+            // It is broken for another reason, unless it has a driver by now.
             if run.is_driven() {
                 return Box::pin(self.cancel_run(id)).await;
             }
@@ -611,7 +611,7 @@ impl Runs {
         let resting = async {
             loop {
                 let state = progress.borrow_and_update().state;
-                // A run below may have its answer already, before this one is notified.
+                // A run below may have its answer already, before this one learns of it.
                 let mut below = JoinSet::new();
                 for run in self.family(run).into_iter().skip(1) {
                     let mut progress = run.follow();
@@ -624,7 +624,7 @@ impl Runs {
                 }
                 let gone = tokio::select! {
                     changed = progress.changed() => changed.is_err(),
-                    // A finished run changes no more, and the run above it is notified.
+                    // A finished run changes no more, and the run above it learns of its end.
                     Some(Ok(Ok(()))) = below.join_next() => false,
                 };
                 if gone {
@@ -689,7 +689,7 @@ fn wait_of(seconds: f64) -> Duration {
 /// Failure to cancel a run.
 #[derive(Debug, thiserror::Error)]
 enum CancelError {
-    /// It is not found.
+    /// The lookup of the run failed.
     #[error(transparent)]
     Lookup(#[from] RunLookupError),
     /// The journal does not store the end of a run without a driver.
@@ -727,7 +727,7 @@ fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
     (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
 }
 
-/// The `final_state` of a start that is refused because its key belongs to another request.
+/// The `final_state` of a refused start, whose key belongs to another request.
 const KEY_TAKEN: &str = "idempotency_conflict";
 
 /// Refuses a start whose key belongs to a run of another workflow, or with another input.

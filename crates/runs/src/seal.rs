@@ -1,14 +1,14 @@
-//! Secrets, kept out of the histories from which runs are resumed.
+//! Secrets, kept out of the histories from which runs resume.
 //!
-//! An interrupted run needs the secrets that it was given, but a reader of its history must not see them. So an entry
-//! has a mark in the place of each secret. The values of the marks are stored separately until the run has finished;
-//! after that, only the marks remain.
+//! An interrupted run needs its secrets, but a reader of its history must not see them. So an entry has a mark instead
+//! of each secret. The journal stores the values of the marks separately until the run has finished; after that, only
+//! the marks remain.
 //!
 //! A mark is U+FDD0, the number of the secret, U+FDD1. These two are noncharacters, meant for such use inside of a
-//! program (Unicode 16, section 23.7). One that is contained in foreign text is written as a mark without a number.
+//! program (Unicode 16, section 23.7). One in foreign text becomes a mark without a number.
 //!
-//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress: the secrets of
-//! the run, and every secret of the daemon that one of them contains, whenever it was learned.
+//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress: the secrets of the
+//! run, and every secret of the daemon that one of them contains, whenever the daemon learned it.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +25,8 @@ use crate::engine_state::Engine;
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
 
-/// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by
-/// chance only; and an entry must stay readable when the values of its marks are deleted.
+/// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by chance
+/// only; and an entry must stay readable after the deletion of its marks' values.
 const FOREIGN: [&str; 22] = [
     "variables",
     "definition",
@@ -84,7 +84,7 @@ impl Seal {
         }
     }
 
-    /// Returns all known secrets, in the order in which they were learned.
+    /// Returns all known secrets, in the order in which the seal learned them.
     pub(crate) fn secrets(&self) -> &[String] {
         &self.secrets
     }
@@ -94,7 +94,7 @@ impl Seal {
         let before = self.secrets.len();
         if !secret.is_empty() && hideable(secret).next().is_none() && !self.secrets.iter().any(|known| known == secret)
         {
-            // Too short to be searched for in texts; hidden in the field with its name.
+            // Too short to search for in texts; hidden in the field with its name.
             self.secrets.push(secret.to_owned());
             return Vec::new();
         }
@@ -108,7 +108,7 @@ impl Seal {
         self.secrets[before..].to_vec()
     }
 
-    /// Returns whether a text contains a secret, of those that are searched for in texts.
+    /// Returns whether a text contains a secret, of the ones to search for in texts.
     pub(crate) fn hides_some_of(&self, text: &str) -> bool {
         self.looked_for().any(|(_, secret)| text.contains(secret))
     }
@@ -124,7 +124,7 @@ impl Seal {
         self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
     }
 
-    /// Returns the secrets that are searched for in texts, with their numbers.
+    /// Returns the secrets to search for in texts, with their numbers.
     fn looked_for(&self) -> impl Iterator<Item = (usize, &String)> {
         self.secrets.iter().enumerate().filter(|(_, secret)| hideable(secret).next().is_some())
     }
@@ -196,7 +196,7 @@ impl Seal {
         }
     }
 
-    /// Returns the entry that was stored as `text`, in JSON; a mark without a known value is shown as hidden.
+    /// Returns the entry stored as `text`, in JSON; a mark without a known value appears as hidden.
     pub(crate) fn open(&self, text: String) -> String {
         if !text.contains(OPEN) {
             return text;
@@ -228,8 +228,8 @@ impl Seal {
     }
 }
 
-/// Replaces numbered secrets by marks. Works in one pass, so that no mark is taken for text. Of two secrets at one
-/// place the longer is replaced, so that no rest is left.
+/// Replaces numbered secrets by marks. Works in one pass, so that it takes no mark for text. Of two secrets at one
+/// place it replaces the longer, so that no rest remains.
 fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
     let mut closed = String::with_capacity(text.len());
     let mut rest = text;
@@ -273,17 +273,17 @@ pub(crate) struct LiveSeal {
     seal: Seal,
     /// Number of secrets that the daemon had learned when all entries were last searched for them.
     searched: u64,
-    /// Number of secrets that are stored with the run.
+    /// Number of secrets stored with the run.
     stored: usize,
 }
 
-/// Entries in stored form, and what else has to be stored.
+/// Entries in stored form, and what else to store.
 #[derive(Debug)]
 pub(crate) struct SealedEntries {
     pub(crate) texts: Vec<String>,
-    /// Earlier entries that contain secrets which were learned later.
+    /// Earlier entries that contain secrets which the daemon learned later.
     pub(crate) redacted: Vec<(u64, String)>,
-    /// True if the run now has secrets that are not stored with it.
+    /// True if the run now has secrets that the journal does not store with it.
     pub(crate) has_learned: bool,
 }
 
@@ -324,7 +324,8 @@ impl LiveSeal {
         for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
             self.learn(&shared.secrets, secret);
         }
-        // Secrets that are learned from here on may be missing, and are searched for with the next entries.
+        // Secrets that the daemon learns from here on may be missing; the search for them happens with the next
+        // entries.
         let searched = shared.secrets.learned_since(u64::MAX).1;
         let mut texts: Vec<String> = entries.iter().map(plain).collect();
         let known = shared.secrets.known();
@@ -333,7 +334,7 @@ impl LiveSeal {
         let redacted = if last > 0 {
             self.redacted::<E>(shared, run, searched).await
         } else {
-            // All existing entries were searched just now.
+            // The search just now covered all existing entries.
             self.searched = searched;
             Vec::new()
         };
@@ -354,8 +355,8 @@ impl LiveSeal {
         }
     }
 
-    /// Returns the earlier entries that contain secrets which the daemon has learned since they were searched, in the
-    /// form to be stored now. They count as searched for the first `searched` secrets.
+    /// Returns the earlier entries that contain secrets which the daemon has learned since the last search, in the form
+    /// to store now. They count as searched for the first `searched` secrets.
     async fn redacted<E: SealedEntry>(&mut self, shared: &Engine, run: &RunId, searched: u64) -> Vec<(u64, String)> {
         let (fresh, _) = shared.secrets.learned_since(self.searched);
         if fresh.is_empty() {
@@ -389,7 +390,7 @@ fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>
     let redacted = records.into_iter().zip(opened).filter_map(|(record, opened)| {
         let entry: E = serde_json::from_str(&opened).ok()?;
         let (before, text) = (plain(&entry), entry.sealed_text(&seal));
-        // An entry of an older daemon without secrets is not changed.
+        // An entry of an older daemon without secrets stays the same.
         (text != before && text != record.text).then_some((record.seq, text))
     });
     let redacted = redacted.collect();

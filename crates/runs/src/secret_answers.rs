@@ -1,4 +1,4 @@
-//! Answers to gates that are not recorded: the fields of a form whose format is `password`.
+//! Answers to gates that the journal does not record: the fields of a form whose format is `password`.
 //!
 //! Such a value is hidden wherever it comes back, and the journal has a mask in its place. The daemon's own questions take it from
 //! memory; nothing else receives it.
@@ -16,10 +16,10 @@ use steplatch_workflow::{Field, Form};
 use crate::run::{Run, RunState};
 use crate::runs::Runs;
 
-/// The values of secret fields, for the runs whose values are taken.
+/// The values of secret fields, for the runs with an [`AnswerTaker`].
 #[derive(Debug, Default)]
 pub(crate) struct SecretAnswers {
-    /// The fields by their run. A run has an entry if its answers are taken.
+    /// The fields by their run. A run has an entry if it has an [`AnswerTaker`].
     taken: Mutex<HashMap<RunId, Map<String, Value>>>,
 }
 
@@ -45,7 +45,7 @@ impl SecretAnswers {
     }
 }
 
-/// Takes the secret answers of a run, and forgets them when it is dropped. A run that still waits then is cancelled.
+/// Takes the secret answers of a run. Dropping it forgets them, and cancels a run that still waits.
 struct AnswerTaker {
     runs: Arc<Runs>,
     run: Arc<Run>,
@@ -62,9 +62,9 @@ impl Drop for AnswerTaker {
 }
 
 impl Runs {
-    /// Has a person answer a question of the daemon itself: runs a machine with one gate, whose form or choices are the question,
-    /// and returns its result with the values of secret fields. `begun` receives the id of the run. `None` if the run does not
-    /// complete. The run is cancelled when the returned future is dropped.
+    /// Has a person answer a question of the daemon itself: runs a machine with one gate, whose form or choices are the
+    /// question, and returns its result with the values of secret fields. `begun` receives the id of the run. `None` if
+    /// the run does not complete. Dropping the returned future cancels the run.
     pub async fn ask_person(
         self: &Arc<Self>,
         caller: &Arc<Caller>,

@@ -21,14 +21,14 @@ use crate::kind::Kind;
 use crate::runs::not_started;
 use crate::seal::Seal;
 
-/// Maximum bytes that are read of a file: those of a definition with much white space.
+/// Maximum bytes to read of a file: those of a definition with much white space.
 const MAX_FILE_BYTES: u64 = 4 * MAX_DOCUMENT_BYTES as u64;
 
 /// Origin of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum DefinitionSource {
-    /// It was given by the caller, and is not saved.
+    /// The caller gave it, and no library saves it.
     #[default]
     Given,
     /// It is a function, whose text is in the history.
@@ -47,7 +47,7 @@ pub(super) enum DefinitionSource {
         /// The service.
         service: String,
     },
-    /// It was given by the caller, and is saved in this library if it runs to completion.
+    /// The caller gave it, and this library saves it if it runs to completion.
     ToKeep {
         /// The library.
         folder: PathBuf,
@@ -75,9 +75,9 @@ pub(super) struct LibraryCopy {
 pub(super) struct Saving {
     /// The name that this run saved it under.
     pub(super) saved: Option<String>,
-    /// The equivalent workflow because of which it was not saved.
+    /// The equivalent workflow because of which the library did not save it.
     pub(super) duplicate_of: Option<String>,
-    /// Reason why it was not saved, in a sentence.
+    /// Reason why the library did not save it, in a sentence.
     pub(super) error: Option<String>,
 }
 
@@ -124,7 +124,8 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns the report of a reply on the saving of the definition; `unsaved` is the reason why it was not saved.
+    /// Returns the report of a reply on the saving of the definition; `unsaved` is the reason why the library did not
+    /// save it.
     pub(super) fn saving(&self, kept: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
         let is_given = matches!(self, Self::ToKeep { .. });
         let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
@@ -148,7 +149,7 @@ impl DefinitionSource {
 /// Failure to resolve a name to something that a run may run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TargetError {
-    /// No workflow that can be used has the name.
+    /// No usable workflow has the name.
     #[error(transparent)]
     Find(#[from] FindError),
     /// The name meant something else when the root run began. A new root run uses the new meaning.
@@ -280,7 +281,7 @@ impl Engine {
         Ok(RunTarget::Machine(Box::new(definition), source))
     }
 
-    /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to
+    /// Returns the source of a definition that the caller gives as a whole: the caller's library saves it if it runs to
     /// completion, unless `save_on_success` is false.
     pub(super) async fn inline_source(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
         if !save_on_success {
@@ -295,7 +296,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If a definition that is to be saved was not.
+    /// If it does not save a definition that it should save.
     pub(super) async fn keep(
         &self,
         source: &DefinitionSource,

@@ -1,4 +1,4 @@
-//! The keys under which only one run is started.
+//! The keys under which only one run starts.
 
 use serde_json::{Map, Value, json};
 use steplatch_access::Redactor;
@@ -7,14 +7,14 @@ use steplatch_protocol::RunWorkflow;
 
 use super::function::RunArguments;
 
-/// A key under which only one run is started: given by the caller, or a step that is requested again.
+/// A key under which only one run starts: the caller's, or the step of a repeated request.
 #[derive(Debug, Clone)]
 pub(super) struct StartKey {
     text: String,
     request: Option<Signature>,
 }
 
-/// Fields of a request that do not change the run: they may differ when the request is repeated.
+/// Fields of a request that do not change the run: they may differ in a repeated request.
 const BESIDES: [&str; 2] = ["idempotency_key", "wait_seconds"];
 
 impl StartKey {
@@ -54,7 +54,7 @@ impl StartKey {
     }
 
     fn of_request(key: &str, mut request: Value, secrets: &Redactor) -> Self {
-        // A secret could be guessed from its digest.
+        // A reader could guess a secret from its digest.
         secrets.mask_in(&mut request);
         Self { text: format!("key {key}"), request: Some(Signature::of(&request)) }
     }
@@ -80,7 +80,7 @@ impl StartKey {
         key?.request.clone()
     }
 
-    /// Returns whether the run that began under this key has the same request, as far as is known.
+    /// Returns whether the run that began under this key has the same request. True if one of the requests is unknown.
     pub(super) fn is_for(&self, began: Option<&Signature>) -> bool {
         match (&self.request, began) {
             (Some(now), Some(began)) => now == began,

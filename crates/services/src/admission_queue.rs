@@ -20,7 +20,7 @@ struct Inner {
     waiting: VecDeque<oneshot::Sender<Permit>>,
 }
 
-/// The right to be in progress. Passed to the next one when it is dropped.
+/// The right to be in progress. Its drop passes it to the next waiter.
 #[derive(Debug)]
 pub struct Permit(Option<Arc<AdmissionQueue>>);
 
@@ -84,7 +84,7 @@ impl AdmissionQueue {
             let Some(next) = inner.waiting.pop_front() else { return };
             inner.in_progress += 1;
             if let Err(mut turn) = next.send(Permit(Some(self.clone()))) {
-                // The waiter has left; dropping its permit must not acquire the lock that is held here.
+                // The waiter has left; dropping its permit must not acquire the lock held here.
                 turn.0 = None;
                 inner.in_progress -= 1;
             }

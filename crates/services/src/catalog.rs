@@ -60,7 +60,7 @@ struct NamedWorkflow {
     changed: Option<Timestamp>,
 }
 
-/// A workflow that is offered.
+/// An offered workflow.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolEntry {
     pub(crate) workflow: Arc<RemoteWorkflow>,
@@ -80,7 +80,7 @@ pub(crate) struct CatalogDiff {
 }
 
 impl Catalog {
-    /// Reads the file of the last daemon. Invalid parts are dropped.
+    /// Reads the file of the last daemon. Drops invalid parts.
     pub(super) fn open(state: &Path) -> Self {
         let file = state.join("remote_workflows.json");
         let kept = match std::fs::read(&file) {
@@ -173,7 +173,7 @@ impl Catalog {
         let entries = titles.iter().map(|(key, title)| (key.clone(), title.as_str()));
         let names = assign(&remembered, &kept.library, entries);
         service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
-        // Names of removed workflows are dropped only when there is no more room for them.
+        // Drops names of removed workflows only when there is no more room for them.
         while service.names.len() > MAX_NAMES {
             let Some(gone) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
             service.names.remove(&gone);
@@ -234,7 +234,7 @@ impl ToolEntry {
         }
     }
 
-    /// Returns the entry as it is listed.
+    /// Returns the entry for listings.
     pub(super) fn info(&self, remote: &str) -> RemoteWorkflowInfo {
         let workflow = &self.workflow;
         RemoteWorkflowInfo {

@@ -60,7 +60,7 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
         // A request from here on waits for the next discovery.
         let wanted = service.take_wanted();
         let came = discover(&setup).await;
-        // The service has been configured anew meanwhile, so the answer of the old configuration is dropped.
+        // The service has a new configuration meanwhile, so this drops the answer of the old one.
         if service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup)) {
             service.put_back(wanted);
             continue;

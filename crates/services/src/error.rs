@@ -7,7 +7,7 @@ use steplatch_remote::{AnswerError, AskError, TokenError};
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
-/// Reason why the list of a service was not fetched. The last one stays.
+/// Reason why a fetch of a service's list failed. The last one stays.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiscoveryError {
     /// The service is disabled, or not configured any more.
@@ -22,7 +22,7 @@ pub(super) enum DiscoveryError {
     /// The token of the service cannot be read.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The settings make no MCP server that can be called.
+    /// The settings make no callable MCP server.
     #[error("the MCP server can not be asked: {0}")]
     Server(Problems),
     /// The daemon's own directory is gone.
@@ -51,10 +51,10 @@ pub(super) enum DiscoveryError {
 /// The error of one discovery, for all callers that wait for it.
 pub(super) type SharedDiscoveryError = Arc<DiscoveryError>;
 
-/// A service that is not configured.
+/// An unconfigured service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnknownService {
-    /// The name that was given.
+    /// The given name.
     pub(super) name: String,
     /// The names of the configured services.
     pub(super) configured: Vec<String>,

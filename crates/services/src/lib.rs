@@ -1,7 +1,7 @@
 //! Remote workflow services: their catalogs, kept up to date, and their runs in progress.
 //!
 //! Each configured service has a task that fetches its list at the start, when the list is due, and on request. A good
-//! list is kept until another good one arrives, also while the service is down and across restarts of the daemon.
+//! list stays until another good one arrives, also while the service is down and across restarts of the daemon.
 
 mod admission_queue;
 mod arguments;

@@ -14,7 +14,7 @@ use super::discovery::Refreshed;
 use super::numbers::ServiceMetrics;
 use crate::error::DiscoveryError;
 
-/// A service that is or was configured. There is one for each name, for as long as the daemon runs.
+/// A service with a present or past configuration. There is one for each name, for as long as the daemon runs.
 #[derive(Debug)]
 pub struct Service {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub struct ServiceClient {
 
 impl ServiceClient {
     /// Registers the token as a secret, so that no output shows it. This is the token from now on, which may differ
-    /// from the last one. A keyring is read once, since it may have to prompt a person.
+    /// from the last one. Reads a keyring once, since it may have to prompt a person.
     pub async fn hide_token(&self) {
         let hide = || async {
             if let Some(token) = &self.config.token {
@@ -52,7 +52,7 @@ impl ServiceClient {
             }
             Ok::<_, ()>(())
         };
-        // Without a token no request is sent, and the request reports that.
+        // Without a token the client sends no request, and the request reports that.
         let _ = match self.config.token {
             Some(Token::Keyring(_)) => self.hidden.get_or_try_init(hide).await.map(drop),
             _ => hide().await,
@@ -110,7 +110,7 @@ impl Service {
         self.wake.notify_one();
     }
 
-    /// Returns the configured service, if it is configured.
+    /// Returns the configured service, if there is one.
     pub fn setup(&self) -> Option<Arc<ServiceClient>> {
         self.setup.borrow().clone()
     }
@@ -120,7 +120,7 @@ impl Service {
         let mut setup = self.setup.subscribe();
         let usable = |setup: &Option<Arc<ServiceClient>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
         loop {
-            // The sender is owned by this struct, so it outlives this call.
+            // This struct owns the sender, so it outlives this call.
             if let Ok(setup) = setup.wait_for(usable).await
                 && let Some(setup) = setup.clone()
             {

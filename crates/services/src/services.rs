@@ -75,7 +75,7 @@ impl RemoteServices {
         self.inner.services.lock()
     }
 
-    /// Returns the services that are configured, by name.
+    /// Returns the configured services, by name.
     pub(crate) fn configured(&self) -> Vec<(Arc<Service>, Arc<ServiceClient>)> {
         let services: Vec<Arc<Service>> = self.services().values().cloned().collect();
         services.into_iter().filter_map(|service| Some((service.clone(), service.setup()?))).collect()

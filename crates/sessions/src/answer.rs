@@ -7,7 +7,7 @@ use steplatch_protocol::RunReply;
 /// The reply of a verb, with whether it succeeded.
 #[derive(Debug)]
 pub struct VerbReply {
-    /// True if the verb did what was requested.
+    /// True if the verb succeeded.
     pub success: bool,
     /// Error of the verb, if it failed.
     pub error: Option<String>,
@@ -32,7 +32,7 @@ impl VerbReply {
         if goes_on { Self { success: true, error: None, ..answer } } else { answer }
     }
 
-    /// Returns the reply of a verb that could not be attempted.
+    /// Returns the reply of a verb without an attempt.
     pub fn failure(error: String) -> Self {
         Self { success: false, data: json!({"success": false, "error": error}), error: Some(error) }
     }

@@ -1,7 +1,7 @@
-//! Terminals as a person sees them at a gate: where the run continues, who opened it, and what was typed there last.
+//! Terminals as a person sees them at a gate: where the run continues, who opened it, and its last inputs.
 //!
-//! The state of a terminal decides the effect of an approved command there. Its state is noted in its host at the same time, and
-//! compared before the first input after the answer.
+//! The state of a terminal decides the effect of an approved command there. Its host notes its state at the same time,
+//! and compares it before the first input after the answer.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use steplatch_terminal::NotedState;
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// Terminals that are described; further ones are counted.
+/// Maximum number of described terminals; the description counts further ones.
 const MAX_TERMINALS: usize = 4;
 
-/// Inputs of a terminal that are shown, and the characters of each.
+/// Maximum number of shown inputs of a terminal, and of the characters of each.
 const MAX_INPUTS: u32 = 8;
 const MAX_INPUT_CHARS: usize = 160;
 
@@ -25,7 +25,7 @@ const REPORT_TIME: Duration = Duration::from_secs(5);
 /// Time limit of the reports of all terminals of a question.
 const QUESTION_TIME: Duration = Duration::from_secs(12);
 
-/// The beginning of a line that states why a terminal is not compared.
+/// Beginning of a line that states why there is no comparison of a terminal.
 pub const NOT_COMPARED: &str = "not compared before the next input: ";
 
 /// A terminal that a run works with when it asks a person.
@@ -37,7 +37,7 @@ pub struct AskedTerminal {
     pub is_own: bool,
 }
 
-/// The terminals that a person is shown at a gate.
+/// The terminals that a person sees at a gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShownTerminals {
     /// Their description; `None` where there is none.
@@ -47,12 +47,12 @@ pub struct ShownTerminals {
 }
 
 impl Sessions {
-    /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has the names of further ones
-    /// that are known only after the answer, in their written form.
+    /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has the
+    /// names of further ones, known only after the answer, in their written form.
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());
         let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);
-        // The question is asked all the same.
+        // The question opens all the same.
         if tokio::time::timeout(QUESTION_TIME, describing).await.is_err() {
             lines.push(format!("{NOT_COMPARED}terminals of the run do not answer, and it will not act in them"));
         }
@@ -65,7 +65,7 @@ impl Sessions {
         ShownTerminals { text: (!lines.is_empty()).then(|| lines.join("\n")), ids }
     }
 
-    /// Describes terminals, and adds the ids of those that were found.
+    /// Describes terminals, and adds the ids of the found ones.
     async fn describe_all(
         &self,
         gate: &str,
@@ -88,7 +88,7 @@ impl Sessions {
                 let Some(described) = self.describe_one(gate, asked, &terminal).await else { continue };
                 lines.push(described);
             } else {
-                // Also those that are only named are compared. One that does not answer is not shown.
+                // The host also compares terminals that the question only names. A silent one does not appear.
                 let noted = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
                 if !matches!(noted, Ok(Ok(_))) {
                     continue;
@@ -108,7 +108,7 @@ impl Sessions {
     /// Returns the id of the terminal that has this id or name now.
     ///
     /// # Errors
-    /// If there is none, or it is not known.
+    /// If there is none, or it is unknown.
     pub async fn id_of(&self, session: &str) -> Result<String, String> {
         match self.find(session).await {
             Ok(terminal) => Ok(terminal.id().to_string()),
@@ -167,7 +167,7 @@ fn input_line(input: InputRecord) -> Option<String> {
     Some(format!("{}{cut}{by}", visible(&text)))
 }
 
-/// Returns what of the terminal is compared before the next input.
+/// Returns the parts of the terminal to compare before the next input.
 fn noted(state: Option<Result<NotedState, AskError>>) -> Vec<String> {
     match state {
         Some(Ok(NotedState::Shell { traps })) => {

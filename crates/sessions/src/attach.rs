@@ -18,7 +18,7 @@ use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
-/// Time that a possible beginning of a secret is held back when no output follows it. A client that requested output
+/// Time for holding back a possible beginning of a secret when no output follows it. A client that requested output
 /// without secrets stores it, and does not depend on the time of its arrival.
 const HELD_BACK: Duration = Duration::from_secs(3600);
 
@@ -35,7 +35,7 @@ pub struct TerminalEvents {
     _seat: Option<Seat>,
 }
 
-/// The writer's seat, held while the client that took it is connected.
+/// The writer's seat, held during the connection of its client.
 #[derive(Debug)]
 pub(crate) struct Seat {
     terminal: HostedTerminal,
@@ -197,7 +197,7 @@ enum Next {
     Quiet,
 }
 
-/// Returns a snapshot without secrets. Its held part is sent with the output.
+/// Returns a snapshot without secrets. Its held part follows with the output.
 fn masked(mask: &mut Option<RedactedStream>, snapshot: String) -> String {
     match mask {
         None => snapshot,

@@ -1,9 +1,9 @@
 //! The commands in progress of one connection, bounded so that a client which sends and does not read costs little
 //! memory.
 //!
-//! Queued replies are what grows: each can have megabytes. So a command that only looks something up takes one of a
-//! few turns and keeps it until its reply is written, and the next command is read only while few replies are queued.
-//! Commands that wait themselves (for output, for a run) hold only their place.
+//! Queued replies are what grows: each can have megabytes. So a command that only looks something up takes one of a few
+//! turns and keeps it until the connection has written its reply, and the connection reads the next command only while
+//! few replies are in the queue. Commands that wait themselves (for output, for a run) hold only their place.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct Backlog {
     lookups: Arc<Semaphore>,
 }
 
-/// A place in a backlog, until it is dropped.
+/// A place in a backlog, until its drop.
 #[derive(Debug)]
 pub struct Place {
     load: watch::Sender<Load>,
@@ -54,11 +54,11 @@ impl Backlog {
         self.place(|load| &mut load.commands)
     }
 
-    /// Waits for the turn of a command that only looks something up; the turn is kept until its reply is written.
-    /// Other commands need none.
+    /// Waits for the turn of a command that only looks something up; the command keeps the turn until the connection
+    /// has written its reply. Other commands need none.
     pub async fn turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
         match is_lookup(command) {
-            // It is never closed.
+            // It never closes.
             true => self.lookups.clone().acquire_owned().await.ok(),
             false => None,
         }
@@ -75,12 +75,12 @@ impl Backlog {
     }
 
     async fn reaches(&self, is_low: impl Fn(&Load) -> bool) {
-        // The sender is owned by this struct, so it outlives this call.
+        // This struct owns the sender, so it outlives this call.
         let _ = self.load.subscribe().wait_for(|load| is_low(load)).await;
     }
 }
 
-/// Returns whether a command is answered immediately, with a reply that may be long.
+/// Returns whether a command has an immediate reply, which may be long.
 fn is_lookup(command: &Command) -> bool {
     matches!(
         command,

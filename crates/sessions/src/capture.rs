@@ -32,7 +32,7 @@ impl Sessions {
     /// Returns the log of a terminal, with secrets redacted.
     ///
     /// # Errors
-    /// In words, where there is no such terminal or it cannot be read.
+    /// In words, where there is no such terminal or it is unreadable.
     pub async fn session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, String> {
         match self.try_session_log(session_id, part).await {
             Ok(log) => Ok(log),
@@ -102,8 +102,7 @@ fn begin_of_last(inputs: &[InputRecord], count: usize) -> usize {
     })
 }
 
-/// Returns a piece of output without secrets, also those that were printed over several lines, and without what its cut left
-/// of one.
+/// Returns a piece of output without secrets, also those over several lines, and without what its cut left of one.
 fn without_secrets(piece: String, secrets: &Redactor) -> String {
     match piece.split_once(CUT) {
         Some((head, tail)) => {

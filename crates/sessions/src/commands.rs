@@ -29,16 +29,16 @@ pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
     /// Returns whether pagers and editors open in a shell started for one command, although no client sees them.
     fn opens_pagers(&self) -> bool;
 
-    /// Returns whether inner shells are integrated with their first command, if the caller does not specify it.
+    /// Returns the default for integrating inner shells with their first command, for callers that do not specify it.
     fn integrates(&self) -> bool;
 
-    /// Returns the address of the page, while it is served.
+    /// Returns the address of the page, while the daemon serves it.
     fn page(&self) -> Option<String> {
         None
     }
 }
 
-/// Variables that keep programs from waiting for a person, in a shell that is started for one command.
+/// Variables that keep programs from waiting for a person, in a shell for one command.
 const UNATTENDED: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];
 
@@ -70,8 +70,8 @@ impl Sessions {
         RunCommandReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
     }
 
-    /// Runs a command in a shell that is opened for it. The shell of a run's step is closed once the step is settled, that
-    /// is once the run has stored the result; any other shell at once.
+    /// Runs a command in a new shell. Closes the shell of a run's step once the run has stored the result; any other
+    /// shell at once.
     async fn run_in_fresh_shell(
         &self,
         caller: &Arc<Caller>,
@@ -91,10 +91,10 @@ impl Sessions {
             ..OpenTerminal::default()
         };
         let is_settled_later = caller.run.is_some() && step.is_some();
-        // The request may be dropped, and then no client would know of this shell.
+        // The caller may drop the request, and then no client would know of this shell.
         let mut closing = CloseOnDrop { sessions: self.clone(), caller: caller.clone(), step: None, session_id: None };
         closing.step = step.clone().filter(|_| !is_settled_later);
-        // Both halves are done once: a repeated request finds the same shell, and the result of the command.
+        // Both halves happen once: a repeated request finds the same shell, and the result of the command.
         let terminal = match self.try_open(caller, open, step.clone(), Place::ForCommand(timeout)).await {
             Ok((terminal, _)) => terminal,
             Err(trouble) => {
@@ -107,13 +107,13 @@ impl Sessions {
         let rest = timeout.saturating_sub(began.elapsed()).as_secs_f64().max(MIN_TIMEOUT_SECONDS);
         let verb = RunCommand { working_directory: None, timeout: rest, ..verb };
         let reply = self.run_in(caller, &terminal, verb, step).await;
-        // From here on it is closed here, or left to the caller.
+        // From here on this code closes it, or leaves it to the caller.
         (closing.step, closing.session_id) = (None, None);
         if reply.timed_out || reply.awaiting_input {
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
         if reply.truncated && self.end_and_keep(&session_id).await {
-            // The rest of the output can be read until the terminal's grace has ended.
+            // The rest of the output stays readable until the terminal's grace has ended.
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
         if !is_settled_later {
@@ -127,7 +127,7 @@ impl Sessions {
         RunCommandReply { outcome_unknown, ..failed(self.words(session, trouble).await) }
     }
 
-    /// Returns the variables of a shell that is started for one command.
+    /// Returns the variables of a shell for one command.
     fn environment_of(&self, caller: &Caller, own: Option<BTreeMap<String, String>>) -> BTreeMap<String, String> {
         let mut variables = if self.policy.opens_pagers() { BTreeMap::new() } else { unattended(caller) };
         variables.extend(own.into_iter().flatten());
@@ -183,7 +183,7 @@ impl Sessions {
             let timeout = request.timeout.saturating_sub(began.elapsed());
             ran = terminal.run(CommandRequest { timeout, ..request }).await;
         }
-        // A run is not answered with a question of a program that it has not started.
+        // A run receives no question of a program that it has not started.
         let asks = match &ran {
             Err(TerminalError::Refused(error)) if caller.run.is_none() => asks_instead(terminal, error).await,
             _ => None,
@@ -191,7 +191,7 @@ impl Sessions {
         match ran {
             Ok(ran) => {
                 self.note_typed(caller, terminal, ran.offset);
-                // The client has its output now; what it is shown next begins behind that.
+                // The client has its output now; the next output for it begins behind that.
                 if let Some(reader) = caller.reader() {
                     self.readers.note(reader, terminal.id(), |reading| {
                         reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
@@ -264,7 +264,7 @@ impl Sessions {
         RunCommandReply {
             success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none() && ran.not_entered.is_none(),
             session_id,
-            // Exactly as it was printed, with or without an end of its last line.
+            // Exactly as printed, with or without an end of its last line.
             output: head,
             omitted,
             exit_code: ran.exit_code,
@@ -372,7 +372,7 @@ fn unattended(caller: &Caller) -> BTreeMap<String, String> {
     unset.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Gives up the step of a client, and closes the shell that was opened for its command, when the request is dropped.
+/// Gives up the step of a client, and closes the shell for its command, on the drop of the request.
 struct CloseOnDrop {
     sessions: Sessions,
     caller: Arc<Caller>,
@@ -411,7 +411,8 @@ fn asks_for(asks: &InputRequest) -> String {
     )
 }
 
-/// Returns what the program in front waits for, if that is why a command was refused: an editor, a pager, an interpreter.
+/// Returns what the program in front waits for, if that is the reason for the refusal of a command: an editor, a pager,
+/// an interpreter.
 async fn asks_instead(terminal: &HostedTerminal, error: &RunError) -> Option<InputRequest> {
     let (RunError::Busy { program } | RunError::NotIntegrated { program }) = error else { return None };
     let view = terminal.view(false).await.ok().filter(|view| view.awaiting_input == Some(true))?;
@@ -419,7 +420,7 @@ async fn asks_instead(terminal: &HostedTerminal, error: &RunError) -> Option<Inp
     Some(InputRequest { program: program.clone(), full_screen, password: view.password, screen: view.screen })
 }
 
-/// Reports the lines of an entry that were not typed, and the reason.
+/// Reports the untyped lines of an entry, and the reason.
 fn not_entered(lines: &str, reason: Option<String>) -> String {
     let count = lines.split('\n').count();
     let (what, were) = if count == 1 { ("line".to_owned(), "was") } else { (format!("{count} lines"), "were") };

@@ -1,8 +1,8 @@
-//! The turns of dialogues: something is typed, and what follows it is awaited.
+//! The turns of dialogues: an input, and a wait for what follows.
 //!
-//! A turn ends when a pattern is found, when the shell is at its prompt or the program ends, and when the program is known
-//! to wait for input that no pattern announced. A program whose state cannot be determined is waited for until the time
-//! is up.
+//! A turn ends with a match of a pattern, with the shell at its prompt or the end of the program, and when the program
+//! certainly waits for input that no pattern announced. For a program with an unknown state, the wait lasts until the
+//! time is up.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::waiting::{masked_match, reason_of};
 struct DialogueTurn {
     #[serde(default)]
     session_id: String,
-    /// Text that is typed first, with the keys after it. Nothing, where both are missing.
+    /// Text to type first, with the keys after it. Nothing, where both are missing.
     #[serde(default)]
     input_text: String,
     #[serde(default)]
@@ -31,13 +31,13 @@ struct DialogueTurn {
     secret: bool,
     /// Awaited patterns; of two matches that begin together, the first one counts.
     patterns: Vec<String>,
-    /// The offset behind the last question; without it, the patterns are searched from the last input on.
+    /// The offset behind the last question; without it, the search for the patterns begins at the last input.
     since: Option<u64>,
     /// The limit of the turn, in seconds.
     timeout: f64,
 }
 
-/// Number of characters in which the end of a question's line is searched.
+/// Number of characters for finding the end of a question's line.
 const MAX_LINE_CHARS: usize = 4000;
 
 impl Sessions {
@@ -110,7 +110,7 @@ impl Sessions {
         }
         let found = waited.found.as_ref().filter(|found| !found.in_echo);
         let reason = match waited.reason {
-            // What was found is only the echo of what was typed: then the wait has ended otherwise.
+            // The match is only the echo of the input: then the wait has ended otherwise.
             Reason::Match if found.is_none() && waited.exit.is_some() => AwaitReason::Exit,
             Reason::Match if found.is_none() => AwaitReason::Timeout,
             _ => reason_of(&waited),

@@ -3,7 +3,7 @@
 /// Treatment of the terminals when a daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// They are closed.
+    /// They close.
     CloseTerminals,
     /// They keep running, and the next daemon finds them.
     KeepTerminals,

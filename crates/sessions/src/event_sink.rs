@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::backlog::Backlog;
 
-/// The write half of a connection. Messages are written whole, one at a time. Cheap to clone.
+/// The write half of a connection. Writes messages whole, one at a time. Cheap to clone.
 #[derive(Clone)]
 pub struct EventSink {
     writer: Arc<Mutex<Writer>>,
@@ -22,8 +22,8 @@ pub struct EventSink {
 
 struct Writer {
     stream: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The unwritten rest of a line. A command that is cancelled while its result is being written leaves it here, and
-    /// the next writer writes it first.
+    /// The unwritten rest of a line. A command cancelled during the writing of its result leaves it here, and the next
+    /// writer writes it first.
     unsent: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl EventSink {
         &self.backlog
     }
 
-    /// Closes the write half, once everything is written.
+    /// Closes the write half after writing everything.
     pub async fn shutdown(&self) -> std::io::Result<()> {
         self.writer.lock().await.stream.shutdown().await
     }

@@ -20,7 +20,7 @@ use crate::sessions::{MAX_VALUE_BYTES, Sessions, THIS_MACHINE, at_home, patience
 /// The most bytes that a request or a reply has.
 const MAX_INLINE_BYTES: usize = MAX_VALUE_BYTES;
 
-/// Bytes that are returned to a client that names no limit.
+/// Bytes in a reply to a client that names no limit.
 const DEFAULT_INLINE_BYTES: usize = 32 << 10;
 
 /// Maximum size of a file that a tool copies, in bytes. A call should end before the timeouts of clients.
@@ -29,7 +29,7 @@ const MAX_COPY_BYTES: u64 = 256 << 20;
 /// Error from reading or writing a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileTrouble {
-    /// The machine was not reached, or has no terminal host.
+    /// The machine is unreachable, or has no terminal host.
     #[error(transparent)]
     Machine(#[from] HostsError),
     /// The request about the file failed, on this machine or on the named one.
@@ -46,10 +46,10 @@ pub(crate) enum FileTrouble {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The machine is not the one that the run was started with, or was not reached.
+    /// The machine is not the one from the start of the run, or is unreachable.
     #[error(transparent)]
     Pinned(#[from] PinnedHostError),
-    /// An earlier daemon may have written the file, and the terminal host was not asked.
+    /// An earlier daemon may have written the file, and there was no request to the terminal host.
     #[error(transparent)]
     InDoubt(Box<Self>),
 }
@@ -135,7 +135,7 @@ impl FilePlace {
         let copied = self.files.copy((&self.path, facts), (&target.files, &target.path), options, progress).await;
         match copied {
             Ok(copied) => Ok(written(target.host.clone(), copied)),
-            // Which of the two machines refused shows in the path of a file, and in the name of a machine that is not reached.
+            // Which of the two machines refused shows in the path of a file, and in the name of an unreachable machine.
             Err(error) if concerns_source(&error, facts) => Err(self.failed(error)),
             Err(error) => Err(target.failed(error)),
         }
@@ -244,7 +244,7 @@ impl Sessions {
         source.copy_to(&facts, &target, options, |_| {}).await
     }
 
-    /// Reads a file, or copies it to this machine; as the same `step` it is copied only once.
+    /// Reads a file, or copies it to this machine; copies only once for the same `step`.
     pub async fn get_file(&self, caller: &Arc<Caller>, verb: GetFile, step: Option<String>) -> GetFileReply {
         match self.get(caller, verb, step).await {
             Ok(reply) => reply,
@@ -280,7 +280,7 @@ impl Sessions {
         if let Some(target) = &target
             && let Some(copied) = target.files.written_before().await.map_err(|error| in_doubt(target.failed(error)))?
         {
-            // The source may have changed, be gone, or not be reached since.
+            // The source may have changed since, be gone, or be unreachable.
             let saved = written(target.host.clone(), copied);
             return Ok(GetFileReply {
                 success: true,
@@ -367,7 +367,7 @@ impl Sessions {
 
     /// Refuses a path in the directories of this installation: its sockets, its journal, the proofs of people.
     pub(crate) fn check_private(&self, path: &Path) -> Result<(), FileTrouble> {
-        // Links on the way to what does not exist yet are followed as far as there is something.
+        // Follows links on the way to what does not exist yet until the last existing part.
         let existing = path
             .ancestors()
             .find_map(|above| Some((std::fs::canonicalize(above).ok()?, path.strip_prefix(above).ok()?)));
@@ -388,8 +388,8 @@ fn on_machine(caller: &Caller, host: Option<&str>, path: &str) -> PathBuf {
     }
 }
 
-/// Returns bytes as text, if they are: without a control character that no text has. A character that is cut off at the end, with more
-/// behind it, is left out.
+/// Returns bytes as text, if they are: without a control character that no text has. Omits a character cut off at the
+/// end, with more behind it.
 fn text_of(bytes: &[u8], may_be_more: bool) -> Option<&str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

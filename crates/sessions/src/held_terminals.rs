@@ -1,9 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who judges what a terminal shows approves what the run does there next. What an agent types meanwhile
-//! would be executed with it, so the terminal takes no input but the run's own and a person's, until the run has typed
-//! into a terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. What people type is counted, since the person who answers
-//! may not be the one who typed.
+//! A person who judges what a terminal shows approves what the run does there next. An agent's input meanwhile would
+//! take effect with it, so the terminal takes no input but the run's own and a person's, until the run has typed into a
+//! terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. The hold
+//! counts what people type, since the person who answers may not be the one who typed.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::TypedInput;
 
-/// Maximum number of input records for one gate; further people are counted with the last one.
+/// Maximum number of input records for one gate; further people count with the last one.
 const MAX_INPUT_RECORDS: usize = 20;
 
 /// Held terminals, by the runs that hold them.
@@ -27,10 +27,9 @@ struct TerminalHold {
     terminals: Vec<String>,
     /// The step that types into a terminal after the answer.
     acting: Option<String>,
-    /// The input that was typed into them since the gate opened, for each terminal and person. Each daemon counts from
-    /// zero.
+    /// The input typed into them since the gate opened, for each terminal and person. Each daemon counts from zero.
     typed: Vec<TypedInput>,
-    /// Holds are numbered; the older one counts.
+    /// Number of the hold; the older one counts.
     number: u64,
 }
 
@@ -106,8 +105,8 @@ impl HeldTerminals {
         first.map(|(run, _)| run.clone()).filter(|run| actor != Some(run))
     }
 
-    /// Returns whether a terminal is held for a gate, at which a person has approved what is done there: by the run that asked, or by one that it
-    /// has started since.
+    /// Returns whether a run holds a terminal for a gate, at which a person has approved actions there: of the run at
+    /// the gate, or of a run that it has started since.
     pub(super) fn is_approved_at(&self, gate: &str, run: &RunId, terminal: &TerminalKey) -> bool {
         self.lock().get(run).is_some_and(|held| held.gate == gate && held.has(terminal))
     }
@@ -117,7 +116,7 @@ impl HeldTerminals {
         self.lock().get(run).is_some_and(|held| held.has(terminal))
     }
 
-    /// Counts input of `input.bytes` bytes that was typed into a terminal, if a run holds that.
+    /// Counts input of `input.bytes` bytes into a terminal, if a run holds that.
     pub(super) fn count(&self, terminal: &TerminalKey, input: &TypedInput) {
         let mut all = self.lock();
         for held in all.values_mut().filter(|held| held.has(terminal)) {
@@ -133,7 +132,7 @@ impl HeldTerminals {
         }
     }
 
-    /// Returns the input that was typed into the terminals held for a gate since it opened.
+    /// Returns the input into the terminals held for a gate since it opened.
     pub fn typed(&self, run: &RunId, gate: &str) -> Vec<TypedInput> {
         let all = self.lock();
         all.get(run).filter(|held| held.gate == gate).map(|held| held.typed.clone()).unwrap_or_default()

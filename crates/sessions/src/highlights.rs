@@ -60,7 +60,7 @@ pub(crate) fn highlights(picture: &Picture) -> Vec<HighlightInfo> {
     found.take(MAX_HIGHLIGHTS).collect()
 }
 
-/// Returns the text of a row that stands out. Frames and shadows are drawn, not written.
+/// Returns the text of a row that stands out. Programs draw frames and shadows, and do not write them.
 fn written(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
     let mut text = String::new();
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! Other machines on which terminals can be opened.
+//! Other machines for terminals.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Sessions {
         }
         if let Some(ssh) = verb.ssh {
             let added = RemoteHostConfig { name: verb.host.clone(), ssh };
-            // One that does not come is reported as unknown.
+            // The reply reports a missing one as unknown.
             let _ = tokio::time::timeout(READING_TIME, self.hosts.await_remote(&added)).await;
         }
         let checked = self.hosts.check_remote(&verb.host, Duration::from_secs(verb.timeout_seconds.into())).await;

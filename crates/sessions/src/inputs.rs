@@ -9,7 +9,7 @@ use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
 impl Sessions {
-    /// Returns what was asked of a terminal, with secrets redacted.
+    /// Returns the inputs of a terminal, with secrets redacted.
     pub async fn inputs(&self, verb: ReadInputs) -> ReadInputsReply {
         let session_id = verb.session_id.clone();
         match self.try_inputs(verb).await {
@@ -37,8 +37,8 @@ impl Sessions {
     }
 }
 
-/// Hides secrets in what was typed, also those that several inputs make together, or that the beginning of the log or the end of a
-/// text has cut.
+/// Hides secrets in typed text, also secrets that several inputs make together, or that the beginning of the log or the
+/// end of a text has cut.
 fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
     let is_cut_off = inputs.first().is_some_and(|oldest| oldest.number > 1);
     let mut joined = String::new();

@@ -1,4 +1,4 @@
-//! Other machines that runs use: each stays the machine that the run was started with.
+//! Other machines that runs use: each stays the machine from the start of the run.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) enum PinnedHostError {
     /// It is another machine than at the start of the run.
     #[error(transparent)]
     Differs(#[from] PinError),
-    /// It was not reached, or where it leads was not reported.
+    /// It is unreachable, or there was no report of where it leads.
     #[error(transparent)]
     Unreached(#[from] RemoteError),
 }
@@ -45,7 +45,8 @@ impl Sessions {
         self.hosts.remote_status().into_iter().map(|status| status.config.name).collect()
     }
 
-    /// Returns where connections to a machine lead now, as far as that is reported in time; `None` if there is no such machine.
+    /// Returns where connections to a machine lead now, if the report arrives in time; `None` if there is no such
+    /// machine.
     pub async fn host_pin(&self, host: &str) -> Option<HostPin> {
         match self.target_within(host, REPORT_TIME).await {
             Ok(target) => target.map(HostPin::from),
@@ -85,26 +86,26 @@ impl Sessions {
         self.hosts.machine_of(session)
     }
 
-    /// Checks that a machine is the one that a run was started with, before something is sent there: by its configuration, and by the
-    /// connection that is used, which is made here if there is none.
+    /// Checks that a machine is the one from the start of a run, before the daemon sends something there: by its
+    /// configuration, and by the connection in use. Connects if there is no connection.
     ///
     /// # Errors
-    /// If it is another machine, or is not reached.
+    /// If it is another machine, or unreachable.
     pub(crate) async fn check_pinned(&self, caller: &Caller, host: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = caller.pins.as_ref().filter(|pins| pins.hosts.is_some()) else { return Ok(()) };
         let began = Instant::now();
         let now = self.target_within(host, patience(caller)).await?.map(HostPin::from);
         pins.check_host(host, now.as_ref())?;
         self.hosts.reach_remote(host, patience(caller).saturating_sub(began.elapsed())).await?;
-        // The connection may have been made long ago, or just now after a wait in which the configuration was changed.
+        // The connection may be old, or new after a wait in which the configuration has changed.
         Ok(self.check_connection(pins, host)?)
     }
 
-    /// Checks the machine of a terminal, before something is typed there: the connection to it is the one that is used, so its
-    /// configuration is not read again.
+    /// Checks the machine of a terminal, before an input: the terminal uses the connection to it, so this does not read
+    /// its configuration again.
     ///
     /// # Errors
-    /// If the connection leads to another machine than the run was started with.
+    /// If the connection leads to another machine than at the start of the run.
     pub(crate) fn check_pinned_terminal(&self, caller: &Caller, session: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = &caller.pins else { return Ok(()) };
         let Some(host) = self.machine_of(session) else { return Ok(()) };
@@ -120,15 +121,15 @@ impl Sessions {
             Ok(Some(dialed)) => {
                 let mut dialed = HostPin::from(dialed);
                 if dialed.keys.is_empty() {
-                    // The first connection to a machine is dialled before its key is known: a person confirmed the key then,
-                    // and it is known since.
+                    // The dial of the first connection to a machine comes before its key: a person confirmed the key
+                    // then, and later dials know it.
                     let pinned = pins.hosts.iter().flatten().find(|(known, _)| *known == host);
                     dialed.keys =
                         pinned.and_then(|(_, pin)| pin.as_ref()).map(|pin| pin.keys.clone()).unwrap_or_default();
                 }
                 pins.check_host(host, Some(&dialed))
             }
-            // It has not been connected to since it was configured, or by a way that cannot say.
+            // There was no connection to it since its configuration, or only by a way that cannot report this.
             Ok(None) => Ok(()),
             Err(_) => pins.check_host(host, None),
         }

@@ -10,7 +10,8 @@ use steplatch_access::ConnectionId;
 use steplatch_ids::TerminalId;
 use steplatch_protocol::HighlightInfo;
 
-/// Maximum number of readings; the least recently used one is dropped. With the rows of a screen, one takes some 5 KB.
+/// Maximum number of readings; the next one replaces the least recently used one. With the rows of a screen, one takes
+/// some 5 KB.
 const MAX_READINGS: usize = 256;
 
 /// Part of one terminal that one client has seen.
@@ -73,7 +74,7 @@ impl Readers {
         change(reading);
     }
 
-    /// Forgets a terminal that was closed.
+    /// Forgets a closed terminal.
     pub(crate) fn forget(&self, terminal: &TerminalId) {
         self.0.lock().all.retain(|(_, known), _| known != terminal);
     }

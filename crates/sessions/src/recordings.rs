@@ -1,7 +1,7 @@
 //! Recordings of terminals, as screens without secrets.
 //!
-//! A replay continues where the last request for it ended. Few replays are open at a time: the least recently used one is
-//! closed for the next one.
+//! A replay continues where the last request for it ended. Few replays are open at a time: the next one replaces the
+//! least recently used one.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -109,7 +109,7 @@ impl Recordings {
         Ok(reply)
     }
 
-    /// Returns the replay of a recording, which is opened if none is.
+    /// Returns the replay of a recording. Opens it if there is none.
     fn player(&self, entry: &CatalogEntry) -> Result<Arc<Mutex<Player>>, OpenError> {
         let known = {
             let open = self.open.lock();

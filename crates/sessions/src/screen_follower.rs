@@ -28,12 +28,12 @@ pub(crate) struct ScreenFollower {
     query: ScreenQuery,
     /// The last version.
     known: Option<u64>,
-    /// Content of that version, where only its changes are sent.
+    /// Content of that version, for a host that sends only its changes.
     picture: Option<Picture>,
 }
 
 impl ScreenFollower {
-    /// Follows the screen of a terminal. One that has to be looked at is looked at in this interval, or a longer one.
+    /// Follows the screen of a terminal. Polls a host without screen notifications in this interval, or a longer one.
     pub(crate) fn new(terminal: HostedTerminal, interval: Duration) -> Self {
         Self { terminal, interval, query: ScreenQuery::Rows, known: None, picture: None }
     }
@@ -62,7 +62,7 @@ impl ScreenFollower {
                 Ok(None) if self.known.is_none() => {
                     return Err(AskError::Garbled("it sent rows of a screen that was not sent".to_owned()));
                 }
-                // The whole screen is requested next.
+                // The next request is for the whole screen.
                 Ok(None) => self.known = None,
                 Err(AskError::Refused(Refusal::NotUnderstood)) if self.query != ScreenQuery::Now => {
                     self.query = if self.query == ScreenQuery::Rows { ScreenQuery::Whole } else { ScreenQuery::Now };
@@ -72,7 +72,7 @@ impl ScreenFollower {
         }
     }
 
-    /// Returns none if the rows that were sent do not fit what is known.
+    /// Returns none if the received rows do not fit the known screen.
     async fn next_rows(&mut self) -> Result<Option<ScreenUpdate>, AskError> {
         let delta = self.terminal.watch_rows(self.known).await?;
         let update = delta.onto(self.picture.take());

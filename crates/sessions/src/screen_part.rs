@@ -1,7 +1,7 @@
 //! Part of a screen in a reply: all of it, or the part that the client has not seen.
 //!
-//! Of a line program, the news are the lines that were printed since the client's last look; of a full-screen program,
-//! the rows that changed. The reply has the whole screen where that is shorter.
+//! Of a line program, the news are the lines printed since the client's last look; of a full-screen program, the rows
+//! that changed. The reply has the whole screen where that is shorter.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ use crate::readers::Reading;
 use crate::sessions::{MAX_VALUE_BYTES, READ_ON, Sessions, incomplete, masked_excerpt, whole_secrets_hidden};
 use crate::trouble::SessionError;
 
-/// Maximum number of new characters for a client; the text between their head and tail can be read by position.
+/// Maximum number of new characters for a client; a read by position returns the text between their head and tail.
 const NEWS: usize = 3000;
 
 /// The part of a screen that a reply has.
@@ -36,8 +36,8 @@ pub(crate) struct ScreenShare {
 
 impl Sessions {
     /// Returns the part of a screen that `mode` names, and notes that the client has seen it. Without an earlier look
-    /// of this client, the news begin at `since`. A terminal that was closed meanwhile is shown as `view` has it: the
-    /// action before was done.
+    /// of this client, the news begin at `since`. Shows a terminal closed meanwhile as `view` has it: the action before
+    /// was successful.
     pub(crate) async fn screen_share(
         &self,
         caller: &Caller,
@@ -111,8 +111,8 @@ impl Sessions {
     }
 }
 
-/// Returns what is new since the output ended at an offset and the screen had a version. None where there is no such offset:
-/// the client has not looked and nothing was typed.
+/// Returns what is new since the output ended at an offset and the screen had a version. None where there is no such
+/// offset: the client has not looked and there was no input.
 async fn news(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -161,7 +161,7 @@ async fn shown_since(
 
 /// Returns the lines of a screen that changed: as text where they are the last ones, else behind their numbers.
 fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
-    // All lines, so that a secret is found that several have.
+    // All lines, to find a secret that several have.
     let texts = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
     let masked = secrets.masked_screen(texts);
     let texts: Vec<&str> = masked.split('\n').collect();
@@ -183,7 +183,7 @@ fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
     ScreenShare { content, part: Some(part), ..ScreenShare::default() }
 }
 
-/// The shortest line of a frame that is shortened, and what is left of it.
+/// The shortest line of a frame to shorten, and the length of its rest.
 const FRAME: usize = 8;
 const FRAME_END: usize = 2;
 

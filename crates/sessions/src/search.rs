@@ -11,7 +11,7 @@ use steplatch_access::Redactor;
 
 use crate::trouble::SessionError;
 
-/// Number of characters that are read at once.
+/// Number of characters of one read.
 const WINDOW: usize = 1 << 20;
 
 /// Maximum number of matches in a reply to a client.
@@ -27,7 +27,7 @@ pub(crate) struct SearchResults {
     pub(crate) matches: Vec<SearchMatch>,
     /// The position to search on from, where there may be more.
     pub(crate) next: Option<u64>,
-    /// Position from which output is held, where that is later than the one to search from.
+    /// Position of the oldest held output, where that is later than the one to search from.
     pub(crate) lost_before: Option<u64>,
 }
 
@@ -78,7 +78,8 @@ pub(crate) async fn search(
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,
         };
-        // A host on another machine may report any position: one that goes back would be searched from again and again.
+        // A host on another machine may report any position: an earlier one would make the search repeat again and
+        // again.
         if next <= from {
             return Ok(found);
         }
@@ -89,11 +90,11 @@ pub(crate) async fn search(
 /// A part of the output, as its lines looked in the end.
 #[derive(Debug)]
 struct Window<'r> {
-    /// The output, as it was printed.
+    /// The output as printed.
     raw: &'r str,
     /// Its position.
     begin: u64,
-    /// True if nothing is left out between its beginning and its end, such as the drawing of a full-screen program.
+    /// True if nothing is missing between its beginning and its end, such as the drawing of a full-screen program.
     is_whole: bool,
     is_last: bool,
     text: String,
@@ -123,7 +124,7 @@ impl<'r> Window<'r> {
             text.push('\n');
             at += line.len() + 1;
         }
-        // A window that is one long line is searched unchanged.
+        // Searches a window of one long line unchanged.
         let left = if !is_last && lines.len() > 1 { lines.pop().map(|line| line.begin) } else { None };
         let is_whole = read.next == begin + raw.len() as u64;
         Self { raw, begin, is_whole, is_last, text, lines, left }

@@ -49,7 +49,7 @@ pub struct Sessions {
     pub(crate) readers: Arc<Readers>,
     /// Mode of the daemon's shutdown, once it ends.
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
-    /// Directories of this installation, which are not read and written as files.
+    /// Directories of this installation, which file requests neither read nor write.
     pub(crate) private: Arc<[PathBuf]>,
 }
 
@@ -71,7 +71,7 @@ const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
 /// … or so long after its start, if it prints nothing.
 const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 
-/// The reply to an input is sent at the next prompt, or after so much silence …
+/// The reply to an input follows at the next prompt, or after so much silence …
 const QUIET: Duration = Duration::from_millis(10);
 
 /// … and at the latest after this.
@@ -91,8 +91,8 @@ pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 const TAIL_LINES: u32 = 50;
 
 impl Sessions {
-    /// Creates the sessions of these hosts. Texts that are typed as secrets are added to `secrets`. Files in the directories
-    /// `private` are neither read nor written.
+    /// Creates the sessions of these hosts. Adds texts typed as secrets to `secrets`. Neither reads nor writes files in
+    /// the directories `private`.
     pub fn new(
         hosts: Hosts,
         secrets: Arc<Redactor>,
@@ -105,7 +105,7 @@ impl Sessions {
         Self { hosts, secrets, policy, held: Arc::default(), readers: Arc::default(), ending, private }
     }
 
-    /// Returns whether terminals, and the interrupted work of their clients, are left to the next daemon.
+    /// Returns whether this daemon leaves terminals, and the interrupted work of their clients, to the next one.
     pub(crate) fn is_leaving_all(&self) -> bool {
         self.ending.borrow().is_some_and(ShutdownMode::keeps_terminals)
     }
@@ -120,7 +120,7 @@ impl Sessions {
         self.hosts.status().await
     }
 
-    /// Returns whether the result of a step of the last daemon may be lost with its terminal host.
+    /// Returns whether a terminal host may have lost the result of a step of the last daemon.
     pub fn is_in_doubt(&self, step: &str) -> bool {
         self.hosts.is_in_doubt(step)
     }
@@ -145,7 +145,7 @@ impl Sessions {
         self.hosts.shut_down().await;
     }
 
-    /// Finds a session. That it has ended may show only when it is used.
+    /// Finds a session. Its end may show only on use.
     pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, SessionError> {
         self.hosts.get(session).await?.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
@@ -188,8 +188,8 @@ impl Sessions {
         LookupError::NotFound { session: session.chars().take(80).collect(), open }
     }
 
-    /// Opens a terminal; as the same `step` only once. One of a run waits for a place: a limit that is reached for a moment
-    /// ends no durable work.
+    /// Opens a terminal; as the same `step` only once. One of a run waits for a place: a momentary limit ends no
+    /// durable work.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
         let is_repeated = self.is_repeated(step.as_deref());
         let place = if caller.run.is_some() { Place::Within(PLACE_TIMEOUT) } else { Place::AtOnce };
@@ -280,10 +280,10 @@ impl Sessions {
         };
         let view = match view {
             Ok(view) => Some(view),
-            // The step has opened it before, and it was closed since.
+            // The step has opened it before, and it has closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
             Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
-            // It is open, and is seen once its machine is connected again.
+            // It is open, and becomes visible once its machine connects again.
             Err(AskError::NotConnected { .. }) => None,
             // The terminal exists; a just closed one is no reason to require a session_id.
             Err(error) => return Err(SessionError::Words(error.to_string())),
@@ -306,25 +306,25 @@ impl Sessions {
         Ok((terminal, reply))
     }
 
-    /// Notes that the results of `steps` are stored, or that they are given up: one step, or all that begin with a text that
-    /// ends with `/`. The terminal hosts keep the results no longer, and close the shells of their single commands. Does not
-    /// wait for the hosts.
+    /// Notes that the runs have stored the results of `steps`, or given them up: one step, or all that begin with a
+    /// text that ends with `/`. The terminal hosts keep the results no longer, and close the shells of their single
+    /// commands. Does not wait for the hosts.
     pub fn settle(&self, steps: &str) {
         self.hosts.settle(steps);
     }
 
-    /// Gives a step of a client up: what of it can still be prevented is.
+    /// Gives a step of a client up, and prevents what is still preventable of it.
     pub(crate) fn give_up(&self, step: &str) {
         self.hosts.give_up(step);
     }
 
-    /// Returns the steps of runs whose results the terminal hosts keep. `asked` has the connections that were asked before,
-    /// which are left out.
+    /// Returns the steps of runs whose results the terminal hosts keep. Omits the connections in `asked`, which
+    /// received an earlier request.
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
         self.hosts.unsettled(asked).await
     }
 
-    /// Returns a future that ends once another terminal host may be connected, counted from this call.
+    /// Returns a future that ends once another terminal host may have connected, counted from this call.
     pub fn hosts_changed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.hosts.changed()
     }
@@ -381,7 +381,7 @@ impl Sessions {
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
             // The next daemon that serves these terminals has to hide it too. A host on another machine learns only the
-            // secrets that are typed there.
+            // secrets typed there.
             let secret = SecretText { terminal: None, text: verb.input_text.clone() };
             tokio::join!(terminal.remember_elsewhere(&secret), self.hosts.remember(std::slice::from_ref(&secret)));
         }
@@ -416,7 +416,7 @@ impl Sessions {
         self.note_typed(caller, &terminal, sent.offset);
         self.count_input(caller, key.as_ref(), bytes).await;
         let seen = match (wait, sent.view) {
-            // From the input on, so that nothing between the two is missed.
+            // From the input on, to miss nothing between the two.
             (Some(wait), _) => {
                 let waited = self.wait_after_input(caller, &terminal, wait, sent.offset).await;
                 waited.map(|(view, waited)| (view, Some(waited)))
@@ -426,7 +426,7 @@ impl Sessions {
         };
         let (view, waited) = match seen {
             Ok(seen) => seen,
-            // The terminal was closed, or its host is gone. The input cannot be taken back.
+            // The terminal has closed, or its host is gone. There is no way to take the input back.
             Err(trouble) => {
                 let why = self.words(terminal.id().as_str(), trouble).await;
                 return Ok(SendInputReply {
@@ -535,7 +535,7 @@ impl Sessions {
             }
             None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
             None if verb.format == ScreenFormat::Ansi => {
-                // Colour sequences may divide a secret. A screen with such a secret is returned without colours.
+                // Colour sequences may divide a secret. The reply has a screen with such a secret without colours.
                 let plain = terminal.view(false).await?.screen;
                 let masked = secrets.masked_screen(plain.clone());
                 (Some(if masked == plain { view.screen.clone() } else { masked }), false, None)
@@ -650,8 +650,8 @@ impl Sessions {
         Ok(self.open_with_key(caller, session).await?.0)
     }
 
-    /// Finds a session like [`Self::open_for`], with the key by which runs hold it; without a key where nothing is
-    /// held.
+    /// Finds a session like [`Self::open_for`], with the key by which runs hold it; without a key where there are no
+    /// holds.
     pub(crate) async fn open_with_key(
         &self,
         caller: &Caller,
@@ -823,7 +823,7 @@ impl Sessions {
         }
     }
 
-    /// Reports to a program, once, that a person held the terminal meanwhile, and what was printed.
+    /// Reports to a program, once, that a person held the terminal meanwhile, and the printed output.
     pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
         if caller.person || !view.handed_back {
             return None;
@@ -849,7 +849,7 @@ fn terminal_url(page: &str, terminal: &TerminalId) -> String {
     format!("{page}#/terminals/{terminal}")
 }
 
-/// Returns what the opener of a terminal is called: the run, the person, or the program.
+/// Returns the name of a terminal's opener: the run, the person, or the program.
 async fn opener(caller: &Caller) -> Option<String> {
     if caller.run.is_none() && caller.person && caller.no_person().await.is_none() {
         return Some(format!("{} (a person)", caller.who().await));
@@ -857,13 +857,13 @@ async fn opener(caller: &Caller) -> Option<String> {
     caller.label()
 }
 
-/// Returns how long a request of this caller waits for a machine that is not connected.
+/// Returns how long a request of this caller waits for an unconnected machine.
 pub(crate) fn patience(caller: &Caller) -> Duration {
     if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
 
-/// Returns text as a paste: without control characters that would act on the program, and within the marks of a paste if
-/// the program has requested those. Unlike a person's terminal, none is trusted to have removed them.
+/// Returns text as a paste: without control characters that would act on the program, and within the marks of a paste
+/// if the program has requested those. Does not trust the sender to have removed them, unlike a person's terminal.
 fn pasted(text: &str, bracketed: bool) -> String {
     let clean: String = text.chars().filter(|sign| !sign.is_control() || matches!(sign, '\t' | '\r' | '\n')).collect();
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
@@ -882,7 +882,7 @@ fn word_warning(secret: &str) -> Option<String> {
 async fn not_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<(), SessionError> {
     let word = text.trim();
     let is_word = !word.is_empty() && !word.contains(|sign: char| sign.is_whitespace() || sign == '=');
-    // What is not entered is not run.
+    // The shell runs only an entered line.
     if !is_word || !text.ends_with(['\n', '\r']) {
         return Ok(());
     }
@@ -897,7 +897,7 @@ async fn not_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<()
     Ok(())
 }
 
-/// Cuts a picture to the rows and columns that are used, and at least one of each.
+/// Cuts a picture to the used rows and columns, and at least one of each.
 fn cropped(mut picture: Picture) -> Picture {
     let cursor = picture.cursor.as_ref().map(|cell| (cell.row, cell.col));
     let used = picture.rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
@@ -927,7 +927,7 @@ pub(crate) async fn whole_secrets_hidden(
     let first = around.dropped_before.map_or(from, |dropped| dropped.max(from));
     let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
     let begins_there = around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head));
-    // Lines before it may have lost blanks at their ends. Where both are read to the end, they end alike.
+    // Lines before it may have lost blanks at their ends. Complete readings of both end alike.
     let ends_alike = excerpt.left_out == 0 && around.left_out == 0 && around.head.ends_with(&excerpt.head);
     let head = if begins_there {
         secrets.masked_portion(&around.head, at..at + excerpt.head.len())
@@ -945,8 +945,8 @@ pub(crate) async fn whole_secrets_hidden(
     Ok(Excerpt { head, ..excerpt })
 }
 
-/// Returns whether the output had a secret, as it was printed, of which a part is in this range: a line that was
-/// overwritten since reads differently, depending on where the reading begins.
+/// Returns whether the printed output had a secret of which a part is in this range: a line overwritten since reads
+/// differently, depending on where the reading begins.
 async fn cuts_secret_as_printed(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -972,7 +972,7 @@ struct RenderedScreen {
     png: Option<String>,
 }
 
-/// Paints a screen. That takes milliseconds, in which other commands are handled.
+/// Paints a screen. That takes milliseconds, in which the daemon handles other commands.
 async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScreen, PaintError> {
     let painting = tokio::task::spawn_blocking(move || match format {
         ScreenFormat::Png => {
@@ -994,7 +994,7 @@ pub(crate) fn too_long(what: &str, way_out: &str) -> String {
     format!("{what} is longer than a value of a run may be ({MAX_VALUE_BYTES} bytes); {way_out}")
 }
 
-/// Returns the error of a step whose text is too long, or whose beginning is not held any more.
+/// Returns the error of a step whose text is too long, or whose beginning the terminal host holds no more.
 pub(crate) fn incomplete(what: &str, lost_before: Option<u64>, way_out: &str) -> String {
     match lost_before {
         Some(begins) => format!("{what} is not complete: output before offset {begins} is no longer held; {way_out}"),
@@ -1002,8 +1002,8 @@ pub(crate) fn incomplete(what: &str, lost_before: Option<u64>, way_out: &str) ->
     }
 }
 
-/// Returns the text of an excerpt without secrets, and what it lacks. The text of a page is as it was printed; any other
-/// one ends with its last word.
+/// Returns the text of an excerpt without secrets, and what it lacks. The text of a page is as printed; any other one
+/// ends with its last word.
 pub(crate) fn masked_excerpt(secrets: &Redactor, excerpt: Excerpt, is_page: bool) -> (String, Option<OmittedOutput>) {
     let Excerpt { head, tail, left_out, next, dropped_before, .. } = excerpt;
     // Masked as two halves of one text, so that the cut does not separate the halves of a secret.

@@ -18,19 +18,19 @@ pub(super) enum SessionError {
     Ask(AskError),
     /// An error that already has its sentence.
     Words(String),
-    /// The terminal host was not asked, with a sentence.
+    /// No request to the terminal host, with a sentence.
     NotAsked(String),
     /// The outcome is unknown, with a sentence.
     InDoubt(String),
 }
 
 impl SessionError {
-    /// Returns that the outcome is unknown, if so. What an earlier daemon may have begun (`is_repeated`) is known only by an answer of
-    /// its terminal host.
+    /// Returns that the outcome is unknown, if so. What an earlier daemon may have begun (`is_repeated`) needs an
+    /// answer of its terminal host to be certain.
     pub(super) fn outcome_unknown(&self, is_repeated: bool) -> Option<bool> {
         let unknown = match self {
             Self::InDoubt(_) => true,
-            // It may have ended by what was typed into it.
+            // The input may have ended it.
             Self::Ask(AskError::Refused(Refusal::NoTerminal)) => is_repeated,
             Self::Ask(error) => error.is_outcome_unknown() || (is_repeated && !error.is_answer()),
             Self::NotAsked(_) => is_repeated,
@@ -70,7 +70,7 @@ impl From<AskError> for SessionError {
 /// The most sessions that an error suggests.
 const SESSIONS_TOLD: usize = 10;
 
-/// Error for a session that cannot be used.
+/// Error for an unusable session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
     /// The name is empty.
@@ -100,7 +100,7 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    /// Returns whether the machine of the session is not connected.
+    /// Returns whether the machine of the session has no connection.
     #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Host(AskError::NotConnected { .. }))
@@ -198,7 +198,7 @@ impl From<TerminalError<InvalidPattern>> for SessionError {
     }
 }
 
-/// Says who holds a terminal, and what can be done meanwhile.
+/// Describes who holds a terminal, and what is possible meanwhile.
 pub(super) fn held(holder: &LockHolder) -> String {
     format!(
         "{} has held this terminal since {}; reading and waiting go on, typing is possible once they hand it back",

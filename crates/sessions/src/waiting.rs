@@ -43,7 +43,7 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
         return Err("wait_for_quiet_ms and until or pattern are two ways to wait: give one".to_owned().into());
     }
     if let Some(pattern) = &pattern {
-        // The terminal's host reads it again, but then the input is typed.
+        // The terminal's host reads it again, but only after the input.
         Pattern::new(pattern).map_err(|error| error.to_string())?;
     }
     Ok(Some(AwaitOutput {
@@ -172,7 +172,7 @@ impl Sessions {
         Ok(AwaitOutputReply { terminals, timeout_occurred, ..reply })
     }
 
-    /// Waits for what follows an input that was typed at `offset`.
+    /// Waits for what follows an input at `offset`.
     pub(crate) async fn wait_after_input(
         &self,
         caller: &Caller,
@@ -342,7 +342,7 @@ impl Sessions {
     }
 }
 
-/// A terminal that is waited in.
+/// A terminal with a wait.
 struct WatchedTerminal {
     /// The name by which the caller calls it.
     name: String,

@@ -1,8 +1,8 @@
 //! Watching a screen: the rows that change, as cells without secrets.
 //!
-//! The terminal host answers with the rows that have changed (`screen_follower.rs`). Here secrets are masked in the whole screen, and
-//! what a viewer has already is left out, after masking: a secret may be wrapped over rows, and one that is learned late changes rows,
-//! too.
+//! The terminal host answers with the rows that have changed (`screen_follower.rs`). This module masks secrets in the
+//! whole screen, and omits what a viewer has already, after masking: a secret may wrap over rows, and a late secret
+//! changes rows, too.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -29,10 +29,10 @@ const MIN_INTERVAL: Duration = Duration::from_millis(15);
 /// Maximum time between two events.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A screen onto which so many pieces of output were drawn between two looks cannot be read.
+/// A screen that receives so many pieces of output between two looks is unreadable.
 const FLOOD_PIECES: u64 = 8;
 
-/// After so many such looks in a row, a third of a second, a screen is looked at less often …
+/// After so many such looks in a row, a third of a second, the looks at a screen become rarer …
 const FLOOD_LOOKS: u32 = 20;
 
 /// … with this time in between.
@@ -63,7 +63,7 @@ pub struct HeldTerminal {
 }
 
 impl HeldTerminal {
-    /// Keeps the hold until this is dropped.
+    /// Keeps the hold until the drop of this.
     pub async fn forward(self) -> Result<(), Disconnected> {
         std::future::pending().await
     }
@@ -156,8 +156,8 @@ impl Sessions {
 }
 
 impl ScreenEvents {
-    /// Sends what changes until the terminal is closed or the client disconnects. A client that reads slowly misses
-    /// what was shown meanwhile, and receives the latest state.
+    /// Sends what changes until the terminal closes or the client disconnects. A client that reads slowly misses the
+    /// states in between, and receives the latest one.
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut follower = ScreenFollower::new(self.terminal, self.interval);
         let mut pace = FramePace::new(self.interval);
@@ -181,9 +181,9 @@ impl ScreenEvents {
     }
 }
 
-/// The time between two looks at a screen. A flood of output is looked at half as often: it cannot be read, and each look
-/// costs the daemon and the host of the terminal. The pace recognises a flood by the amount of output and not by the clock, so that a busy
-/// machine changes nothing.
+/// The time between two looks at a screen. A flood of output halves the number of looks: it is unreadable, and each
+/// look costs the daemon and the host of the terminal. The pace recognises a flood by the amount of output and not by
+/// the clock, so that a busy machine changes nothing.
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,
@@ -196,7 +196,7 @@ impl FramePace {
         Self { interval, in_a_row: 0 }
     }
 
-    /// Returns the time to the next look, after one before which so many pieces of output were drawn.
+    /// Returns the time to the next look, after a look with so many pieces of output before it.
     fn after(&mut self, pieces: u64) -> Duration {
         self.in_a_row = if pieces >= FLOOD_PIECES { self.in_a_row.saturating_add(1) } else { 0 };
         if self.in_a_row < FLOOD_LOOKS { self.interval } else { self.interval.max(FLOOD_INTERVAL) }

@@ -33,9 +33,9 @@ pub(crate) struct Daemon {
     lost: [bool; HOSTS],
     /// Steps whose results each host had when it started.
     unsettled: [BTreeSet<String>; HOSTS],
-    /// Steps with effects that were requested of each host and that are not settled.
+    /// Unsettled steps with effects that this daemon has requested, by host.
     steps: [BTreeSet<String>; HOSTS],
-    /// Steps that are in doubt because a host has ended, until they are recorded.
+    /// Steps that are in doubt because a host has ended, until the journal has their outcomes.
     doubted: BTreeSet<String>,
     is_ready: bool,
     runs: BTreeMap<RunId, Driver>,
@@ -49,7 +49,7 @@ struct Driver {
     definition: Arc<Definition>,
     history: History,
     inputs: VecDeque<Input>,
-    /// Effects that follow once the events are recorded.
+    /// Effects that follow the record of the events.
     recording: Option<Vec<Effect>>,
     actions: BTreeMap<StepId, Action>,
     deadlines: u64,
@@ -64,7 +64,7 @@ struct Action {
     host: usize,
     /// The shell that is open for it.
     shell: Option<Terminal>,
-    /// The outcome, once it is known.
+    /// The outcome, if the run has one.
     result: Option<Outcome>,
 }
 
@@ -158,7 +158,7 @@ impl Daemon {
         let (gone, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.requests).into_iter().partition(|(_, request)| request.host == host);
         self.requests = rest;
-        // Also those whose results are here and are not recorded yet.
+        // Also those whose results are here and not in the journal yet.
         self.doubted.append(&mut self.steps[host]);
         self.forget_lost_hosts(world);
         for step in gone.into_values().filter_map(|request| request.step) {
@@ -315,14 +315,14 @@ impl Daemon {
         }
     }
 
-    /// Removes the notes of lost hosts once the outcome of every step that they put in doubt is recorded.
+    /// Removes the notes of lost hosts once the journal has the outcome of every step that they put in doubt.
     fn forget_lost_hosts(&self, world: &mut World) {
         if world.is_mutated(Mutation::LostHostForgotten) || (self.is_ready && self.doubted.is_empty()) {
             (0..HOSTS).for_each(|host| world.forget_lost(host));
         }
     }
 
-    /// Reports to the hosts that the results of a step are not needed any more.
+    /// Reports to the hosts that this daemon needs the results of a step no longer.
     fn settle(&mut self, world: &mut World, step: &str) {
         for steps in self.steps.iter_mut().chain([&mut self.doubted]) {
             steps.retain(|unsettled| !names_step(step, unsettled));
@@ -467,7 +467,7 @@ impl Daemon {
             let key = EffectKey::new(kind, name);
             return world.at(delay, Happening::CallNode { daemon: self.number, key });
         }
-        // The ledger of a host that was lost is lost with it. A living host is asked for an effect that it knows.
+        // A lost host has lost its ledger. A living host receives a request for an effect that it knows.
         let is_known = self.unsettled[host].contains(&name);
         if is_repeated && self.lost[host] && !is_known {
             return self.end_action(world, &step, Outcome::Unknown);
@@ -498,7 +498,7 @@ impl Daemon {
         let Some(request) = self.requests.remove(&number) else { return };
         if let Reply::Steps(steps) = reply {
             if self.is_ready && !world.is_mutated(Mutation::NothingSettledAtStart) {
-                // The host was reached late: its other steps are settled with their runs.
+                // The daemon has reached the host late: the other steps settle with their runs.
                 let over = |step: &&String| {
                     let run = step.split('/').next().and_then(|run| run.parse::<RunId>().ok());
                     run.and_then(|run| self.runs.get(&run)).is_none_or(|driver| driver.history.is_over())
@@ -513,7 +513,7 @@ impl Daemon {
         let Some(step) = request.step else { return };
         let Ask::Perform { key, is_single_command, .. } = &request.ask else { return };
         let Some(action) = self.runs.get_mut(&step.run).and_then(|driver| driver.actions.get_mut(&step)) else {
-            // The step was given up meanwhile.
+            // The run has given the step up meanwhile.
             if let (Reply::Opened(terminal), false) = (&reply, is_single_command) {
                 self.request(world, request.host, Ask::Close(*terminal), None);
             }
@@ -626,7 +626,7 @@ fn recorded_as(tool: &str, outcome: &Outcome) -> Recorded {
         Outcome::TimedOut => Recorded::TimedOut,
         Outcome::Unknown => Recorded::Unknown(tool.to_owned()),
         Outcome::Finished { result } if result.get("success") == Some(&Value::Bool(true)) => {
-            // A turn of a dialogue may type nothing, and a terminal may be closed already.
+            // A turn of a dialogue may type nothing, and a terminal may have closed already.
             Recorded::Succeeded(kind_of(tool).filter(|_| !matches!(tool, "dialogue" | "exit_terminal")))
         }
         Outcome::Finished { result } => {

@@ -45,7 +45,7 @@ pub(crate) enum Reply {
 pub(crate) enum Work {
     /// The world changes.
     Act { key: EffectKey, terminal: Option<Terminal>, is_single_command: bool, is_noted: bool, to: Option<ReplyTo> },
-    /// The result is known.
+    /// The result is there.
     Finish { key: EffectKey, reply: Reply, is_noted: bool, to: Option<ReplyTo> },
 }
 
@@ -67,15 +67,15 @@ const LIMITS: LedgerLimits = LedgerLimits { max_names: 100_000, max_result_bytes
 pub(crate) struct Host {
     desk: EffectDesk<ReplyTo, Reply, EffectKey, Terminal>,
     pub(crate) open: BTreeSet<Terminal>,
-    /// Open terminals that were opened for single commands.
+    /// Open terminals of single commands.
     pub(crate) shells: BTreeSet<Terminal>,
     next_terminal: Terminal,
     /// Openings for single commands that wait for a place.
     waiting: VecDeque<Work>,
-    /// Steps that were given up while an effect was in progress.
+    /// Given up steps with an effect in progress.
     given_up: BTreeSet<EffectKey>,
     mutation: Option<Mutation>,
-    /// Openings whose daemon was lost, for [`Mutation::OpeningEndsWithItsConnection`].
+    /// Openings without their daemon, for [`Mutation::OpeningEndsWithItsConnection`].
     orphaned: BTreeSet<EffectKey>,
     /// Terminals by the steps that opened them.
     opened: BTreeMap<String, Terminal>,
@@ -104,7 +104,7 @@ impl Host {
         self.mutation == Some(mutation)
     }
 
-    /// Returns whether results are kept that no daemon has stored.
+    /// Returns whether the host keeps results that no daemon has stored.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.desk.has_unsettled()
     }
@@ -190,7 +190,7 @@ impl Host {
         match work {
             Work::Act { key, terminal, is_single_command, is_noted, to } => {
                 if is_noted && self.given_up.remove(&key) && key.effect != Effect::Open {
-                    // The terminal enters nothing for a step that was given up before.
+                    // The terminal enters nothing for a step that its daemon has given up before.
                     let end = self.desk.end(&key, EffectEnd::Lost);
                     next.replies.extend(end.into_iter().map(|to| (to, Reply::OutcomeUnknown)));
                     return next;

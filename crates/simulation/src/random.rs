@@ -1,7 +1,7 @@
 //! The random numbers of a simulation.
 
 /// A generator of random numbers that a seed determines (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>). It is
-/// written here because a seed must replay in every later version, which no library promises.
+/// part of this crate because a seed must replay in every later version, which no library promises.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 

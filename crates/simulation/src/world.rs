@@ -15,21 +15,21 @@ use crate::host::{Ask, Host, Next, Reply, ReplyTo, Work};
 use crate::machines;
 use crate::random::Random;
 
-/// A rule that is put back to a wrong one, which the simulation has to find.
+/// A rule in a wrong version, which the simulation has to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutation {
     /// An opening ends with the connection that requested it. The next opening of its step is in no ledger, and each
     /// terminal has a ledger of commands of its own.
     OpeningEndsWithItsConnection,
-    /// The shell of a single command is closed before its result is recorded.
+    /// The shell of a single command closes before the record of its result.
     ClosedBeforeRecorded,
-    /// A step is settled before its result is recorded.
+    /// The daemon settles a step before the record of its result.
     SettledBeforeRecorded,
     /// A daemon does not settle the steps that an earlier one has recorded.
     NothingSettledAtStart,
-    /// A node that an earlier daemon called is called again.
+    /// The daemon calls a node again that an earlier daemon called.
     NodesRepeated,
-    /// A host without terminals ends although it has results that are not recorded.
+    /// A host without terminals ends although it has results that no daemon has recorded.
     HostEndsWithResults,
     /// A daemon does not note that a host has ended with effects in progress.
     LostHostForgotten,
@@ -42,7 +42,7 @@ pub struct Report {
     pub runs: u32,
     /// Effects that changed the world.
     pub effects: u32,
-    /// Outcomes that were recorded as unknown.
+    /// Outcomes with an unknown result in the journal.
     pub unknown: u32,
     /// Kills and restarts of the daemon, kills and stops of hosts, cuts of the link, and times of a full disk.
     pub faults: u32,
@@ -123,7 +123,7 @@ pub(crate) struct Entry {
     pub(crate) ended: Option<(String, Recorded)>,
 }
 
-/// An outcome as it is recorded.
+/// An outcome in the form of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Succeeded(Option<Effect>),
@@ -214,7 +214,7 @@ impl World {
             let fault = match world.random.below(12) {
                 0..=4 => Fault::KillDaemon,
                 5..=6 => Fault::RestartDaemon,
-                // A host that is killed excuses unknown outcomes, so most schedules have none.
+                // A killed host excuses unknown outcomes, so most schedules have none.
                 7 if world.random.one_in(3) => Fault::KillHost(usize::from(world.random.one_in(2))),
                 7..=8 => Fault::StopHost(usize::from(world.random.one_in(2))),
                 9..=10 => Fault::CutLink,
@@ -277,7 +277,7 @@ impl World {
             Happening::Deliver { host, life, to, ask } => self.deliver(host, life, to, ask),
             Happening::Reply { host, to: (daemon, request), reply } => {
                 if host == OTHER && self.now < self.cut_until {
-                    // The link keeps it until it is connected again.
+                    // The link keeps it until its next connection.
                     let delay = self.cut_until - self.now + self.random.below(50);
                     return self.at(delay, Happening::Reply { host, to: (daemon, request), reply });
                 }
@@ -383,7 +383,7 @@ impl World {
     fn deliver(&mut self, host: usize, life: u64, to: ReplyTo, ask: Ask) {
         let wait = self.stopped_until[host].max(if host == OTHER { self.cut_until } else { 0 });
         if self.now < wait {
-            // In the order in which they were sent.
+            // In the order of their sending.
             return self.at(wait - self.now, Happening::Deliver { host, life, to, ask });
         }
         if self.lives[host] != life {
@@ -419,7 +419,7 @@ impl World {
         self.random.below(if host == OTHER { 120 } else { 4 })
     }
 
-    /// Sends a request to a host, which is started if there is none.
+    /// Sends a request to a host. Starts one if there is none.
     pub(crate) fn send(&mut self, host: usize, to: ReplyTo, ask: Ask) {
         if self.hosts[host].is_none() {
             self.lives[host] += 1;
@@ -429,7 +429,7 @@ impl World {
         }
         self.noted[host].insert(self.lives[host]);
         let (life, latency) = (self.lives[host], self.latency(host));
-        // A connection keeps the order of what is sent over it.
+        // A connection keeps the order of its messages.
         self.delivered_until[host] = self.delivered_until[host].max(self.now + latency);
         self.at(self.delivered_until[host] - self.now, Happening::Deliver { host, life, to, ask });
     }
@@ -481,8 +481,8 @@ impl World {
         }
     }
 
-    /// Ends the session of the link: what is under way to the other machine may arrive late, and what is under way back is
-    /// lost. The daemon repeats its requests.
+    /// Ends the session of the link: messages to the other machine may arrive late, and the link loses those on the way
+    /// back. The daemon repeats its requests.
     fn break_link(&mut self) {
         let random = &mut self.random;
         self.queue.retain(|_, happening| match happening {
@@ -494,7 +494,8 @@ impl World {
         self.with_daemon(number, |daemon, world| daemon.repeat_requests(world, OTHER));
     }
 
-    /// Ends the daemon, by its own will or not. Requests under way may be lost, and so may writes of a daemon that is killed.
+    /// Ends the daemon, by its own will or not. Requests under way may not arrive, and writes of a killed daemon may
+    /// not last.
     fn end_daemon(&mut self, is_clean: bool) {
         let Some(daemon) = self.daemon.take() else { return };
         let mut kept = Vec::new();

@@ -7,7 +7,7 @@ use steplatch_ids::RunId;
 /// The underlying error, for the log.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Error of appending records. None of them was appended.
+/// Error of appending records. The journal has appended none of them.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another writer wrote in between: this writer decided on a history that is not the newest.
@@ -31,7 +31,7 @@ pub enum StorageError {
     /// Another process has taken the journal over, and this one must stop.
     #[error("the journal was taken over: its owner has number {owner}, and this is owner {own}")]
     NotOwner {
-        /// The number under which this journal was opened.
+        /// The number of this journal, from its opening.
         own: u64,
         /// The number of the owner now.
         owner: u64,
@@ -39,19 +39,19 @@ pub enum StorageError {
     /// There is no room. Later attempts may find some.
     #[error("no disk space is left for the journal; free some, or raise runs.disk_mb")]
     Full(Cause),
-    /// The place may be read and not written.
+    /// The place is only readable.
     #[error("the journal can not be written to, only read")]
     ReadOnly(Cause),
-    /// The content of the file differs from what was written, or the file is not a database.
+    /// The content of the file differs from the written one, or the file is not a database.
     #[error("the journal is damaged: {0}")]
     Damaged(Cause),
-    /// Its file was removed or replaced while it was open: further writes would be lost.
+    /// Its file disappeared, or gave way to another one, while it was open: further writes would not last.
     #[error("the journal's file was removed or replaced while it was in use; start the daemon again")]
     Gone,
     /// The disk or the file failed.
     #[error("the journal failed: {0}")]
     Failed(Cause),
-    /// The journal was closed.
+    /// The journal has closed.
     #[error("the journal is closed")]
     Closed,
 }
@@ -59,7 +59,7 @@ pub enum StorageError {
 /// Error of reading a history.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The stored entry differs from what was written.
+    /// The stored entry differs from the written one.
     #[error("entry {seq} of run {run} is damaged: {what}")]
     Damaged {
         /// The run.
@@ -69,7 +69,7 @@ pub enum ReadError {
         /// Its defect.
         what: &'static str,
     },
-    /// The entry was written by a newer build.
+    /// A newer build wrote the entry.
     #[error("entry {seq} of run {run} has version {version}, and {known} is the newest that is known here")]
     UnknownVersion {
         /// The run.
@@ -78,7 +78,7 @@ pub enum ReadError {
         seq: u64,
         /// Its version.
         version: u64,
-        /// The newest version that can be read.
+        /// The newest readable version.
         known: u64,
     },
     /// The journal cannot read.
@@ -89,14 +89,14 @@ pub enum ReadError {
 /// Error of opening a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file was written by a newer build.
+    /// A newer build wrote the file.
     #[error("the journal '{}' has format {found}, and {known} is the newest that is known here", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The newest format that is known.
+        /// The newest known format.
         known: i64,
     },
     /// The file belongs to another program.
@@ -105,7 +105,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file cannot be created or opened.
+    /// The system refuses to create or open the file.
     #[error("the journal '{}' can not be opened", .path.display())]
     File {
         /// The file.

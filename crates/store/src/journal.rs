@@ -11,7 +11,7 @@ use crate::{AppendError, ReadError, StorageError};
 pub struct Record {
     /// Its number within the run, from 1 and without gaps.
     pub seq: u64,
-    /// Version of what `text` is written in. Readers refuse versions that they do not know, by name.
+    /// Format version of `text`. Readers refuse versions that they do not know, by name.
     pub version: u16,
     /// The entry.
     pub text: String,
@@ -20,7 +20,7 @@ pub struct Record {
 /// Summary of a run in lists, kept beside its history so that a list reads no histories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The state of the run, in one word of its writer's; lists are filtered by it.
+    /// The state of the run, in one word of its writer's; a filter of lists uses it.
     pub state: String,
     /// Time at which the run ended, in milliseconds since 1970. Only a run that has this may be forgotten as finished.
     pub finished_at: Option<u64>,
@@ -35,19 +35,19 @@ pub struct Append {
     pub run: RunId,
     /// The entry that the writer believes to be the last (0: none yet).
     pub after: u64,
-    /// Version of what `texts` are written in.
+    /// Format version of `texts`.
     pub version: u16,
-    /// The entries. Without any, only the summary of a run that is known changes.
+    /// The entries. Without any, only the summary of a known run changes.
     pub texts: Vec<String>,
     /// The summary in lists from now on; without one, lists keep the previous one.
     pub summary: Option<Summary>,
-    /// A name under which this run is found again, and which no second run can get.
+    /// A name that finds this run again, and that no second run can get.
     pub key: Option<String>,
     /// Data that the writer needs until the run has ended, in the place of the previous data: secrets that no entry
     /// shows. A summary that has the run finished drops it.
     pub private: Option<String>,
-    /// Entries up to `after` that are stored as these texts from now on, because they contain secrets. Apart from the
-    /// secrets their meaning must stay the same.
+    /// New texts of entries up to `after`, because the stored ones contain secrets. Apart from the secrets their
+    /// meaning must stay the same.
     pub redacted: Vec<(u64, String)>,
 }
 
@@ -85,7 +85,7 @@ pub enum Appended {
         /// The number of the last one.
         last: u64,
     },
-    /// The key belongs to a run already, and nothing was written.
+    /// The key belongs to a run already, and the journal has written nothing.
     Existing {
         /// The run of the key; it may be the run of this append.
         run: RunId,
@@ -110,7 +110,7 @@ pub struct KnownRun {
 pub struct RunFilter {
     /// Only those whose summary has this state.
     pub state: Option<String>,
-    /// Only those that are finished, or only those that are not.
+    /// Only finished ones, or only unfinished ones.
     pub finished: Option<bool>,
     /// Only those with a smaller [`KnownRun::number`]: the continuation of a list that ended with that one.
     pub before: Option<u64>,
@@ -118,7 +118,7 @@ pub struct RunFilter {
     pub limit: Option<usize>,
 }
 
-/// Rules by which finished runs are kept. A run is dropped when either rule drops it.
+/// Rules for the finished runs to keep. The journal drops a run when either rule drops it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Number of runs that finished last.
@@ -177,10 +177,10 @@ pub trait Journal: Send + Sync + 'static {
         }
     }
 
-    /// Returns the entries of `run` from number `from` on, in order; none for a run that is not known.
+    /// Returns the entries of `run` from number `from` on, in order; none for an unknown run.
     ///
     /// # Errors
-    /// If an entry is damaged or too new, or the journal cannot read. The entries behind such an entry are of no
+    /// If there is a damaged or too new entry, or the journal cannot read. The entries behind such an entry are of no
     /// use without it.
     fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
 
@@ -219,7 +219,7 @@ pub trait Journal: Send + Sync + 'static {
     /// If the journal cannot read.
     fn run_with_key(&self, key: &str) -> impl Future<Output = Result<Option<RunId>, StorageError>> + Send;
 
-    /// Drops the history of `run`, its summary and its keys; nothing for a run that is not known.
+    /// Drops the history of `run`, its summary and its keys; nothing for an unknown run.
     ///
     /// # Errors
     /// If the journal cannot write.

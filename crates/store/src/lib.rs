@@ -1,9 +1,8 @@
 //! The history of runs.
 //!
-//! Owns what is remembered of a run: numbered records, which are appended and never change, and a
-//! summary beside them that does change. A record is the text that its writer gave, with a version;
-//! its meaning is defined by the writer. Only this crate writes histories, and a new [`Journal`] is
-//! finished when [`conformance!`] passes for it.
+//! Owns the memory of a run: numbered records, which a writer appends and which never change, and a summary beside them
+//! that does change. A record is the text that its writer gave, with a version; the writer defines its meaning. Only
+//! this crate writes histories, and a new [`Journal`] has to pass [`conformance!`].
 
 mod conformance;
 mod error;

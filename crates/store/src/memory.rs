@@ -108,7 +108,7 @@ impl Histories {
 
 impl MemoryJournal {
     fn with<R>(&self, act: impl FnOnce(&mut Histories) -> R) -> R {
-        // Every change above is made in one step, so a panic elsewhere left nothing half done.
+        // Every change above takes one step, so a panic elsewhere left nothing half done.
         act(&mut self.histories.lock())
     }
 }

@@ -5,12 +5,10 @@
 //! reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite is ever
 //! made on their runtime.
 //!
-//! The log is written ahead and synchronised at each commit (`journal_mode=WAL`,
-//! `synchronous=FULL`): what was acknowledged is there after a loss of power, as
-//! far as the disk keeps its word.
+//! SQLite writes the log ahead and synchronises it at each commit (`journal_mode=WAL`, `synchronous=FULL`):
+//! acknowledged entries are there after a loss of power, if the disk keeps its word.
 //!
-//! Opening a journal takes it over: its former owner, if it still lives, can read
-//! and is refused at its next append.
+//! Opening a journal takes it over: its former owner, if it still lives, can read, and its next append fails.
 
 mod entry;
 mod reader;
@@ -45,8 +43,7 @@ const FORGET_BATCH: usize = 64;
 pub struct SqliteOptions {
     /// The newest version of entries that the caller can read; a newer entry stops a reader.
     pub newest_version: u16,
-    /// Maximum size of the database, in bytes; appends beyond are refused as with a full disk. Its log
-    /// comes on top.
+    /// Maximum size of the database, in bytes; appends beyond fail as with a full disk. Its log comes on top.
     pub at_most: Option<u64>,
 }
 
@@ -76,7 +73,7 @@ impl SqliteJournal {
     /// long as the disk needs.
     ///
     /// # Errors
-    /// If the file cannot be used, belongs to another program, or was written by a newer build.
+    /// If the file is unusable, belongs to another program, or comes from a newer build.
     pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (connection, epoch) = schema::open(path, options)?;
         let readers = schema::open_reader(path)?;
@@ -112,8 +109,8 @@ impl SqliteJournal {
         Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }
 
-    /// Finishes the pending requests and closes the file. Blocks until that is done; dropping a journal finishes as
-    /// well and does not wait.
+    /// Finishes the pending requests and closes the file. Blocks until then; dropping a journal finishes as well and
+    /// does not wait.
     pub fn close(self) {
         let Self { writer, reader, threads, .. } = self;
         drop((writer, reader));

@@ -22,10 +22,10 @@ use error::InvalidLimit;
 /// Maximum number of levels of runs below a run.
 pub const MAX_LEVELS: u32 = 5;
 
-/// The parameter that holds a whole definition. Its placeholders are the child's, so they are not replaced.
+/// The parameter that holds a whole definition. Its placeholders are the child's and stay unchanged.
 pub(crate) const DEFINITION: &str = "workflow_definition";
 
-/// The parameter that marks the terminal as the parent's, because none was named. A definition cannot set it.
+/// The parameter that marks the terminal as the parent's, in the absence of a name. A definition cannot set it.
 pub(crate) const INHERITED: &str = "session_inherited";
 
 /// The variable that names the terminal in which a run begins.
@@ -46,7 +46,7 @@ pub struct Child {
     pub limits: Limits,
     /// True if its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
-    /// True if it is saved in the library when it completes, if it is [`ChildWorkflow::Inline`], and those below it.
+    /// True if the library saves it when it completes, if it is [`ChildWorkflow::Inline`], and those below it.
     pub save_on_success: bool,
     /// Number of levels below the first run, from 1.
     pub depth: u32,
@@ -65,7 +65,7 @@ impl Child {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildWorkflow {
-    /// A workflow that is saved under this name.
+    /// The workflow of this name in the library.
     Named(WorkflowName),
     /// This document.
     Inline(Value),
@@ -114,7 +114,7 @@ fn is_scalar(value: &Value) -> bool {
     !value.is_array() && !value.is_object()
 }
 
-/// Returns the problems of the parameters, except of those that are `open`: their values are not known yet.
+/// Returns the problems of the parameters, except of `open` ones: their values are not known yet.
 pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<InvalidChild> {
     let set = |key: &str| params.get(key).filter(|value| !value.is_null());
     let mut complaints = Vec::new();
@@ -155,7 +155,7 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
     let usual = Limits::default();
     let max_states = match number("max_states")? {
         None => usual.max_states(),
-        // A number outside the bounds of a u32 is outside the bounds of the field too, and is reported as such.
+        // A number outside the bounds of a u32 is outside the bounds of the field too, and gets that report.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         Some(number) if number.fract() == 0.0 => number as u32,
         Some(_) => return Err(InvalidLimit::NotWhole("max_states")),
@@ -173,7 +173,7 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
     let success = status == "completed";
     let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
     let left_open = if success || history.keep_terminals() { history.open_terminals() } else { &[] };
-    // A run that fails closes the terminals that it opened, and leaves the terminal that it was given open.
+    // A run that fails closes the terminals that it opened, and leaves its given terminal open.
     let is_closed = |session: &str| {
         let opened = history.open_terminals().iter().any(|opened| opened == session);
         opened && !left_open.iter().any(|open| open == session)
@@ -223,7 +223,7 @@ pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
     (end, error.map(substitute::as_text))
 }
 
-/// Returns the outcome of an action that cannot be performed.
+/// Returns the outcome of an impossible action.
 pub(crate) fn refused(error: String) -> Outcome {
     let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
     Outcome::Finished { result: Map::from_iter(fields) }

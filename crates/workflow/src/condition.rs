@@ -1,4 +1,4 @@
-//! Conditions: when a transition is taken.
+//! Conditions of transitions.
 //!
 //! Everything about one test of a condition is in `condition/test.rs`.
 
@@ -23,7 +23,7 @@ pub struct Condition {
     pub(crate) description: Option<String>,
 }
 
-/// Reason that a condition cannot be evaluated.
+/// Reason for a condition without a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// With its variables replaced, the pattern does not compile.
@@ -37,7 +37,7 @@ pub enum ConditionError {
     Unresolved(String),
 }
 
-/// The fields of a result that patterns are searched in, in this order.
+/// The fields of a result for the search for patterns, in this order.
 const SEARCHED: [&str; 2] = ["match_text", "screen_content"];
 
 /// The facts that a condition examines: the end of a state.
@@ -52,7 +52,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) found_nothing: bool,
     /// The daemon stopped while the action was in progress, so its outcome is unknown.
     pub(crate) unknown: bool,
-    /// The screen of the run's terminal, where it was read because the result has no text.
+    /// The screen of the run's terminal, read because the result has no text.
     pub(crate) screen: Option<&'a str>,
 }
 
@@ -62,18 +62,18 @@ impl Ending<'_> {
         !self.unknown && !tool::succeeded(self.result)
     }
 
-    /// Returns the fields of the result that patterns are searched in.
+    /// Returns the fields of the result for the search for patterns.
     fn searched(&self) -> &'static [&'static str] {
         if self.tool == tool::RUN_COMMAND { &[tool::OUTPUT] } else { &SEARCHED }
     }
 
-    /// Returns whether the result has a text that patterns can be searched in.
+    /// Returns whether the result has a text for the search for patterns.
     pub(crate) fn has_text(&self) -> bool {
         self.searched().iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
     }
 
-    /// Returns the texts that a pattern is searched in: `match_text` and `screen_content` in one line, then each by itself, so
-    /// that `^` and `$` are the beginning and the end of a line of either.
+    /// Returns the texts for the search for a pattern: `match_text` and `screen_content` in one line, then each by
+    /// itself, so that `^` and `$` are the beginning and the end of a line of either.
     fn texts(&self) -> Vec<String> {
         let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
         if self.tool == tool::RUN_COMMAND && self.has_text() {
@@ -99,13 +99,13 @@ impl Ending<'_> {
         }
     }
 
-    /// Returns the output of a command that has no newlines at its end, though it was printed with them.
+    /// Returns the output of a command that has no newlines at its end, although it printed them.
     pub(crate) fn trimmed_output(&self) -> Option<&str> {
         let is_trimmed = self.tool == tool::RUN_COMMAND && self.rules.trims_output();
         self.result.get(tool::OUTPUT).and_then(Value::as_str).filter(|_| is_trimmed)
     }
 
-    /// Returns whether a pattern is found in one of the texts.
+    /// Returns whether a pattern matches one of the texts.
     fn is_match(&self, pattern: &Pattern) -> Result<bool, TooMuchWork> {
         for text in self.texts() {
             if pattern.is_match(&text)? {
@@ -129,7 +129,7 @@ impl Condition {
         !self.tests.is_empty() && self.tests.iter().all(Test::demands_output)
     }
 
-    /// Returns in words why the condition holds, or `None` if it does not. The part that a gate judges is left out.
+    /// Returns in words why the condition holds, or `None` if it does not. It omits the part that a gate judges.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();
         for test in &self.tests {
@@ -154,7 +154,7 @@ impl Condition {
         false
     }
 
-    /// Returns every text in which variables are replaced.
+    /// Returns every text with variables to replace.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let texts = self.tests.iter().flat_map(Test::texts);
         texts.chain(self.description.as_deref()).collect()

@@ -64,21 +64,21 @@ impl ContractVariable {
         self.required
     }
 
-    /// Returns the value that is used where the shell has none.
+    /// Returns the value for a shell that has none.
     #[must_use]
     pub fn default(&self) -> Option<&str> {
         self.default.as_deref()
     }
 
-    /// Returns whether the value must not be shown.
+    /// Returns whether the value is to stay hidden.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret
     }
 
-    /// Returns whether an argument is exported into the environment of the run's terminal, where every program finds
-    /// it. A secret is exported only if its declaration has `"export": true`, a name with lower-case letters never. `{NAME}`
-    /// is replaced by its value either way.
+    /// Returns whether an argument has an export into the environment of the run's terminal, where every program finds
+    /// it. A secret has one only if its declaration has `"export": true`, a name with lower-case letters never.
+    /// `{NAME}` becomes its value either way.
     #[must_use]
     pub fn is_exported(&self) -> bool {
         self.export.unwrap_or(!self.secret) && is_of_environment(&self.name)
@@ -133,7 +133,7 @@ impl Contract {
         self.variables.iter().find(|variable| variable.name == name)
     }
 
-    /// Returns the values of those that are made of variables, as far as these have values.
+    /// Returns the values of variables made from other variables, if these have values.
     pub(crate) fn made_of(&self, variables: &dyn Lookup) -> BTreeMap<String, String> {
         let made = |variable: &ContractVariable| {
             let from = variable.from.as_deref()?;
@@ -166,15 +166,16 @@ impl Contract {
         values
     }
 
-    /// Keeps of these arguments those whose values replace `{NAME}`: all of them, before version 5 those that are not
-    /// exported.
+    /// Keeps of these arguments those whose values replace `{NAME}`: all of them, before version 5 arguments without an
+    /// export.
     pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
         values.retain(|name, _| rules.fills_arguments() || (!rules.exports_secrets() && !is_exported(name)));
         values
     }
 
-    /// Returns which of the initial variables do not fit their schemas, one sentence each. Values of secrets are not shown.
+    /// Returns which of the initial variables do not fit their schemas, one sentence each. The sentences have no values
+    /// of secrets.
     pub(crate) fn violations(&self, initial: &Map<String, Value>) -> Vec<String> {
         let given = self.initial_values(initial);
         let wrong = |variable: &ContractVariable| {
@@ -201,7 +202,7 @@ impl Contract {
         self.variables.iter().filter(missing).map(ContractVariable::name).collect()
     }
 
-    /// Returns whether a run cannot continue if these variables cannot be queried.
+    /// Returns whether a run has to end after a failed query of these variables.
     pub(crate) fn needs(&self, names: &[String]) -> bool {
         names.iter().filter_map(|name| self.get(name)).any(ContractVariable::matters)
     }

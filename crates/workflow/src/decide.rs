@@ -48,8 +48,8 @@ pub(crate) use unknown::choices as goes_on;
 
 /// Something that happened outside and that a run must react to.
 ///
-/// Its serialized form travels between a daemon and an engine that decides elsewhere, and is stored there: fields may be
-/// added with a default.
+/// Its serialized form travels between a daemon and an engine that decides elsewhere, which stores it: new fields need
+/// a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Input {
@@ -62,13 +62,13 @@ pub enum Input {
         /// The outcome.
         outcome: Outcome,
     },
-    /// The screen that [`wants_screen`] names for the end of a step was read. Comes before the outcome.
+    /// The driver has read the screen that [`wants_screen`] names for the end of a step. Comes before the outcome.
     ScreenRead {
         /// The step.
         step: StepId,
         /// The terminal.
         session_id: String,
-        /// Its screen; without one, it could not be read.
+        /// Its screen; `None` if reading it failed.
         screen: Option<String>,
     },
     /// The shell set or reported the requested variables, or was not available.
@@ -78,29 +78,29 @@ pub enum Input {
         /// The result.
         answer: ShellAnswer,
     },
-    /// A gate was answered.
+    /// A gate has an answer.
     GateAnswered {
         /// The step whose gate it is.
         step: StepId,
-        /// One of the gate's choices, or its form as JSON; any other text is ignored.
+        /// One of the gate's choices, or its form as JSON; any other text has no effect.
         choice: String,
         /// Person or agent that answered.
         by: By,
     },
-    /// A patch of the machine is proposed. Ignored unless the gate of this step asks where the run continues.
+    /// A proposal of a patch of the machine. Ignored unless the gate of this step asks where the run continues.
     PatchProposed {
         /// The step whose gate it is.
         step: StepId,
-        /// The patch, which was checked.
+        /// The checked patch.
         proposal: Box<Proposal>,
     },
-    /// The library took a patch that was accepted, or did not. Comes after the answer, at any time.
+    /// The library took an accepted patch, or refused it. Comes after the answer, at any time.
     PatchSaved {
         /// The step of the proposal.
         step: StepId,
         /// The version that it is in the library.
         version: Option<u32>,
-        /// The error, if it was not saved.
+        /// The error of a refusal.
         error: Option<String>,
     },
     /// The child run that a step requested has begun.
@@ -121,19 +121,19 @@ pub enum Input {
     Pause {
         /// Requester of the pause.
         by: String,
-        /// True if the parent run was paused.
+        /// True if the pause is of the parent run.
         above: bool,
     },
     /// A person, an agent or the parent run resumes the run.
     Resume {
         /// Requester of the resumption.
         by: String,
-        /// True if the parent run was resumed. A run that was paused directly stays paused then.
+        /// True if the parent run resumed. A directly paused run stays paused then.
         above: bool,
     },
     /// The deadline of the whole run has passed.
     DeadlinePassed,
-    /// The run is cancelled.
+    /// Cancels the run.
     Cancel {
         /// The reason, in their words.
         reason: String,
@@ -147,19 +147,21 @@ pub struct Start {
     pub run: RunId,
     /// The terminal in which its actions work unless they name another.
     pub session_id: Option<String>,
-    /// Its initial variables. Numbers and booleans are taken as text, and a text as the list or object that its argument is.
+    /// Its initial variables. Numbers and booleans count as text, and a text as the list or object that its argument
+    /// is.
     pub variables: Map<String, Value>,
     /// Its limits.
     pub limits: Limits,
     /// True if its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
-    /// True if nested workflows, at any depth, are saved when they complete, unless their action specifies otherwise.
+    /// True if the library saves nested workflows, at any depth, when they complete, unless their action specifies
+    /// otherwise.
     pub save_on_success: bool,
     /// The step of the parent run that starts it.
     pub parent: Option<StepId>,
     /// Its depth below the outermost run: 0 for a run without a parent.
     pub depth: u32,
-    /// Workflows, nodes and graphs that it starts by name and that are known to ask no person.
+    /// Workflows, nodes and graphs that it starts by name, known to ask no person.
     #[serde(default)]
     pub gateless: GatelessNames,
 }
@@ -167,21 +169,21 @@ pub struct Start {
 /// The result of [`decide`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// To be appended to the history first, all of them or none.
+    /// Events for the history, first and all of them or none.
     pub events: Vec<Event>,
-    /// To be performed after that.
+    /// Effects to perform after that.
     pub effects: Vec<Effect>,
 }
 
 /// A request that the driver performs.
 ///
-/// Its serialized form is stored by an engine that decides elsewhere: fields may be added with a default.
+/// An engine that decides elsewhere stores its serialized form: new fields need a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Effect {
     /// Perform an action, and bring its outcome back as an input.
     Perform {
-        /// The step that requests it. The same action under the same step must never be performed twice.
+        /// The step that requests it. The same action under the same step must never happen twice.
         step: StepId,
         /// The tool.
         tool: String,
@@ -197,7 +199,7 @@ pub enum Effect {
         step: StepId,
         /// Time to wake up; the same after a restart.
         until: Timestamp,
-        /// As for [`Effect::Perform`], counted from when the state was entered.
+        /// As for [`Effect::Perform`], counted from the entry of the state.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
@@ -207,11 +209,11 @@ pub enum Effect {
         step: StepId,
         /// The run to start.
         child: Box<Child>,
-        /// As for [`Effect::Perform`]; the child is cancelled then.
+        /// As for [`Effect::Perform`]; it then cancels the child.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
-    /// Bring this outcome back: it is known without performing anything.
+    /// Bring this outcome back: it is known without an effect.
     Answer {
         /// The step.
         step: StepId,
@@ -226,12 +228,12 @@ pub enum Effect {
         prompt: String,
         /// The choices. Without them, any text is an answer.
         choices: Vec<String>,
-        /// The form to be filled in instead, as [`crate::Form::schema`] returns it.
+        /// The form to fill in instead, as [`crate::Form::schema`] returns it.
         form: Option<Value>,
         /// Basis of the answer: the result of the state's action, including its screen.
         context: Map<String, Value>,
     },
-    /// Bring [`Outcome::TimedOut`] back at this time: the gate was not answered in time.
+    /// Bring [`Outcome::TimedOut`] back at this time: the gate has no answer in time.
     ExpireGate {
         /// The requesting step.
         step: StepId,
@@ -263,14 +265,14 @@ pub enum Effect {
         /// Requester of the pause.
         by: String,
     },
-    /// Resume the run that a step started, unless it was paused directly.
+    /// Resume the run that a step started, except after a direct pause.
     ResumeChild {
         /// The step.
         step: StepId,
         /// Requester of the resumption.
         by: String,
     },
-    /// Stop waiting for a step, and cancel the run that it started. A later outcome of the step is ignored.
+    /// Stop waiting for a step, and cancel the run that it started. A later outcome of the step has no effect.
     Abandon {
         /// The step.
         step: StepId,
@@ -281,7 +283,7 @@ pub enum Effect {
         #[serde(with = "time::seconds")]
         after: Duration,
     },
-    /// Disarm [`Input::DeadlinePassed`] until it is armed again: the run waits for an answer.
+    /// Disarm [`Input::DeadlinePassed`] until another effect arms it: the run waits for an answer.
     DisarmDeadline,
     /// Close a terminal that the run opened.
     CloseTerminal {
@@ -317,11 +319,11 @@ pub enum Branch {
     },
 }
 
-/// A decision that is held back while the run is paused.
+/// A decision that waits for the end of a pause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Continuation {
-    /// A state is left.
+    /// Leave a state.
     Leave {
         /// The state.
         from: String,
@@ -330,7 +332,7 @@ pub enum Continuation {
     },
     /// A gate has to decide where a state leads.
     Judge {
-        /// The step whose end is to be judged.
+        /// The step with the end to judge.
         step: StepId,
         /// The choices.
         choices: Vec<Choice>,
@@ -343,7 +345,7 @@ pub enum Continuation {
     Contract {
         /// Purpose of the request.
         purpose: Purpose,
-        /// The variables that are known to be set now.
+        /// The variables with a known value now.
         learned: BTreeMap<String, String>,
         /// The error, if the shell was not available.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -351,7 +353,7 @@ pub enum Continuation {
         /// The variables that it was to report.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
-        /// The state to be entered when the contract holds; none when the run is complete then.
+        /// The next state when the contract holds; none when the run is complete then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<String>,
     },
@@ -419,7 +421,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(pause) if pause.above || !above => DecisionBuilder::new(definition, history, now).resume(by),
             _ => Decision::default(),
         },
-        // The deadline does not pass while the clock of the run is stopped.
+        // The deadline does not pass while the clock of the run stands still.
         (Status::Running, Input::DeadlinePassed) if history.stands_still() => Decision::default(),
         (Status::Running, Input::DeadlinePassed) => DecisionBuilder::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
@@ -442,10 +444,10 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
     }
 }
 
-/// Returns the effects that a history has requested and has no outcome of, to be performed again after a restart.
+/// Returns the effects that a history has requested and has no outcome of, to repeat after a restart.
 ///
-/// All of them may be performed twice, except [`Effect::Perform`]: for that the driver keeps a ledger by step. The time
-/// limit of a state keeps running meanwhile, but an outcome that arrived is still taken into account.
+/// All of them may happen twice, except [`Effect::Perform`]: for that the driver keeps a ledger by step. The time limit
+/// of a state keeps running meanwhile, but an outcome that arrived still counts.
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
@@ -464,8 +466,8 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     }
 }
 
-/// Returns the terminal whose screen has to be read before this outcome of a step is decided: a pattern decides where the
-/// state leads, and the result has no text to search. [`Input::ScreenRead`] brings it.
+/// Returns the terminal with a screen to read before the decision on this outcome of a step: a pattern decides where
+/// the state leads, and the result has no text to search. [`Input::ScreenRead`] brings it.
 #[must_use]
 pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
     let current = history.current().filter(|current| current.step == *step && !history.has_looked(step))?;
@@ -496,7 +498,7 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
     None
 }
 
-/// Returns whether these events, which were decided and applied to the history last, need the screens of the run's
+/// Returns whether these events, the last decided and applied ones of the history, need the screens of the run's
 /// terminals beside them ([`Event::ScreensKept`]): the run fails, and its terminals are about to change or to close.
 #[must_use]
 pub fn wants_last_screens(history: &History, events: &[Event]) -> bool {
@@ -505,8 +507,8 @@ pub fn wants_last_screens(history: &History, events: &[Event]) -> bool {
     history.last_screens().is_empty() && events.iter().any(fails)
 }
 
-/// Returns the facts about the end of a state's action that its conditions examine: its outcome as it was judged, and
-/// whether it is a wait that found nothing.
+/// Returns the facts about the end of a state's action that its conditions examine: its judged outcome, and whether it
+/// is a wait that found nothing.
 fn ending<'a>(
     history: &'a History,
     current: &'a CurrentStep,
@@ -563,9 +565,10 @@ struct DecisionBuilder<'a> {
     definition: &'a Definition,
     history: &'a History,
     now: Timestamp,
-    /// True if the run is paused, so that nothing new may begin.
+    /// True during a pause of the run, in which nothing new may begin.
     paused: bool,
-    /// True if the last item of the state that has ended was executed, or failed: entered again, the state begins anew.
+    /// True if the last item of the ended state has ended, or one has failed: another entry of the state begins with
+    /// the first item.
     items_ended: bool,
     decision: Decision,
 }
@@ -717,7 +720,7 @@ impl<'a> DecisionBuilder<'a> {
         };
         let variables = &Entering { item, ..entering };
         if is_empty {
-            // Nothing is done, and nothing has to be known for it.
+            // An empty list needs no action, and no values.
             let (tool, params) = (tool::SET.to_owned(), Map::new());
             let entered = CurrentStep { step, tool, params, limit: None, entered_at: self.now };
             return self.enter_step(entered);
@@ -752,7 +755,7 @@ impl<'a> DecisionBuilder<'a> {
         self.history.items_of(name).filter(|_| !self.items_ended)
     }
 
-    /// Returns the item that a state is entered for, with its variable, and whether its list has none. Records the list
+    /// Returns the item for the entry of a state, with its variable, and whether its list has none. Records the list
     /// with the first one.
     fn item(&mut self, state: &State, variables: &impl Lookup) -> Result<(Option<(String, Value)>, bool), ItemsError> {
         let Some(for_each) = state.for_each() else { return Ok((None, false)) };
@@ -770,7 +773,7 @@ impl<'a> DecisionBuilder<'a> {
         if entered.tool == tool::PARALLEL {
             return self.enter_parallel(entered);
         }
-        // The history still has the answers of a dialogue that was left just now.
+        // The history still has the answers of the last dialogue.
         self.decision.effects.push(asking(&entered, &[], self.history, self.now));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
@@ -832,7 +835,7 @@ impl<'a> DecisionBuilder<'a> {
         cancel.decision
     }
 
-    /// Returns the terminals as they are when the current step is abandoned.
+    /// Returns the terminals as the abandoned current step leaves them.
     fn terminals_left(&self) -> Terminals {
         let mut terminals = self.history.terminals().clone();
         if let Some(current) = self.history.current() {
@@ -892,7 +895,7 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Returns whether a finally state has to be executed before the run ends: one in which something was done.
+    /// Returns whether a finally state has to precede the end of the run: in a run that did something.
     fn has_finally(&self) -> bool {
         self.definition.finally_state().is_some()
             && self.history.finally().is_none()
@@ -951,8 +954,8 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     }
     let mut choices = Vec::new();
     let mut chosen = None;
-    // Conditions see the variables as they were when the state was entered: `{match_text}` in one is what an
-    // earlier state found, to be compared with what this one returned.
+    // Conditions see the variables of the state's entry: `{match_text}` in one is the match of an earlier state, for a
+    // comparison with the result of this one.
     for transition in state.transitions() {
         let (condition, to) = (transition.condition(), transition.next_state().to_owned());
         let described = |because| Ok((because, condition.described(ending.rules, variables)?));
@@ -987,7 +990,7 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             Branch::Fail { reason: FailureReason::ActionFailed, error }
         }
     });
-    // A failure that is written is none that is unknown.
+    // A written failure is not an unknown one.
     if state.asks_when_unknown() && choices.is_empty() && ending.tool != tool::FAIL {
         let error = match &way {
             Branch::Fail { error, .. } => Some(error.clone()),
@@ -1135,7 +1138,7 @@ fn exchanging(exchange: &Exchange) -> Effect {
     }
 }
 
-/// Puts arguments into the environment of a terminal that is about to be opened, unless the author set the same name.
+/// Puts arguments into the environment of a terminal that is about to open, unless the author set the same name.
 fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) {
     if given.is_empty() {
         return;

@@ -1,8 +1,8 @@
-//! Machine workflows that were read and checked.
+//! Checked machine workflows.
 //!
-//! A [`Definition`] is valid by construction: the initial state and every target exist, every bound is kept, and every
+//! A [`Definition`] is valid by construction: the initial state and every target exist, every bound holds, and every
 //! pattern without variables compiles. An invalid document gives [`Problems`]: all of them at once, each with a JSON
-//! pointer. The document is kept unchanged, and is what a definition serializes to.
+//! pointer. A definition keeps its document unchanged and serializes to it.
 
 mod catalog;
 mod contracts;
@@ -54,7 +54,7 @@ pub struct Definition {
     arguments: Contract,
     return_values: Contract,
     initial_state: String,
-    /// The state that is executed before a run ends.
+    /// The last state, executed before a run ends.
     finally_state: Option<String>,
     states: Vec<State>,
     /// The names of the secrets that `{secret:NAME}` refers to.
@@ -80,7 +80,7 @@ pub struct State {
     on_exhausted: Option<String>,
     /// A gate decides where the run continues if the state found nothing that it expects.
     asks_when_unknown: bool,
-    /// The items that it is executed for.
+    /// The items for its executions.
     for_each: Option<ForEach>,
 }
 
@@ -89,7 +89,7 @@ pub struct State {
 pub struct Action {
     tool: String,
     params: Map<String, Value>,
-    /// True if the run's terminal is filled in.
+    /// True if the run's terminal fills in a missing session.
     takes_session: bool,
     /// Parameters that stay text when their whole value is one variable.
     text_params: Vec<String>,
@@ -105,7 +105,7 @@ pub struct Transition {
 impl Definition {
     /// Reads a definition and checks it in every respect that needs no run.
     ///
-    /// What happens next in a run of it is decided by [`decide`](crate::decide()): the caller appends the events and
+    /// [`decide`](crate::decide()) determines what happens next in a run of it: the caller appends the events and
     /// performs the effects.
     ///
     /// ```
@@ -152,7 +152,7 @@ impl Definition {
     /// ```
     ///
     /// # Errors
-    /// With every problem that was found, and the warnings beside them.
+    /// With every problem, and the warnings beside them.
     pub fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         parse::parse(document, tools)
     }
@@ -173,7 +173,7 @@ impl Definition {
         }
     }
 
-    /// Returns the document as it was given.
+    /// Returns the original document.
     #[must_use]
     pub fn document(&self) -> &Value {
         &self.document
@@ -215,7 +215,7 @@ impl Definition {
         &self.initial_state
     }
 
-    /// Returns the name of the state that is executed before a run ends, completed or failed.
+    /// Returns the name of the last state before a run ends, completed or failed.
     #[must_use]
     pub fn finally_state(&self) -> Option<&str> {
         self.finally_state.as_deref()
@@ -276,7 +276,7 @@ impl State {
         &self.action
     }
 
-    /// Returns where the state leads, in the order they are tried.
+    /// Returns where the state leads, in the order of their checks.
     #[must_use]
     pub fn transitions(&self) -> &[Transition] {
         &self.transitions
@@ -317,7 +317,7 @@ impl State {
         self.asks_when_unknown
     }
 
-    /// Returns the items that the state is executed for, one after the other.
+    /// Returns the items for the executions of the state, one after the other.
     pub(crate) fn for_each(&self) -> Option<&ForEach> {
         self.for_each.as_ref()
     }
@@ -328,7 +328,7 @@ impl State {
         Some((for_each, for_each.parallel?))
     }
 
-    /// Returns the items that the state is executed for, as their author wrote them: a list or a text.
+    /// Returns the items for the executions of the state, as their author wrote them: a list or a text.
     #[must_use]
     pub fn items(&self) -> Option<&Value> {
         self.for_each.as_ref().map(|for_each| &for_each.items)
@@ -345,7 +345,7 @@ impl State {
         params.get("input_text").and_then(Value::as_str).filter(|_| is_secret).into_iter().collect()
     }
 
-    /// Returns the parameters in which variables are replaced, each with its pointer within the parameters. A nested
+    /// Returns the parameters with variables to replace, each with its pointer within the parameters. A nested
     /// definition is not among them: its placeholders are its own.
     pub(crate) fn replaced_params(&self) -> Vec<(String, &Value)> {
         let mut replaced = Vec::new();
@@ -367,15 +367,15 @@ impl State {
         replaced
     }
 
-    /// Returns every text of the state in which variables are replaced.
+    /// Returns every text of the state with variables to replace.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let params = self.replaced_params().into_iter().flat_map(|(_, value)| substitute::texts_in(value));
         let items = self.for_each.iter().flat_map(|for_each| substitute::texts_in(&for_each.items));
         params.chain(items).chain(self.transitions.iter().flat_map(|transition| transition.condition.texts())).collect()
     }
 
-    /// Returns the first placeholder in the parameters of the action that has no value. A `fail` has none: it ends the run
-    /// in its author's words, whatever is known.
+    /// Returns the first placeholder in the parameters of the action that has no value. A `fail` has none: it ends the
+    /// run in its author's words, regardless of values.
     pub(crate) fn unresolved(&self, variables: &dyn Lookup) -> Option<&str> {
         if self.action.tool == tool::FAIL {
             return None;
@@ -410,7 +410,7 @@ impl Action {
 }
 
 impl Transition {
-    /// Returns when the transition is taken.
+    /// Returns the condition of the transition.
     #[must_use]
     pub fn condition(&self) -> &Condition {
         &self.condition

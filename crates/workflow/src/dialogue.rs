@@ -1,12 +1,12 @@
 //! Dialogues: the questions of a program, and the rules that answer them.
 //!
 //! A dialogue is an action of turns. In each turn the driver types an answer, if there is one, and then waits until a
-//! pattern is found, the program ends or asks, or the time is up. [`Dialogue::after`] chooses what follows: another
-//! answer, or the result of the action. An answer is recorded before it is typed, and is typed under a step of its own
+//! pattern matches, the program ends or asks, or the time is up. [`Dialogue::after`] chooses what follows: another
+//! answer, or the result of the action. The record of an answer precedes its input, which has a step of its own
 //! ([`StepId::part`]), so that a restart neither repeats nor loses it.
 //!
-//! The text of an answer is the only one with placeholders that are replaced late, when its question was found: it may
-//! name the groups of the question. A dialogue that has begun is continued while the run is paused, like any action.
+//! Only the text of an answer has late placeholders, with values from the match of its question: it may name the groups
+//! of the question. A dialogue that has begun continues during a pause of the run, like any action.
 
 mod read;
 mod script;
@@ -76,20 +76,20 @@ struct Rule {
     secret: bool,
     /// The argument, or the secret, that is the answer.
     named: Option<String>,
-    /// Number of times that it is given.
+    /// Maximum number of its uses.
     times: Option<u32>,
 }
 
 /// Result of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
-    /// A question is answered.
+    /// The answer to a question.
     Answer(DialogueAnswer),
     /// The dialogue has ended, with this result.
     Over(Map<String, Value>),
 }
 
-/// Returns the parameters of the turn that follows these answers: what is typed, if anything, and what is awaited.
+/// Returns the parameters of the turn that follows these answers: the text to type, if any, and the patterns to await.
 /// `timeout` is the rest of the dialogue's time in seconds.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ pub(crate) fn turn(
 }
 
 impl Dialogue {
-    /// Returns the parameters of a turn. `begin` has the terminal, and the text that is typed in the first turn.
+    /// Returns the parameters of a turn. `begin` has the terminal, and the text for the first turn.
     fn turn(
         &self,
         begin: &Map<String, Value>,
@@ -117,7 +117,7 @@ impl Dialogue {
         let mut turn = Map::new();
         let mut put = |name: &str, value: Value| drop(turn.insert(name.to_owned(), value));
         for name in ["session_id", "input_text"] {
-            // What the dialogue begins with is typed in the first turn.
+            // The first turn types the text that the dialogue begins with.
             let is_typed = name == "session_id" || answers.is_empty();
             if let Some(value) = begin.get(name).filter(|value| is_typed && !value.is_null()) {
                 put(name, as_text(value).into());
@@ -138,8 +138,8 @@ impl Dialogue {
         turn
     }
 
-    /// Returns the patterns that are awaited after these answers, each with its rule; those that end the dialogue have none
-    /// and come first.
+    /// Returns the awaited patterns after these answers, each with its rule; those that end the dialogue have none and
+    /// come first.
     fn patterns(&self, answers: &[DialogueAnswer]) -> impl Iterator<Item = (&str, Option<usize>)> {
         let used: Vec<usize> = self.rules.iter().enumerate().map(|(index, _)| times_used(answers, index)).collect();
         let rules = self.rules.iter().enumerate();
@@ -148,8 +148,7 @@ impl Dialogue {
         until.chain(active.map(|(index, rule)| (rule.when.as_str(), Some(index))))
     }
 
-    /// Returns what follows from the result of a turn: `matched` is the number of the pattern that was found, counted
-    /// from 0.
+    /// Returns what follows from the result of a turn: `matched` is the number of the matching pattern, counted from 0.
     pub(crate) fn after(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>, variables: &dyn Lookup) -> Next {
         if !tool::succeeded(heard) {
             return Next::Over(self.result(answers, heard, None, None));
@@ -193,7 +192,7 @@ impl Dialogue {
     /// Returns the text that an answer types.
     fn text_of(&self, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
         match self.rules.get(answer.rule as usize) {
-            // It is entered as a person would enter it.
+            // The input ends as a person would end it, with Enter.
             Some(Rule { named: Some(name), .. }) => {
                 format!("{}\n", value_of_secret(name, variables).map(as_text).unwrap_or_default())
             }
@@ -208,7 +207,7 @@ impl Dialogue {
         substitute::text(text, &Matched { before: variables, text: text_matched, groups })
     }
 
-    /// Returns why a turn without a match is a failure; `None` where it is the end that was awaited.
+    /// Returns why a turn without a match is a failure; `None` at an awaited end.
     fn unanswered(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>) -> Option<String> {
         let code = heard.get("exit_code").and_then(Value::as_i64);
         let lines = last_lines(heard);
@@ -282,7 +281,7 @@ impl Dialogue {
         result
     }
 
-    /// Returns an answer as the result repeats it: never what was typed as a secret.
+    /// Returns an answer as the result repeats it: never a secretly typed text.
     fn reported(&self, answer: &DialogueAnswer) -> Value {
         let when = self.rules.get(answer.rule as usize).map(|rule| rule.when.as_str());
         let mut reported = json!({"when": when, "match_text": answer.match_text});
@@ -356,7 +355,7 @@ pub(crate) fn is_answer(pointer: &str) -> bool {
     index.is_some_and(groups::is_number)
 }
 
-/// Returns the first placeholder in the parameters that has no value, neither now nor when a question was found.
+/// Returns the first placeholder in the parameters that has no value, neither now nor after the match of a question.
 pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Lookup) -> Option<&'p str> {
     let now = |value: &'p Value| substitute::unresolved(value, variables);
     let later =
@@ -404,7 +403,8 @@ pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &str
     rules_of(params).filter_map(|(_, rule)| rule.get("when")).chain(until).filter_map(Value::as_str)
 }
 
-/// Returns whether a placeholder in the text of an answer is about the question: it has a value once that is found.
+/// Returns whether a placeholder in the text of an answer is about the question: it has a value after the match of
+/// that.
 pub(crate) fn is_of_question(params: &Map<String, Value>, root: &str) -> bool {
     matches!(root, "match_text" | "groups")
         || patterns(params).any(|when| groups::names_in(when).any(|name| name == root))

@@ -1,6 +1,6 @@
 //! The events of a run's history.
 //!
-//! Events are stored. Fields may be added with a default; the meaning of an existing field changes only together with
+//! Histories store events. New fields need a default; the meaning of an existing field changes only together with
 //! [`SEMANTICS_VERSION`].
 
 use std::borrow::Cow;
@@ -19,11 +19,11 @@ use crate::question::Question;
 use crate::repair::Proposal;
 use crate::time;
 
-/// The version of the rules that a run started today follows to its end. Raise it when the same history would be
-/// decided differently, and describe in `rules.rs` what applies to runs that began before.
+/// The version of the rules that a run started today follows to its end. Raise it with a change of the decisions on the
+/// same history, and describe in `rules.rs` what applies to runs that began before.
 pub const SEMANTICS_VERSION: u32 = 6;
 
-/// A value that is shared in memory, and written like any other.
+/// A value that memory shares, written like any other.
 pub(crate) mod shared {
     use std::sync::Arc;
 
@@ -54,14 +54,15 @@ pub enum Event {
         definition: Arc<Value>,
         /// Its initial variables.
         variables: Map<String, Value>,
-        /// The terminal it was given.
+        /// The given terminal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session_id: Option<String>,
         /// Its limits.
         limits: Limits,
         /// True if its terminals stay open when it fails.
         keep_terminals: bool,
-        /// True if nested workflows are saved when they complete. Those of runs that began under version 3 are not.
+        /// True if the library saves nested workflows when they complete. It does not in runs that began under version
+        /// 3.
         #[serde(default, skip_serializing_if = "is_false")]
         save_on_success: bool,
         /// The rules it follows.
@@ -72,11 +73,11 @@ pub enum Event {
         /// Its depth below the outermost run.
         #[serde(default, skip_serializing_if = "is_zero")]
         depth: u32,
-        /// Workflows, nodes and graphs that it starts by name and that are known to ask no person.
+        /// Workflows, nodes and graphs that it starts by name, known to ask no person.
         #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
         gateless: GatelessNames,
     },
-    /// A state was entered and its action requested.
+    /// The run entered a state and requested its action.
     StateEntered {
         /// Time of the event.
         at: Timestamp,
@@ -102,7 +103,7 @@ pub enum Event {
         #[serde(with = "time::seconds")]
         elapsed: Duration,
     },
-    /// A state begins to be executed once for each of these items. The first one is entered next.
+    /// A state begins its executions, one for each of these items. The next entry is for the first.
     ItemsBegan {
         /// Time of the event.
         at: Timestamp,
@@ -113,7 +114,7 @@ pub enum Event {
         /// The items.
         items: Vec<Value>,
     },
-    /// A question of a dialogue was answered. Recorded before the answer is typed.
+    /// A question of a dialogue has its answer. Recorded before the input of the answer.
     QuestionAnswered {
         /// Time of the event.
         at: Timestamp,
@@ -122,16 +123,16 @@ pub enum Event {
         /// The question and its answer.
         answer: DialogueAnswer,
     },
-    /// The screen of the run's terminal was read, because patterns are to be searched and the result of the action has
-    /// no text. Recorded before the end of the state.
+    /// The driver read the screen of the run's terminal, because there are patterns to search for and the result of the
+    /// action has no text. Recorded before the end of the state.
     ScreenRead {
         /// Time of the event.
         at: Timestamp,
-        /// The step whose end is examined.
+        /// The step with the examined end.
         step: StepId,
         /// The terminal.
         session_id: String,
-        /// Its screen; without one, it could not be read.
+        /// Its screen; `None` if reading it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         screen: Option<String>,
     },
@@ -150,7 +151,7 @@ pub enum Event {
     GateOpened {
         /// Time of the event.
         at: Timestamp,
-        /// The step whose end is to be judged.
+        /// The step with the end to judge.
         step: StepId,
         /// The choices.
         choices: Vec<Choice>,
@@ -159,7 +160,7 @@ pub enum Event {
         /// Basis of the answer: the result of the state's action.
         context: Map<String, Value>,
     },
-    /// The gate was answered.
+    /// The gate has its answer.
     GateAnswered {
         /// Time of the event.
         at: Timestamp,
@@ -183,11 +184,11 @@ pub enum Event {
         expires_at: Option<Timestamp>,
         /// Basis of the answer.
         context: Map<String, Value>,
-        /// Ids of the terminals that a person is shown. Absent if an older version or another engine opened the gate.
+        /// Ids of the terminals that a person sees. Absent if an older version or another engine opened the gate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terminals: Option<Vec<String>>,
     },
-    /// The gate of a state's action was not answered in time.
+    /// The gate of a state's action had no answer in time.
     GateExpired {
         /// Time of the event.
         at: Timestamp,
@@ -201,9 +202,9 @@ pub enum Event {
         /// The step whose gate it was.
         step: StepId,
     },
-    /// A patch of the machine was proposed while a gate waits that asks where the run continues. A person decides on the
-    /// patch first. The answer is a [`Event::GateAnswered`] of this step; one that accepts it makes the patched document
-    /// that of the run.
+    /// A proposal of a patch of the machine came at a gate that asks where the run continues. A person decides on the
+    /// patch first. The answer is a [`Event::GateAnswered`] of this step; one that accepts it makes the patched
+    /// document that of the run.
     PatchProposed {
         /// Time of the event.
         at: Timestamp,
@@ -211,7 +212,7 @@ pub enum Event {
         step: StepId,
         /// The patch.
         proposal: Box<Proposal>,
-        /// The ids of the terminals that a person is shown, as for [`Event::GateAsked`].
+        /// The ids of the terminals that a person sees, as for [`Event::GateAsked`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terminals: Option<Vec<String>>,
     },
@@ -225,7 +226,7 @@ pub enum Event {
         /// The version in the library.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
-        /// The error, if it was not saved.
+        /// The error of a refusal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
@@ -238,7 +239,7 @@ pub enum Event {
         /// The name of its workflow.
         workflow: String,
     },
-    /// The run that a state started ended, or was cancelled because its parent stopped waiting for it.
+    /// The run that a state started ended, or ended by a cancellation because its parent stopped waiting for it.
     ChildEnded {
         /// Time of the event.
         at: Timestamp,
@@ -252,7 +253,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// A branch of a `parallel` begins. Recorded before its run is started.
+    /// A branch of a `parallel` begins. Recorded before the start of its run.
     BranchBegan {
         /// Time of the event.
         at: Timestamp,
@@ -288,7 +289,7 @@ pub enum Event {
         /// The step that started it.
         step: StepId,
     },
-    /// The driver was requested to set or to read variables of the contract in the shell.
+    /// The run requested the driver to set or to read variables of the contract in the shell.
     VariablesAsked {
         /// Time of the event.
         at: Timestamp,
@@ -301,10 +302,10 @@ pub enum Event {
         /// The variables to be set, with their values.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         set: BTreeMap<String, String>,
-        /// The variables to be read.
+        /// The variables to read.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
-        /// The state to be entered when the contract holds; none when the run is complete then.
+        /// The next state when the contract holds; none when the run is complete then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<String>,
     },
@@ -317,7 +318,7 @@ pub enum Event {
         /// The answer.
         answer: ShellAnswer,
     },
-    /// One side of the contract was checked.
+    /// The run checked one side of the contract.
     ContractChecked {
         /// Time of the event.
         at: Timestamp,
@@ -330,29 +331,29 @@ pub enum Event {
         /// The error, also where the run may continue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// Arguments that the run was not started with: `{NAME}` is replaced by their values. They are defaults, or were
-        /// set in the shell already. Runs that began before version 5 have only those that are not exported.
+        /// Arguments other than the initial ones, with the values for `{NAME}`. They are defaults, or come from the
+        /// shell. Runs that began before version 5 have only arguments without an export.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         substituted: BTreeMap<String, String>,
     },
-    /// The run was paused. An action in progress continues to its end.
+    /// The run paused. An action in progress continues to its end.
     Paused {
         /// Time of the event.
         at: Timestamp,
         /// Requester of the pause.
         by: String,
-        /// True if the parent run was paused.
+        /// True if the pause is of the parent run.
         #[serde(default, skip_serializing_if = "is_false")]
         above: bool,
     },
-    /// An action ended while the run was paused: what follows from it is held back.
+    /// An action ended during a pause of the run: its continuation waits.
     HeldBack {
         /// Time of the event.
         at: Timestamp,
-        /// The decision that is held back.
+        /// The waiting decision.
         onward: Continuation,
     },
-    /// The run was resumed.
+    /// The run resumed.
     Resumed {
         /// Time of the event.
         at: Timestamp,
@@ -366,8 +367,8 @@ pub enum Event {
         /// End of the run after the finally state.
         end: Branch,
     },
-    /// The screens of the run's terminals were read, because the run has failed. Recorded before its end, and before its
-    /// finally state.
+    /// The driver read the screens of the run's terminals, because the run has failed. Recorded before its end, and
+    /// before its finally state.
     ScreensKept {
         /// Time of the event.
         at: Timestamp,
@@ -392,7 +393,7 @@ pub enum Event {
     Cancelled {
         /// Time of the event.
         at: Timestamp,
-        /// The reason that was given.
+        /// The given reason.
         reason: String,
     },
 }
@@ -461,9 +462,9 @@ pub struct LastScreen {
 impl LastScreen {
     /// Maximum number of screens that a run keeps.
     pub const MAX_PER_RUN: usize = 8;
-    /// Maximum number of lines that are kept of a screen.
+    /// Maximum number of kept lines of a screen.
     const MAX_LINES: usize = 50;
-    /// Maximum number of characters that are kept of a screen.
+    /// Maximum number of kept characters of a screen.
     const MAX_CHARS: usize = 4000;
 
     /// Cuts a screen to its end.
@@ -486,13 +487,13 @@ pub struct DialogueAnswer {
     /// The groups of the match, by number and by name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub groups: Map<String, Value>,
-    /// The offset behind the question, in the output of the terminal: the next question is looked for from there.
+    /// The offset behind the question, in the output of the terminal: the search for the next question begins there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// The text that is typed. Empty for a secret, which is made of the rule again when it is typed.
+    /// The typed text. Empty for a secret, which the rule makes again for each input.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub input_text: String,
-    /// Keys that are typed after it.
+    /// Keys after the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
     /// True if the text is a secret.
@@ -510,7 +511,7 @@ pub struct By {
     pub through: Option<String>,
     /// Proof that a person answered; `None` where an agent may answer, and in records of older versions.
     pub proof: Option<Proof>,
-    /// The digest of the question as it was shown to them, if they gave it back with the answer.
+    /// The digest of the question as they saw it, if they gave it back with the answer.
     pub shown: Option<String>,
     /// The signature of the answer, where a passkey proved it.
     pub signed: Option<Box<SignedAnswer>>,
@@ -518,7 +519,7 @@ pub struct By {
     pub required: Option<Proof>,
 }
 
-/// A signature of an answer by a passkey, with everything that is needed to check it again. Bytes are base64 for addresses.
+/// A signature of an answer by a passkey, with everything for another check. Bytes are base64 for addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedAnswer {
     /// The public key: a point of P-256, not compressed.
@@ -527,7 +528,7 @@ pub struct SignedAnswer {
     pub passkey: String,
     /// The origin of the page for which it signs.
     pub origin: String,
-    /// The answer as it was signed.
+    /// The signed answer.
     pub answer: String,
     /// The number of the choice, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -574,7 +575,7 @@ impl Proof {
     }
 }
 
-/// As it is stored: histories that are older than the second field have a text.
+/// The stored form: histories that are older than the second field have a text.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum StoredBy {
@@ -667,13 +668,13 @@ impl Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// The arguments that the run was started with are exported.
+    /// Export the initial arguments.
     ExportGiven,
-    /// The other arguments are looked up.
+    /// Look up the other arguments.
     ReadArguments,
-    /// Defaults are exported for those that are not set.
+    /// Export defaults for the unset ones.
     ExportDefaults,
-    /// The return values are looked up.
+    /// Look up the return values.
     ReadReturnValues,
 }
 
@@ -692,7 +693,7 @@ impl Purpose {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ShellAnswer {
-    /// It succeeded. A variable that was to be read and is not set has no value.
+    /// It succeeded. An unset variable to read has no value.
     Told {
         /// The values, by name.
         #[serde(default)]
@@ -717,9 +718,9 @@ pub enum FailureReason {
     TooManyStates,
     /// The run took longer than it may.
     TimedOut,
-    /// A pattern did not compile once its variables were replaced, or took too much work.
+    /// A pattern did not compile after the replacement of its variables, or took too much work.
     BadPattern,
-    /// The parameters of an action made no sense once their variables were replaced.
+    /// The parameters of an action made no sense after the replacement of their variables.
     BadParameters,
     /// A placeholder has no value.
     UnresolvedVariable,
@@ -839,7 +840,7 @@ impl Default for Limits {
     }
 }
 
-/// [`Limits`] as they are stored.
+/// The stored form of [`Limits`].
 #[derive(Serialize, Deserialize)]
 struct LimitsRecord {
     max_states: u32,

@@ -1,7 +1,7 @@
 //! Forms: structured answers to a gate, where one text is not enough.
 //!
-//! A form is written as a JSON Schema of an object whose fields are plain values, which is what an MCP client can show
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>). All readers of forms use this
+//! A form has the notation of a JSON Schema of an object whose fields are plain values, which is what an MCP client can
+//! show (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>). All readers of forms use this
 //! module (machines, functions, and the clients that fill a form in), so that all accept the same forms.
 
 mod field;
@@ -18,7 +18,7 @@ const MAX_FIELDS: usize = 20;
 /// Maximum length of the name of a field.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Fields to be filled in, in the order in which they were written.
+/// Fields to fill in, in the order of the document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Form {
     fields: Vec<Field>,
@@ -79,7 +79,7 @@ impl Form {
         if wrong.is_empty() { Ok(Self { fields }) } else { Err(wrong) }
     }
 
-    /// Returns the form's schema in one normal form, independent of how it was written.
+    /// Returns the form's schema in one normal form, independent of its notation.
     #[must_use]
     pub fn schema(&self) -> Value {
         let properties: Map<String, Value> =
@@ -92,14 +92,14 @@ impl Form {
         schema
     }
 
-    /// Returns the fields, in the order in which they were written.
+    /// Returns the fields, in the order of the document.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// Returns the answer made from `given`: every field in the form's order, with its default where no value was
-    /// given, and null where it has none. Texts are converted to the type of their field.
+    /// Returns the answer made from `given`: every field in the form's order, with its default in the absence of a
+    /// value, and null where it has none. Converts texts to the type of their field.
     ///
     /// # Errors
     /// With what is wrong, field by field, in fragments.

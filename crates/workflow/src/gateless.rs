@@ -1,4 +1,4 @@
-//! Names of workflows, nodes and graphs that are known to ask no person.
+//! Names of workflows, nodes and graphs known to ask no person.
 //!
 //! An action that starts something by a name may ask a person in there. The definitions that names meant at the start of a run
 //! are not part of its document, so the driver looks through them, and a run begins with the names that ask no person.
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::question::AnsweredBy;
 use crate::{child, substitute, tool};
 
-/// Workflows, nodes and graphs that a run starts by name and that are known to ask no person, at any depth.
+/// Workflows, nodes and graphs that a run starts by name, known to ask no person, at any depth.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatelessNames {
     /// Workflows.
@@ -48,8 +48,8 @@ impl GatelessNames {
     }
 }
 
-/// Returns whether an action, or a document with actions, may ask a person: by a gate in it or in a definition nested in it, by a name
-/// that is not `gateless`, or by one that is computed.
+/// Returns whether an action, or a document with actions, may ask a person: by a gate in it or in a definition nested
+/// in it, by a name that is not `gateless`, or by a computed one.
 pub fn may_ask_person<'v>(value: &'v Value, gateless: &dyn Fn(CalledName<'v>) -> bool) -> bool {
     let fields = match value {
         Value::Object(fields) => fields,
@@ -74,7 +74,7 @@ pub fn may_ask_person<'v>(value: &'v Value, gateless: &dyn Fn(CalledName<'v>) ->
     })
 }
 
-/// Returns whether `answered_by` of a gate leaves the answer to a person. One that is not known yet may.
+/// Returns whether `answered_by` of a gate leaves the answer to a person. An unknown one may.
 pub(crate) fn asks_person(answered_by: Option<&Value>) -> bool {
     let others = [AnsweredBy::Agent, AnsweredBy::Anyone].map(AnsweredBy::name);
     answered_by.and_then(Value::as_str).is_none_or(|who| !others.contains(&who))

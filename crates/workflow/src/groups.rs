@@ -19,7 +19,7 @@ pub(crate) fn of_match(params: &Map<String, Value>, result: &Map<String, Value>)
     let pattern = source.and_then(|source| Pattern::new(source).ok());
     let texts = match result.get("groups") {
         Some(Value::Array(texts)) => texts.clone(),
-        // A stub of a rehearsal may say no more than what was matched.
+        // A stub of a rehearsal may have the matched text only.
         None | Some(Value::Null) => matched(pattern.as_ref()?, whole),
         Some(_) => return None,
     };
@@ -58,7 +58,7 @@ pub(crate) fn names_in(source: &str) -> impl Iterator<Item = &str> {
     source.split("(?P<").skip(1).filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
 }
 
-/// Returns whether a group is called by its number.
+/// Returns whether the name of a group is its number.
 pub(crate) fn is_number(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }

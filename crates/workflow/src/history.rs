@@ -31,7 +31,7 @@ pub enum Status {
     NotStarted,
     /// It is in progress.
     Running,
-    /// It waits for an answer to a gate; its clock is stopped.
+    /// It waits for an answer to a gate; its clock stands still.
     Waiting,
     /// It completed.
     Completed,
@@ -56,7 +56,7 @@ pub struct Pause {
     pub since: Timestamp,
     /// Requester of the pause.
     pub by: String,
-    /// True if the parent run was paused.
+    /// True if the pause is of the parent run.
     pub above: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct CurrentStep {
     pub entered_at: Timestamp,
 }
 
-/// Minimum time of a state whose action is requested again, so that an outcome that has arrived already is found.
+/// Minimum time of a state after a repeated request for its action, which finds an outcome that has arrived already.
 const MIN_TIME_LEFT: Duration = Duration::from_secs(1);
 
 impl CurrentStep {
@@ -94,7 +94,7 @@ impl CurrentStep {
 /// A request to the shell that has no answer yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// The step under which it was requested.
+    /// The step of its request.
     pub step: StepId,
     /// The terminal of the shell.
     pub session_id: String,
@@ -102,9 +102,9 @@ pub struct Exchange {
     pub purpose: Purpose,
     /// The variables to be set, with their values.
     pub set: BTreeMap<String, String>,
-    /// The variables to be read.
+    /// The variables to read.
     pub read: Vec<String>,
-    /// The state to be entered when the contract holds; none when the run is complete then.
+    /// The next state when the contract holds; none when the run is complete then.
     pub then: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub struct Gate {
     pub context: Map<String, Value>,
     /// Time since which it waits.
     pub opened_at: Timestamp,
-    /// The ids of the terminals that a person is shown; `None` where that was not recorded.
+    /// The ids of the terminals that a person sees; `None` without a record of them.
     pub terminals: Option<Vec<String>>,
 }
 
@@ -137,7 +137,7 @@ pub enum GateRequest {
     Patch {
         /// The patch.
         proposal: Box<Proposal>,
-        /// The gate that waited when it was proposed, and that waits again when the patch is declined.
+        /// The gate that waited at the proposal, and that waits again when a person declines the patch.
         over: Box<Gate>,
     },
     /// The question of a state's action.
@@ -165,7 +165,7 @@ impl Gate {
         }
     }
 
-    /// Returns what can be answered; any text, where there is nothing to choose from.
+    /// Returns the possible answers; any text, where there is nothing to choose from.
     #[must_use]
     pub fn choices(&self) -> Vec<&str> {
         match &self.asks {
@@ -188,7 +188,7 @@ impl Gate {
         }
     }
 
-    /// Returns the form to be filled in, where one choice or text is not enough.
+    /// Returns the form to fill in, where one choice or text is not enough.
     #[must_use]
     pub fn form(&self) -> Option<&Value> {
         match &self.asks {
@@ -216,8 +216,8 @@ impl Gate {
         }
     }
 
-    /// Returns whether it asks where the run continues after a state that found nothing that it expects. Then a patch
-    /// of the machine can be proposed.
+    /// Returns whether it asks where the run continues after a state that found nothing that it expects. Then a
+    /// proposal can bring a patch of the machine.
     #[must_use]
     pub fn asks_where_to_go_on(&self) -> bool {
         let GateRequest::Judgement { otherwise, .. } = &self.asks else { return false };
@@ -240,7 +240,7 @@ pub struct Repair {
     pub proposed_by: String,
     /// Person that accepted it.
     pub accepted_by: By,
-    /// The document that the patch was applied to.
+    /// The document before the patch.
     pub before: Arc<Value>,
     /// The document with the patch applied.
     pub definition: Arc<Value>,
@@ -253,11 +253,11 @@ pub struct Repair {
 pub struct PatchSaving {
     /// Its version there.
     pub version: Option<u32>,
-    /// The error, if it was not saved.
+    /// The error of a refusal by the library.
     pub error: Option<String>,
 }
 
-/// The field of a gate's context that has what was printed in the state when its workflow was recorded.
+/// The field of a gate's context with the output in the state at the recording of its workflow.
 pub const RECORDED: &str = "recorded";
 
 /// The field of a gate's context that has the screen.
@@ -286,23 +286,23 @@ pub struct History {
     states_executed: u32,
     last_state: Option<String>,
     current: Option<CurrentStep>,
-    /// The items of the state that is executed for each of them, until it was.
+    /// The items of the state until the last one has ended.
     items: Option<ItemLoop>,
     /// Answers in the current step, if it is a dialogue.
     answers: Vec<DialogueAnswer>,
-    /// The screen that was read for the end of the current step; without a text, it could not be read.
+    /// The screen for the end of the current step; without a text after a failed reading.
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
-    /// Workflows, nodes and graphs that the run starts by name and that are known to ask no person.
+    /// Workflows, nodes and graphs that the run starts by name, known to ask no person.
     gateless: GatelessNames,
     /// The last gate at which a person has answered.
     approved_at: Option<StepId>,
-    /// The terminals that they saw, if that was recorded.
+    /// The terminals that they saw, if the history has them.
     approved_terminals: Option<Vec<String>>,
     /// Number of proposed patches of the machine.
     proposals: u32,
-    /// The patches that were accepted, in order.
+    /// The accepted patches, in order.
     repairs: Vec<Repair>,
     /// The branches of the current step, if it is a `parallel`.
     branches: Option<Branches>,
@@ -311,15 +311,15 @@ pub struct History {
     /// The steps of the runs among them that wait for an answer.
     waiting: BTreeSet<StepId>,
     paused: Option<Pause>,
-    /// The decision that is held back while the run is paused.
+    /// The decision that waits for the end of the pause.
     held: Option<Continuation>,
-    /// Time since which the clock of the run is stopped.
+    /// Time since which the clock of the run stands still.
     still_since: Option<Timestamp>,
-    /// Time for which the clock was stopped in earlier periods.
+    /// Time for which the clock stood still in earlier periods.
     stood_still: Duration,
     /// Number of requests to the shell.
     exchanges: u32,
-    /// The arguments that are known to be set.
+    /// The arguments with a known value.
     arguments: BTreeMap<String, String>,
     arguments_checked: bool,
     /// End of the run after its finally state, the start time of that state, and the state before it.
@@ -343,14 +343,14 @@ pub(crate) struct FinallyPhase {
     /// End of the run after that.
     pub(crate) end: Branch,
     began: Timestamp,
-    /// The state that was executed last before it.
+    /// The last state before it.
     last_state: Option<String>,
 }
 
 /// Time that the finally state and those after it may take when the time of the run is up, or nearly.
 const FINALLY_TIME: Duration = Duration::from_secs(60);
 
-/// Number of states that may be executed from the finally state on when the run has executed as many as it may.
+/// Maximum number of states from the finally state on, after a run that has executed as many as it may.
 const FINALLY_STATES: u32 = 20;
 
 /// The terminals a run works with.
@@ -358,7 +358,7 @@ const FINALLY_STATES: u32 = 20;
 pub(crate) struct Terminals {
     rules: Rules,
     given: Option<String>,
-    /// Those that the run opened, or took over from a nested run that opened them. They are closed when it fails.
+    /// Those that the run opened, or took over from a nested run that opened them. A failure closes them.
     open: Vec<String>,
     /// The terminal that a nested run left, where the run had none.
     taken_over: Option<String>,
@@ -391,7 +391,7 @@ impl Terminals {
                 None => {}
             },
             tool::RUN_COMMAND if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
-            // A shell of its own is left open while the command goes on.
+            // A shell of its own stays open while the command continues.
             tool::RUN_COMMAND if opens_shell(current) => {
                 if let Some(opened) = session(result) {
                     self.add(opened);
@@ -434,7 +434,7 @@ impl Terminals {
         }
     }
 
-    /// Returns what has to be closed when the run ends without completing: terminals, and steps that may have opened one.
+    /// Returns what the run closes when it ends without completing: terminals, and steps that may have opened one.
     pub(crate) fn leftover(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
         (self.open.iter().chain(&self.failed).chain(&self.of_branches), &self.unclaimed)
     }
@@ -461,18 +461,18 @@ impl Terminals {
         &self.open
     }
 
-    /// Returns the terminal for an action that names none, as long as it is open: the one the run was given, else the one
-    /// it opened last, else the one that a nested run left.
+    /// Returns the terminal for an action that names none, as long as it is open: the given terminal of the run, else
+    /// the one it opened last, else the one that a nested run left.
     pub(crate) fn open_one(&self) -> Option<&str> {
         self.given.as_ref().or(self.open.last()).or(self.taken_over.as_ref()).map(String::as_str)
     }
 
-    /// Returns the terminal that a nested run works in, if none is named for it: one that is open.
+    /// Returns the terminal that a nested run works in, without a name for it: an open one.
     pub(crate) fn handed_down(&self) -> Option<&str> {
         if self.rules.follows_terminals() { self.open_one() } else { self.usual() }
     }
 
-    /// Returns whether the shell of the contract ran before this run had it: then arguments are to be exported in it.
+    /// Returns whether the shell of the contract ran before this run had it: then it needs an export of the arguments.
     /// The first terminal that a run opens has them in its environment.
     pub(crate) fn ran_before(&self) -> bool {
         self.given.is_some() || self.open_one().is_some_and(|session| self.taken_over.as_deref() == Some(session))
@@ -483,8 +483,8 @@ impl Terminals {
         self.usual().is_none()
     }
 
-    /// Returns the terminal for an action that names none. When all are closed it is still the last one, so that the error
-    /// can name it.
+    /// Returns the terminal for an action that names none. After the end of all it is still the last one, so that the
+    /// error can name it.
     pub(crate) fn usual(&self) -> Option<&str> {
         self.open_one().or(self.last.as_deref())
     }
@@ -717,13 +717,13 @@ impl History {
         self.approved_at.as_ref()
     }
 
-    /// Returns the ids of the terminals that the person saw who answered at that gate, if they were recorded.
+    /// Returns the ids of the terminals that the person saw who answered at that gate, if the history has them.
     #[must_use]
     pub fn approved_terminals(&self) -> Option<&[String]> {
         self.approved_terminals.as_deref()
     }
 
-    /// Records the terminals that a person is shown at the open gate.
+    /// Records the terminals that a person sees at the open gate.
     pub fn show_terminals(&mut self, ids: Vec<String>) {
         if let Some(gate) = &mut self.gate {
             gate.terminals = Some(ids);
@@ -735,7 +735,7 @@ impl History {
         self.approved_terminals = self.gate.as_mut().and_then(|gate| gate.terminals.take());
     }
 
-    /// Returns what the run starts by name that is known to ask no person.
+    /// Returns the names that the run starts, known to ask no person.
     pub(crate) fn gateless(&self) -> &GatelessNames {
         &self.gateless
     }
@@ -849,13 +849,13 @@ impl History {
         self.run.as_ref()
     }
 
-    /// Returns the document that the run was started with.
+    /// Returns the initial document of the run.
     #[must_use]
     pub fn definition(&self) -> Option<&Value> {
         self.definition.as_deref()
     }
 
-    /// Returns the first accepted patch whose saving in the library was not requested yet.
+    /// Returns the first accepted patch without a request to save it in the library.
     #[must_use]
     pub fn unsaved_repair(&self) -> Option<&Repair> {
         self.repairs.iter().find(|repair| repair.saving.is_none())
@@ -868,13 +868,13 @@ impl History {
         }
     }
 
-    /// Returns the patches of the machine that were accepted, in order.
+    /// Returns the accepted patches of the machine, in order.
     #[must_use]
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs
     }
 
-    /// Returns how many patches were proposed.
+    /// Returns the number of proposed patches.
     pub(crate) fn proposals(&self) -> u32 {
         self.proposals
     }
@@ -926,7 +926,7 @@ impl History {
         self.keep_terminals
     }
 
-    /// Returns whether workflows inside of this one are saved when they complete.
+    /// Returns whether the library saves workflows inside of this one when they complete.
     #[must_use]
     pub fn saves_on_success(&self) -> bool {
         self.save_on_success
@@ -950,8 +950,8 @@ impl History {
         &self.variables
     }
 
-    /// Returns the name of the last state that was executed, finished or not; `validation_failed` or
-    /// `return_validation_failed` when the run failed because its contract did not hold.
+    /// Returns the name of the last state, finished or not; `validation_failed` or `return_validation_failed` when the
+    /// run failed because its contract did not hold.
     #[must_use]
     pub fn final_state(&self) -> Option<&str> {
         match self.status {
@@ -975,7 +975,7 @@ impl History {
         self.limits.max_states().saturating_add(more)
     }
 
-    /// Returns the name of the last state that was executed, finished or not, however the run ended.
+    /// Returns the name of the last state, finished or not, however the run ended.
     #[must_use]
     pub fn last_state(&self) -> Option<&str> {
         self.last_state.as_deref()
@@ -993,7 +993,7 @@ impl History {
         self.gate.as_ref()
     }
 
-    /// Returns the workflow of the run that a step started, once that is known to have begun.
+    /// Returns the workflow of the run that a step started, once that has begun.
     #[must_use]
     pub fn child_of(&self, step: &StepId) -> Option<&str> {
         self.children.get(step).map(String::as_str)
@@ -1009,7 +1009,7 @@ impl History {
         self.waiting.iter()
     }
 
-    /// Returns whether a run that the current step started waits for an answer: then this run's clock is stopped too.
+    /// Returns whether a run that the current step started waits for an answer: then this run's clock stands still too.
     #[must_use]
     pub fn child_waits(&self) -> bool {
         !self.waiting.is_empty()
@@ -1030,7 +1030,7 @@ impl History {
         self.branches.as_ref().filter(|branches| branches.is_open(number) && !self.branches_are_over()).map(|_| number)
     }
 
-    /// Returns whether no branch of the current step is waited for any more.
+    /// Returns whether the current step waits for no branch any more.
     fn branches_are_over(&self) -> bool {
         let (Some(current), Some(branches)) = (&self.current, &self.branches) else { return true };
         Parallel::read(&current.params).is_ok_and(|parallel| parallel.is_over(branches))
@@ -1045,18 +1045,18 @@ impl History {
         }
     }
 
-    /// Returns since when the run is paused, and by whom.
+    /// Returns the time and the actor of the run's present pause.
     #[must_use]
     pub fn paused(&self) -> Option<&Pause> {
         self.paused.as_ref()
     }
 
-    /// Returns what follows once the run is not paused any more.
+    /// Returns the continuation after the end of the pause.
     pub(crate) fn held(&self) -> Option<&Continuation> {
         self.held.as_ref()
     }
 
-    /// Returns whether the clock of the run is stopped: the run waits for an answer, or is paused.
+    /// Returns whether the clock of the run stands still: during a wait for an answer, and during a pause.
     pub(crate) fn stands_still(&self) -> bool {
         self.gate.is_some() || self.child_waits() || self.paused.is_some()
     }
@@ -1071,7 +1071,7 @@ impl History {
         left.max(self.finally.as_ref().map_or(Duration::ZERO, of_finally))
     }
 
-    /// Returns the return values that the run left in its shell, once they were read; secrets are hidden.
+    /// Returns the return values that the run left in its shell, after their reading; secrets are hidden.
     #[must_use]
     pub fn return_values(&self) -> &BTreeMap<String, String> {
         &self.return_values
@@ -1101,7 +1101,7 @@ impl History {
         self.exchanges
     }
 
-    /// Returns how many states were executed, the current one included.
+    /// Returns the number of executed states, the current one included.
     #[must_use]
     pub fn states_executed(&self) -> u32 {
         self.states_executed
@@ -1113,18 +1113,18 @@ impl History {
         self.current.as_ref()
     }
 
-    /// Returns the items of a state that is being executed for each of them.
+    /// Returns the items of the present loop of a state.
     pub(crate) fn items_of(&self, state: &str) -> Option<&ItemLoop> {
         self.items.as_ref().filter(|items| items.is_of(state))
     }
 
-    /// Returns what was answered in the current step, if it is a dialogue.
+    /// Returns the answers in the current step, if it is a dialogue.
     pub(crate) fn answers(&self) -> &[DialogueAnswer] {
         &self.answers
     }
 
-    /// Returns the steps under which the outcomes that the run waits for are performed: the current step, the turn of its
-    /// dialogue, or its branches.
+    /// Returns the steps of the outcomes that the run waits for: the current step, the turn of its dialogue, or its
+    /// branches.
     #[must_use]
     pub fn awaited_steps(&self) -> Vec<StepId> {
         let Some(current) = &self.current else { return Vec::new() };
@@ -1138,7 +1138,7 @@ impl History {
         }
     }
 
-    /// Returns the error of the run, when it failed or was cancelled.
+    /// Returns the error of the run, after its failure or cancellation.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match &self.status {
@@ -1154,18 +1154,18 @@ impl History {
         self.terminals.open()
     }
 
-    /// Returns the terminal that the run works with: the one it was given, else the one it opened last.
+    /// Returns the terminal that the run works with: the given one, else the one it opened last.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.terminals.usual()
     }
 
-    /// Returns whether the screen was read for the end of a step.
+    /// Returns whether the history has a reading of the screen for the end of a step.
     pub(crate) fn has_looked(&self, at: &StepId) -> bool {
         self.screen.as_ref().is_some_and(|(step, _)| step == at)
     }
 
-    /// Returns the screen that was read for the end of a step.
+    /// Returns the screen for the end of a step.
     pub(crate) fn screen_seen(&self, at: &StepId) -> Option<&str> {
         self.screen.as_ref().filter(|(step, _)| step == at)?.1.as_deref()
     }
@@ -1205,7 +1205,7 @@ fn defaults(document: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
         .filter_map(move |(name, argument)| Some((name.clone(), typed_argument(document, name, &default(argument)?))))
 }
 
-/// Returns the variables that are known to be set once a request was answered.
+/// Returns the variables with a known value after the answer to a request.
 pub(crate) fn learned(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMap<String, String> {
     let mut known = BTreeMap::new();
     if let ShellAnswer::Told { values } = answer {

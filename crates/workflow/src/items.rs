@@ -1,8 +1,8 @@
-//! States that are executed once for each item of a list: `for_each`.
+//! States with one execution for each item of a list: `for_each`.
 //!
-//! Each item is a visit of its own: its action has a step of its own, and is paused, cancelled and continued as any other.
-//! Transitions are tried after the last item, and after an item that failed. The results of all items are the result
-//! field `results` of that visit.
+//! Each item is a visit of its own: its action has a step of its own, and pauses, cancellations and continuations as
+//! any other. Transitions follow after the last item, and after an item that failed. The results of all items are the
+//! result field `results` of that visit.
 
 use serde_json::{Map, Value};
 
@@ -24,19 +24,19 @@ pub(crate) const RESULTS: &str = "results";
 /// The result field that lists the items that failed.
 pub(crate) const FAILED: &str = "failed";
 
-/// Tools that cannot be repeated for items: they ask, end the run, or have several results themselves.
+/// Tools that items cannot repeat: they ask, end the run, or have several results themselves.
 pub(crate) const SINGLE: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL, tool::PARALLEL];
 
-/// Items that a state is executed for, as its author wrote them.
+/// Items for the executions of a state, as its author wrote them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForEach {
-    /// The list, or a text with one item a line; variables are replaced.
+    /// The list, or a text with one item a line; with variables to replace.
     pub(crate) items: Value,
     /// The variable of the current item.
     pub(crate) name: String,
     /// Maximum number of items of the list.
     pub(crate) most: u32,
-    /// The child runs of a `run_workflow` are started at once rather than one after the other.
+    /// The child runs of a `run_workflow` start at once rather than one after the other.
     pub(crate) parallel: Option<ForEachParallel>,
 }
 
@@ -59,8 +59,7 @@ pub(crate) enum ItemsError {
 }
 
 impl ForEach {
-    /// Returns the items: the elements of a list, also of one that is written as JSON, or the lines of a text that are not
-    /// blank.
+    /// Returns the items: the elements of a list, also of a list in JSON, or the lines of a text that are not blank.
     pub(crate) fn resolve(&self, variables: &impl Lookup) -> Result<Vec<Value>, ItemsError> {
         let items = match substitute::value(&self.items, variables, true) {
             Value::Array(items) => items,
@@ -77,13 +76,13 @@ impl ForEach {
     }
 }
 
-/// The items of a state that is being executed for them.
+/// The items of a state in execution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ItemLoop {
     state: String,
     name: String,
     items: Vec<Value>,
-    /// Number of items that were begun.
+    /// Number of begun items.
     begun: usize,
     results: Vec<Value>,
 }
@@ -103,12 +102,12 @@ impl ItemLoop {
         &self.name
     }
 
-    /// Returns the item that is executed next.
+    /// Returns the next item.
     pub(crate) fn next(&self) -> Option<&Value> {
         self.items.get(self.begun)
     }
 
-    /// Returns which item is executed next, of how many, in words.
+    /// Returns the number of the next item, of how many, in words.
     pub(crate) fn progress(&self) -> String {
         format!("item {} of {}", self.begun + 1, self.items.len())
     }
@@ -130,7 +129,7 @@ impl ItemLoop {
     }
 
     /// Returns the results of all items up to the current one, which ended with this result. A list without items has
-    /// none, although its state was executed once, with nothing to do.
+    /// none, although its state had one execution, with nothing to do.
     pub(crate) fn results_with(&self, result: &Map<String, Value>) -> Value {
         if self.items.is_empty() {
             return Value::Array(Vec::new());

@@ -17,7 +17,7 @@ use crate::tool;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum LogEntry {
-    /// The arguments were checked.
+    /// The check of the arguments.
     PreExecutionValidation {
         /// Result of the check.
         validation_result: ValidationResult,
@@ -29,7 +29,7 @@ pub enum LogEntry {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The return values were checked.
+    /// The check of the return values.
     PostExecutionValidation {
         /// Result of the check.
         validation_result: ValidationResult,
@@ -81,7 +81,7 @@ pub enum LogEntry {
     },
     /// The run failed.
     Error {
-        /// The last state that was executed, if any was.
+        /// The last state, if there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<String>,
         /// The error.
@@ -102,7 +102,7 @@ pub struct ValidationResult {
     pub validation_type: Side,
 }
 
-/// One variable of a contract that was checked.
+/// One checked variable of a contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CheckedVariable {
     /// Its name.
@@ -150,7 +150,7 @@ pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Log
     events.into_iter().flat_map(|event| told.next(event)).collect()
 }
 
-/// A history that is converted to log entries while it is folded, one event at a time.
+/// Builder that folds a history into log entries, one event at a time.
 #[derive(Debug, Default)]
 pub struct LogBuilder {
     history: History,
@@ -172,8 +172,8 @@ impl LogBuilder {
         self.end(event).into_iter().chain(entry(event, begun, &self.history)).collect()
     }
 
-    /// Returns the entry for the end of the last state, from which no transition led on. It has no event of its own: it
-    /// is added at the first event that follows.
+    /// Returns the entry for the end of the last state, from which no transition led on. It has no event of its own:
+    /// the log gets it at the next event.
     fn end(&mut self, event: &Event) -> Option<LogEntry> {
         let is_end = matches!(
             event,

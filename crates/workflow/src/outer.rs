@@ -1,9 +1,9 @@
 //! Requests to a daemon by an engine that decides elsewhere, and the answers.
 //!
-//! Of a machine, such an engine calls [`decide`](crate::decide) itself, and has the effects performed by the daemon that has
-//! the terminals. A function continues in the daemon, which has its interpreter; the engine has its calls performed, keeps its
-//! times, starts its nested runs, and reports their outcomes. These types are stored by the engine: fields may be added
-//! with a default.
+//! Of a machine, such an engine calls [`decide`](crate::decide) itself, and has the effects performed by the daemon
+//! that has the terminals. A function continues in the daemon, which has its interpreter; the engine has its calls
+//! performed, keeps its times, starts its nested runs, and reports their outcomes. The engine stores these types: new
+//! fields need a default.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum EngineTask {
     Perform {
         /// The effect.
         effect: Box<Effect>,
-        /// True if it may have been performed before. Then the terminal host's knowledge of the step is the answer.
+        /// True for a possible repetition. Then the terminal host's knowledge of the step is the answer.
         #[serde(default, skip_serializing_if = "is_false")]
         repeated: bool,
     },
@@ -59,7 +59,7 @@ pub enum EngineTask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "happened", rename_all = "snake_case")]
 pub enum FunctionInput {
-    /// A call was performed.
+    /// A call has ended.
     Called {
         /// Number of the call.
         number: u64,
@@ -71,7 +71,7 @@ pub enum FunctionInput {
         /// Id of the timer.
         id: String,
     },
-    /// The run that a call started has ended, or is not waited for any longer.
+    /// The run that a call started has ended, or nothing waits for it any longer.
     RunEnded {
         /// Number of the call.
         number: u64,
@@ -94,7 +94,7 @@ pub enum FunctionInput {
 /// Something that a function waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionWork {
-    /// Its name within the run. It is used once.
+    /// Its name within the run, used once.
     pub id: String,
     /// Kind of the work.
     pub kind: FunctionWorkKind,
@@ -118,7 +118,7 @@ pub enum FunctionWorkKind {
     Run {
         /// Number of the call within the run.
         number: u64,
-        /// The step by which the run is known.
+        /// The step of the run.
         step: StepId,
         /// Time limit of the wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,7 +141,7 @@ pub struct FunctionTurn {
     /// For each of the turn's inputs, in their order: true if it had an effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<bool>,
-    /// Time after which it is continued again at the latest, because a time limit may have passed.
+    /// Maximum time until its next turn, because a time limit may have passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
     /// The name of its last open call, for lists.
@@ -153,7 +153,7 @@ pub struct FunctionTurn {
     /// True if it waits for a person, at a gate of its own or of a run below it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub waits: bool,
-    /// Requester of its pause, if it is paused.
+    /// Requester of its present pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
     /// The outcome of the run for the one above it, once it has ended.
@@ -185,17 +185,17 @@ pub enum EngineAnswer {
         /// Work that it waits for.
         turn: Box<FunctionTurn>,
     },
-    /// A call of a function was performed.
+    /// A call of a function has ended.
     Called {
         /// Its outcome, for [`FunctionInput::Called`].
         outcome: Value,
     },
-    /// The screens, in the order of the request. A screen that cannot be read is missing.
+    /// The screens, in the order of the request. An unreadable screen is missing.
     Screens {
         /// The screens.
         screens: Vec<Option<String>>,
     },
-    /// It is done, and nothing follows.
+    /// The end, and nothing follows.
     Done,
 }
 

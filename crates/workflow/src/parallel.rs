@@ -1,8 +1,9 @@
 //! Several child runs at once: the action `parallel`, and a `for_each` of `run_workflow` with `max_parallel`.
 //!
-//! Each child is a *branch*: a part of the action's step ([`StepId::part`](steplatch_ids::StepId::part)), numbered from 1
-//! in the order of the document. The beginning of a branch is recorded before its run is started, and its end when the
-//! outcome arrives. The state has ended when all branches have, or after the first that failed if `fail_fast` is set.
+//! Each child is a *branch*: a part of the action's step ([`StepId::part`](steplatch_ids::StepId::part)), numbered from
+//! 1 in the order of the document. The history has the beginning of a branch before the start of its run, and its end
+//! when the outcome arrives. The state has ended when all branches have, or after the first that failed if `fail_fast`
+//! is set.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ pub(crate) const FIELDS: [&str; 5] =
 /// The parameter with the items of a `for_each`, in the order of its workflows. The engine sets it.
 pub(crate) const ITEMS: &str = "items";
 
-/// The fields of a child's outcome that are kept of a branch. Its variables are in the child's own record.
+/// The kept fields of a child's outcome in a branch. Its variables are in the child's own record.
 const KEPT: [&str; 12] = [
     "success",
     "run_id",
@@ -96,7 +97,7 @@ pub(crate) fn entries(params: &Map<String, Value>) -> Option<Vec<(String, &Value
     }
 }
 
-/// Returns the entries of the parameter `workflows` with variables replaced. A nested definition is kept unchanged: its
+/// Returns the entries of the parameter `workflows` with variables replaced. A nested definition stays unchanged: its
 /// placeholders are its own.
 pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> Value {
     let field = |(name, value): (&String, &Value)| {
@@ -135,7 +136,7 @@ pub(crate) struct Parallel<'p> {
     branches: Vec<(String, &'p Map<String, Value>)>,
     /// The definition of all branches that have none of their own. A list that runs one definition has it once.
     shared: Option<&'p Value>,
-    /// Items that the branches are executed for.
+    /// Items for the executions of the branches.
     items: Option<&'p Vec<Value>>,
     /// True if the branches have names of their own.
     named: bool,
@@ -204,13 +205,14 @@ impl<'p> Parallel<'p> {
         branches.begun + 1..=last
     }
 
-    /// Returns whether nothing is left to be waited for.
+    /// Returns whether no branch is left to wait for.
     pub(crate) fn is_over(&self, branches: &Branches) -> bool {
         branches.ended.len() == self.branches.len()
             || (self.fail_fast && branches.ended.values().any(|result| !tool::succeeded(result)))
     }
 
-    /// Returns the outcome of the action, whose step is given. A branch without an end was cancelled, or never begun.
+    /// Returns the outcome of the action of the given step. A branch without an end ended by a cancellation, or never
+    /// began.
     pub(crate) fn outcome(&self, step: &StepId, branches: &Branches, rules: Rules) -> Outcome {
         let nothing = Map::new();
         let (mut results, mut runs, mut failed, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -285,7 +287,7 @@ impl<'p> Parallel<'p> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Branches {
     begun: usize,
-    /// Fields that are kept of the outcomes, by number.
+    /// Kept fields of the outcomes, by number.
     ended: BTreeMap<usize, Map<String, Value>>,
 }
 
@@ -323,7 +325,7 @@ pub(crate) fn left_open(result: &Map<String, Value>) -> impl Iterator<Item = &st
     open.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns what is kept of the outcome of a branch; `None` if the time of the action was up.
+/// Returns the kept part of the outcome of a branch; `None` if the time of the action was up.
 pub(crate) fn kept(outcome: Outcome) -> Option<Map<String, Value>> {
     match outcome {
         Outcome::TimedOut => None,

@@ -49,7 +49,7 @@ pub struct Question {
     /// The choices. Without them, any text is an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// The form to be filled in instead, as [`Form::schema`] returns it.
+    /// The form to fill in instead, as [`Form::schema`] returns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Value>,
     /// Person or agent that may answer.
@@ -81,7 +81,7 @@ impl Question {
         Ok((question, set(params, "timeout").and_then(seconds)))
     }
 
-    /// Returns whether `answer` is allowed: one of the choices, a correctly filled form as JSON, or any text.
+    /// Returns whether the question takes `answer`: one of the choices, a correctly filled form as JSON, or any text.
     #[must_use]
     pub fn takes(&self, answer: &str) -> bool {
         match &self.form {
@@ -98,7 +98,7 @@ impl Question {
     }
 }
 
-/// Fields of the result of a gate, besides those that variables are called by anyway.
+/// Fields of the result of a gate in addition to the usual names of variables.
 const RESULT_FIELDS: [&str; 2] = ["by", "through"];
 
 /// Returns whether anything in a value may still become anything.

@@ -52,7 +52,7 @@ pub struct Rehearsal {
     pub elapsed_time: Duration,
     /// Values that the run returned.
     pub return_values: BTreeMap<String, String>,
-    /// Answers that were not used, each in a sentence without a full stop.
+    /// Unused answers, each in a sentence without a full stop.
     pub left_over: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub enum RehearsalEnd {
     },
     /// The stubs do not define the next step.
     Stuck {
-        /// The missing part, and the place where it is to be written.
+        /// The missing part, and its place in the stubs.
         error: String,
     },
 }
@@ -80,7 +80,7 @@ pub enum RehearsalEnd {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RehearsalStep {
-    /// A state was executed.
+    /// The run executed a state.
     State {
         /// Time of its entry, in seconds since the run began.
         at: f64,
@@ -110,18 +110,18 @@ pub enum RehearsalStep {
         /// The decision, in words.
         because: String,
     },
-    /// A gate was answered.
+    /// A stub answered a gate.
     Gate {
         /// Time in seconds since the run began.
         at: f64,
-        /// The state whose end was judged.
+        /// The state with the judged end.
         state: String,
         /// The choices.
         choices: Vec<String>,
         /// The answer.
         answer: String,
     },
-    /// One side of the contract with the shell was checked.
+    /// The run checked one side of the contract with the shell.
     Contract {
         /// Time in seconds since the run began.
         at: f64,
@@ -153,7 +153,7 @@ pub enum Source {
 
 /// Plays a run of `definition` to its end, with the variables that it begins with.
 ///
-/// Pure: the same arguments give the same rehearsal. Secrets of the contract and what is typed as one are hidden in it.
+/// Pure: the same arguments give the same rehearsal. It hides secrets of the contract and secretly typed texts.
 #[must_use]
 pub fn rehearse(
     definition: &Definition,
@@ -187,7 +187,7 @@ pub fn rehearse(
         gateless: crate::GatelessNames::default(),
     };
     let mut input = Input::Start(start);
-    // Branches that cannot be started have their outcomes at once, all of them.
+    // Branches that cannot start have their outcomes at once, all of them.
     let mut inputs = VecDeque::new();
     let stuck = loop {
         match stage.play(input) {
@@ -216,9 +216,9 @@ struct RehearsalState<'a> {
     current: Option<(Source, CurrentState)>,
     path: Vec<RehearsalStep>,
     secrets: Secrets,
-    /// True if the result of the current `parallel` was given.
+    /// True if the current `parallel` has its result.
     answered_branches: bool,
-    /// Texts that the program of the current dialogue prints in the turns that are left.
+    /// Texts that the program of the current dialogue prints in its further turns.
     printed: Option<VecDeque<String>>,
 }
 
@@ -230,7 +230,7 @@ struct Used {
     gates: BTreeMap<String, usize>,
 }
 
-/// A state as it was entered.
+/// An entered state.
 struct CurrentState {
     tool: String,
     params: Map<String, Value>,
@@ -316,7 +316,7 @@ impl<'a> RehearsalState<'a> {
                 self.deadline = None;
                 return Ok(None);
             }
-            // Stubbed gates are always answered in time, and a rehearsal is never paused.
+            // Stubbed gates always have their answer in time, and a rehearsal never pauses.
             Effect::ExpireGate { .. }
             | Effect::PauseChild { .. }
             | Effect::ResumeChild { .. }
@@ -408,7 +408,7 @@ impl<'a> RehearsalState<'a> {
         Ok(Input::GateAnswered { step, choice: choice.clone(), by: "the stub file".into() })
     }
 
-    /// Returns whether a step is a branch of a `parallel` for which nothing is stubbed: it completes.
+    /// Returns whether a step is a branch of a `parallel` without a stub: it completes.
     fn is_branch_without_stub(&self, step: &StepId) -> bool {
         self.history.current().is_some_and(|current| {
             let is_stubbed =
@@ -489,7 +489,7 @@ impl<'a> RehearsalState<'a> {
         }
     }
 
-    /// Returns the rehearsal of a run that cannot be started.
+    /// Returns the rehearsal of a run that cannot start.
     fn refused(self, error: String) -> Rehearsal {
         self.secrets.hidden(Rehearsal {
             path: Vec::new(),

@@ -1,7 +1,7 @@
 //! Repairs of a machine: a patch to its document, and what the patch weakens.
 //!
-//! A run that stopped at a screen that its machine does not know may be repaired by a JSON Patch (RFC 6902). The patched
-//! machine has to be valid, and everything in it that a person should look at twice is named by [`weakenings`].
+//! A JSON Patch (RFC 6902) may repair a run that stopped at a screen that its machine does not know. The patched
+//! machine has to be valid, and [`weakenings`] names everything in it that a person should look at twice.
 
 mod alternatives;
 pub(crate) mod paths;
@@ -24,7 +24,7 @@ const MAX_OPERATIONS: usize = 200;
 /// Maximum depth of a document, as the reader of JSON has it.
 const MAX_DOCUMENT_DEPTH: usize = 127;
 
-/// Reason that a patch is refused.
+/// Reason for refusing a patch.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PatchError {
     /// It is no JSON Patch.
@@ -38,7 +38,7 @@ pub enum PatchError {
     /// One of its operations does not fit the workflow.
     #[error("the patch does not fit the workflow: {0}")]
     DoesNotFit(String),
-    /// The document grows beyond what is read.
+    /// The document grows beyond the limit for reading.
     #[error("the patch makes a workflow of more than {MAX_DOCUMENT_BYTES} bytes or {MAX_DOCUMENT_DEPTH} levels")]
     TooLarge,
     /// It changes nothing.
@@ -53,7 +53,7 @@ pub enum PatchError {
     /// The run has no value for an argument.
     #[error("the patch adds the argument '{0}', which this run has no value for; give it a default")]
     NewArgument(String),
-    /// A secret would be shown.
+    /// The patch would show a secret.
     #[error("the patch makes the secret argument '{0}' one that is shown; a repair can not")]
     SecretShown(String),
     /// The state that the run waits in is gone.
@@ -61,15 +61,15 @@ pub enum PatchError {
     StateGone(String),
 }
 
-/// Returns a document with the operations of a patch applied. A copy may double the document, so its size and depth are
-/// checked behind each operation.
+/// Returns a document with the operations of a patch applied. A copy may double the document, so this checks its size
+/// and depth behind each operation.
 fn applied(document: &Value, operations: &json_patch::Patch) -> Result<Value, PatchError> {
     let mut document = document.clone();
     for operation in &operations.0 {
         let one = std::slice::from_ref(operation);
         json_patch::patch(&mut document, one).map_err(|error| PatchError::DoesNotFit(error.to_string()))?;
         if !is_within_bounds(&document) {
-            // A document that is too deep is taken apart level by level: its destructor is recursive.
+            // Takes a document that is too deep apart level by level: its destructor is recursive.
             let mut open = vec![document];
             while let Some(value) = open.pop() {
                 match value {
@@ -84,7 +84,7 @@ fn applied(document: &Value, operations: &json_patch::Patch) -> Result<Value, Pa
     Ok(document)
 }
 
-/// Returns whether a document is no longer and no deeper than one that is read from a file, by its values and texts.
+/// Returns whether a document stays within the length and depth of documents in files, by its values and texts.
 fn is_within_bounds(document: &Value) -> bool {
     let (mut bytes, mut open) = (0, vec![(document, 1)]);
     while let Some((value, depth)) = open.pop() {

@@ -1,7 +1,7 @@
 //! Meaning of an action's outcome for a machine.
 //!
-//! An action that returned something may have failed all the same, by the rules of the run. Its outcome is stored as it is
-//! judged here, so that conditions, variables, logs and events agree on it.
+//! An action that returned something may have failed all the same, by the rules of the run. The history has the judged
+//! outcome, so that conditions, variables, logs and events agree on it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) fn judged<'o>(
         && tool == tool::RUN_COMMAND
         && let Some(Value::String(printed)) = result.get(tool::OUTPUT)
     {
-        // Nearly every output has such an end, so it is not stored twice where nothing reads it.
+        // Nearly every output has such an end, so there is no second copy where nothing reads it.
         if definition.reads_raw_output() {
             judged.to_mut().insert(tool::RAW_OUTPUT.to_owned(), printed.as_str().into());
         }

@@ -16,14 +16,14 @@ impl Rules {
         Self { version }
     }
 
-    /// From 4: `on_timeout` is taken after any failed action that no transition takes. Before: only after a wait that
+    /// From 4: `on_timeout` applies after any failed action that no transition takes. Before: only after a wait that
     /// found nothing.
     pub(crate) fn failure_goes_on_timeout(self) -> bool {
         self.version >= 4
     }
 
-    /// From 4: a terminal that `exit_terminal` closed is never filled in again, and one that a nested run left open becomes the
-    /// terminal of a run that has none.
+    /// From 4: a terminal that `exit_terminal` closed is never the default again, and one that a nested run left open
+    /// becomes the terminal of a run that has none.
     pub(crate) fn follows_terminals(self) -> bool {
         self.version >= 4
     }
@@ -34,25 +34,26 @@ impl Rules {
         self.version < 4
     }
 
-    /// From 4: a pattern is searched in `match_text` and in `screen_content` by themselves as well as in both in one line, and
-    /// on the screen of the run's terminal where the result has neither. Before: only in both in one line.
+    /// From 4: the search for a pattern is in `match_text` and in `screen_content` by themselves as well as in both in
+    /// one line, and on the screen of the run's terminal where the result has neither. Before: only in both in one
+    /// line.
     pub(crate) fn searches_each_text(self) -> bool {
         self.version >= 4
     }
 
-    /// From 4: a secret argument is exported only if declared so. Before: always.
+    /// From 4: a secret argument has an export only if declared so. Before: always.
     pub(crate) fn exports_secrets(self) -> bool {
         self.version < 4
     }
 
-    /// From 5: a placeholder without a value fails the run before its action begins. Before: it stays in the text as it is
-    /// written.
+    /// From 5: a placeholder without a value fails the run before its action begins. Before: it stays in the text
+    /// unchanged.
     pub(crate) fn refuses_unresolved(self) -> bool {
         self.version >= 5
     }
 
-    /// From 5: `{NAME}` of an argument is its value, exported or not, and its default until it has another. Before: only
-    /// what the run was started with, and arguments that are not exported.
+    /// From 5: `{NAME}` of an argument is its value, exported or not, and its default until it has another. Before:
+    /// only of initial arguments, and of arguments without an export.
     pub(crate) fn fills_arguments(self) -> bool {
         self.version >= 5
     }
@@ -78,8 +79,8 @@ impl Rules {
         self.version >= 5
     }
 
-    /// From 6: the output of a command has no newlines at its end, as in a shell's `$(…)`; `raw_output` has them. Before: `output` is
-    /// what was printed.
+    /// From 6: the output of a command has no newlines at its end, as in a shell's `$(…)`; `raw_output` has them.
+    /// Before: `output` is the printed text.
     pub(crate) fn trims_output(self) -> bool {
         self.version >= 6
     }
@@ -95,8 +96,8 @@ impl Rules {
         self.version >= 5
     }
 
-    /// From 5: a run that completes closes the terminals that it opened, unless it is to keep them; those of a nested run
-    /// are closed by the run above. Before: they stay open.
+    /// From 5: a run that completes closes the terminals that it opened, unless it is to keep them; the run above
+    /// closes the terminals of a nested run. Before: they stay open.
     pub(crate) fn closes_terminals(self) -> bool {
         self.version >= 5
     }

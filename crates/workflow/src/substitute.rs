@@ -3,8 +3,9 @@
 //! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and `{name|regex}` its quoted form, and `{{name}}`
 //! the literal `{name}`. Where variables allow it, `{name.part}` reaches into a value. Everything else stays unchanged,
 //! unknown names included, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}` survive; [`unresolved`] finds those
-//! that should not. `{secret:NAME}` is the value of a secret that the run was started with. `${NAME}` stays too where `NAME` is a variable of the shell by the workflow's contract. The text of
-//! a variable is never searched again: text from a terminal cannot inject a placeholder.
+//! that should not. `{secret:NAME}` is the value of an initial secret of the run. `${NAME}` stays too where `NAME` is a
+//! variable of the shell by the workflow's contract. No second pass searches the text of a variable: text from a
+//! terminal cannot inject a placeholder.
 
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ pub trait Lookup {
     /// Returns the value of a variable, when there is one of that name.
     fn get(&self, name: &str) -> Option<&Value>;
 
-    /// Returns whether `${name}` is for the shell to expand, whatever is known here.
+    /// Returns whether the shell expands `${name}`, regardless of values here.
     fn is_of_shell(&self, name: &str) -> bool {
         let _ = name;
         false
@@ -42,7 +43,7 @@ pub(crate) struct Placeholder<'t> {
 }
 
 impl<'t> Placeholder<'t> {
-    /// Returns whether it stands for a secret: a run is not started without the secrets of its definition.
+    /// Returns whether it stands for a secret: no run starts without the secrets of its definition.
     pub(crate) fn is_secret(&self) -> bool {
         self.name.starts_with(SECRET)
     }
@@ -156,7 +157,7 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
     replaced
 }
 
-/// Returns a text with a mark in place of each placeholder, which is given as its author wrote it: `{name|sh}`.
+/// Returns a text with a mark in place of each placeholder, in the form that its author wrote: `{name|sh}`.
 #[must_use]
 pub fn marked<'t>(template: &'t str, mut mark: impl FnMut(&'t str) -> char) -> String {
     let mut text = String::with_capacity(template.len());
@@ -227,8 +228,8 @@ pub fn as_text(value: &Value) -> String {
     }
 }
 
-/// Returns the forms in which the filters write `text`, as far as they differ from it: what must not be seen must not
-/// be seen in any of them.
+/// Returns the forms in which the filters write `text`, as far as they differ from it: hiding the text means hiding
+/// each of them.
 #[must_use]
 pub fn filtered_forms(text: &str) -> Vec<String> {
     let value = Value::from(text);

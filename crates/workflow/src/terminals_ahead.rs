@@ -1,7 +1,7 @@
 //! Terminals that the states name in which a run may continue after a question.
 //!
-//! A run works with terminals that it was given or has opened, and with those that its states name. A person who answers has to see
-//! the latter as well: what they approve may be executed there.
+//! A run works with terminals that it got or has opened, and with terminals that its states name. A person who answers
+//! has to see the latter as well: the approved command may run there.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ const SESSION_ID: &str = "session_id";
 /// Terminals that states name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TerminalsAhead {
-    /// Their ids or names, as far as they are known now.
+    /// Their ids or names, with the values so far.
     pub sessions: Vec<String>,
-    /// Names that are known only later, as they are written.
+    /// Names with later values, as their author wrote them.
     pub computed: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub fn terminals_ahead(definition: &Definition, history: &History) -> TerminalsA
         GateRequest::Answer { .. } => vec![gate.step.place.as_str()],
         GateRequest::Judgement { .. } => definition.states().iter().map(State::name).collect(),
         GateRequest::Patch { proposal, .. } => {
-            // The machine that is accepted is not this one.
+            // The accepted machine is not this one.
             if let Some(states) = proposal.definition.get("states") {
                 ahead.add(states, history, false);
             }

@@ -26,10 +26,10 @@ pub(crate) const WAIT_FIELDS: [&str; 3] = ["match_text", "groups", "reason"];
 /// The tool that waits for a time. Not in the catalog: the driver performs it with a timer.
 pub const SLEEP: &str = "sleep";
 
-/// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: it is decided here.
+/// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: this crate decides it.
 pub const FAIL: &str = "fail";
 
-/// Gives variables values. Not a tool of the catalog: it is decided here.
+/// Gives variables values. Not a tool of the catalog: this crate decides it.
 pub const SET: &str = "set";
 
 /// Ends the run as completed, with a result of any form. Decided here too.
@@ -41,10 +41,10 @@ pub const GATE: &str = "gate";
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
 pub const RUN_WORKFLOW: &str = "run_workflow";
 
-/// Runs several workflows at once. Its branches are decided here, each as a `run_workflow`.
+/// Runs several workflows at once. This crate decides its branches, each as a `run_workflow`.
 pub const PARALLEL: &str = "parallel";
 
-/// Answers the questions of a program by rules. Not a tool of the catalog: its turns are decided here.
+/// Answers the questions of a program by rules. Not a tool of the catalog: this crate decides its turns.
 pub const DIALOGUE: &str = "dialogue";
 
 /// The actions that every machine has, independent of the catalog.
@@ -118,7 +118,7 @@ pub(crate) const ASSIGNED: &str = "assigned";
 /// The field of a `return`'s result that has the result of the run.
 pub(crate) const RESULT: &str = "result";
 
-/// Returns the result of an action that is known without performing anything.
+/// Returns the result of an action that needs no effect.
 pub(crate) fn known_result(tool: &str, params: &Map<String, Value>) -> Option<Map<String, Value>> {
     let (field, value) = match tool {
         SET => (ASSIGNED, Value::Object(params.clone())),

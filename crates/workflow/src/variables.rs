@@ -1,8 +1,8 @@
 //! The variables of a run.
 //!
-//! Layers, the first that has a name wins: what a `set` and named groups of waits gave a name to, the results of each state's action (`{STATE_FIELD}`), the standard names as
-//! set by the last action, the variables that the run was started with, arguments that were found later, and defaults
-//! of arguments.
+//! Layers, the first that has a name wins: names from a `set` and from named groups of waits, the results of each
+//! state's action (`{STATE_FIELD}`), the standard names as set by the last action, the initial variables of the run,
+//! later found arguments, and defaults of arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -60,8 +60,8 @@ pub struct Variables {
     /// Number of visits to the current state. In no list of variables, where it would be that of the last state.
     visits: Option<Value>,
     initial: Map<String, Value>,
-    /// Arguments as they were checked, without those that the run was started with. Before version 5 only those that are
-    /// not exported to the shell.
+    /// Checked arguments, without the initial variables. Before version 5 only arguments without an export to the
+    /// shell.
     arguments: BTreeMap<String, Value>,
     /// Defaults of arguments, which apply until an argument has another value.
     defaults: BTreeMap<String, Value>,
@@ -85,12 +85,12 @@ impl Variables {
         self.defaults.extend(defaults);
     }
 
-    /// Adds arguments that were checked.
+    /// Adds checked arguments.
     pub(crate) fn add_arguments(&mut self, values: impl Iterator<Item = (String, Value)>) {
         self.arguments.extend(values);
     }
 
-    /// Returns what the run was started with.
+    /// Returns the initial variables of the run.
     pub(crate) fn initial(&self) -> &Map<String, Value> {
         &self.initial
     }
@@ -153,17 +153,17 @@ impl Variables {
         self.standard.insert(name.to_owned(), value.into());
     }
 
-    /// Sets the current item of a state that is executed for each of several.
+    /// Sets the current item of a state with several items.
     pub(crate) fn set_item(&mut self, name: String, item: Value) {
         self.named.insert(name, item);
     }
 
-    /// Sets how often the current state was entered.
+    /// Sets the number of visits of the current state.
     pub(crate) fn set_visits(&mut self, visits: u32) {
         self.visits = Some(visits.into());
     }
 
-    /// Takes over what an action returned. A null is taken over only where no value is known.
+    /// Takes over the result of an action. A null applies only to a name without a value.
     pub(crate) fn record(&mut self, state: &str, result: &Map<String, Value>) {
         let assigned = result.get(tool::ASSIGNED).and_then(Value::as_object).into_iter().flatten();
         self.named.extend(assigned.map(|(name, value)| (name.clone(), value.clone())));

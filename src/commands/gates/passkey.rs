@@ -68,7 +68,7 @@ impl PasskeyRequest {
     }
 }
 
-/// Gets a ticket, and asks for the passphrase where one is needed.
+/// Gets a ticket, and requests the passphrase where the ticket needs one.
 async fn ticket(place: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
     let mut verb = AddPasskey::default();
     let mut person = None;

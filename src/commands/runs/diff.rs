@@ -58,7 +58,7 @@ impl Diff {
     }
 }
 
-/// Prints the variables that the runs were not started with alike.
+/// Prints the differences of the runs' initial variables.
 fn show_inputs(one: &Value, other: &Value) -> Result<(), Failure> {
     let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let (one, other) = (fields(one), fields(other));

@@ -120,7 +120,7 @@ fn line(event: &RunEvent) -> String {
         "workflow_completed" => (GOOD, String::new()),
         "workflow_failed" => (BAD, text("error")),
         "workflow_cancelled" => (BAD, text("reason")),
-        // The event's type is unknown to this version, so its data is shown as JSON.
+        // This version does not know the event's type and shows its data as JSON.
         _ => (QUIET, visible(&Value::Object(event.data.clone()).to_string())),
     };
     let name = print::padded(&event.event_type, 18);

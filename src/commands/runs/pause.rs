@@ -26,7 +26,7 @@ pub(super) async fn resume(place: &DaemonPaths, ids: &[String], json: bool) -> R
     print_replies(&replies, json)
 }
 
-/// Finds all runs before any of them is changed, because one may not exist.
+/// Finds all runs before the first change, because one may not exist.
 async fn all(place: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut runs = Vec::new();
     for id in ids {

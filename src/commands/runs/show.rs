@@ -37,7 +37,7 @@ pub(super) async fn lines(place: &DaemonPaths, id: &str) -> Result<Vec<String>, 
     Ok(run_lines(&record, &report, is_open, steps))
 }
 
-/// The limit of events that are read: more than any history has.
+/// The limit of requested events: more than any history has.
 const EVERY_EVENT: u64 = 1 << 40;
 
 /// Maximum number of shown steps; of a longer run, the last ones.
@@ -68,7 +68,7 @@ fn step_lines(events: &[RunEvent]) -> Vec<String> {
 async fn is_open(place: &DaemonPaths, report: &RunReply) -> Result<bool, Failure> {
     let Some(terminal) = &report.session_id else { return Ok(false) };
     let listed = front::ask(place, ListTerminalSessions {}).await?;
-    // A terminal whose program has ended can still be viewed.
+    // A terminal stays viewable after the end of its program.
     Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
 }
 

@@ -1,7 +1,7 @@
 //! The events of a run and of its nested runs, in a readable order.
 //!
-//! Each run is followed separately, across restarts of the daemon. A parent's event about the end of a nested run is
-//! held back until the nested run's own events are complete.
+//! Each run has a stream of its own, across restarts of the daemon. A parent's event about the end of a nested run
+//! waits until the nested run's own events are complete.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use steplatch_protocol::{FollowError, Follower, ReconnectingClient, RunEvent};
 
 use crate::print;
 
-/// The runs that are followed, parents first.
+/// The followed runs, parents first.
 pub(super) struct Stories {
     daemon: ReconnectingClient,
     wanted: StorySelection,
@@ -28,14 +28,14 @@ pub(super) struct StorySelection {
     pub(super) nested: bool,
 }
 
-/// A run that is followed.
+/// A followed run.
 struct Story {
     run: String,
     depth: usize,
     events: Follower,
     /// The number of the last event to return; if `None`, all events until the end of the run.
     until: Option<u64>,
-    /// The event about the end of a nested run, which is returned after that run's events.
+    /// The event about the end of a nested run, due after that run's events.
     held: Option<RunEvent>,
 }
 
@@ -43,7 +43,7 @@ impl Stories {
     /// Follows `run` from its event number `from` on.
     ///
     /// # Errors
-    /// If the run does not exist, or no daemon can be reached.
+    /// If the run does not exist, or no daemon answers.
     pub(super) async fn of(
         daemon: ReconnectingClient,
         run: &str,
@@ -69,8 +69,7 @@ impl Stories {
     /// Returns the next event, with the nesting depth of its run; `None` after the last one.
     ///
     /// # Errors
-    /// If the first run cannot be followed any further. For a nested run the problem is printed, and the others
-    /// continue.
+    /// If the events of the first run break off. For a nested run this prints the problem, and the others continue.
     pub(super) async fn next(&mut self) -> Result<Option<(RunEvent, usize)>, FollowError> {
         loop {
             let told = |story: &Story| self.stories.iter().all(|below| Some(below.run.as_str()) != story.awaits());
@@ -113,7 +112,7 @@ impl Stories {
         .await
     }
 
-    /// Processes an event before it is returned.
+    /// Processes an event before the caller gets it.
     async fn pass(&mut self, at: usize, event: RunEvent) -> Result<(RunEvent, usize), FollowError> {
         let story = &self.stories[at];
         let depth = story.depth;

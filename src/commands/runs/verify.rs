@@ -97,8 +97,8 @@ impl AskedQuestion {
         Some((gate_id, Self { choices, form }))
     }
 
-    /// Returns whether the run took the answer that was signed, and nothing besides: a form is filled with what was signed, as the
-    /// gate did it.
+    /// Returns whether the run took exactly the signed answer: this fills a form with the signed values, as the gate
+    /// did it.
     fn is_answered(&self, taken: &Value, signed: &SignedAnswer) -> bool {
         if let Some(form) = &self.form {
             let filled =
@@ -172,7 +172,7 @@ fn checked(
     Some(answer)
 }
 
-/// Returns what was signed, in words.
+/// Returns the signed content, in words.
 fn in_words(signed: &SignedAnswer) -> String {
     match signed.number {
         Some(number) if signed.answer.is_empty() => format!("choice {number}"),

@@ -68,7 +68,7 @@ impl Wait {
             };
             let record = update.record;
             match outcome(&record, self.through_gates) {
-                // The gate was answered while other runs were awaited.
+                // The gate got its answer during the wait for other runs.
                 None => _ = outcomes.remove(&record.run_id),
                 Some(outcome) => {
                     if outcomes.insert(record.run_id.clone(), outcome) != Some(outcome) {

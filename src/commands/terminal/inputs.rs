@@ -51,7 +51,7 @@ fn line(input: &InputRecord) -> String {
     format!("{QUIET}{time}  {by}{QUIET:#}  {}  {what}", padded(kind, 8)).trim_end().to_owned()
 }
 
-/// Returns the kind of an entry in one word, and what was asked.
+/// Returns the kind of an entry in one word, and the request.
 fn described(input: &InputRecord) -> (&'static str, String) {
     let text = visible(input.text.as_deref().unwrap_or_default());
     let question = input.row.as_deref().map(|row| format!("{} ← ", visible(row.trim_start()))).unwrap_or_default();

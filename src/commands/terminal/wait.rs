@@ -146,7 +146,7 @@ pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcom
     }
 }
 
-/// Returns the reason of a reply as it is written in JSON.
+/// Returns the reason of a reply as in JSON.
 pub(crate) fn reason(reply: &AwaitOutputReply) -> String {
     serde_json::to_value(reply.reason).ok().and_then(|reason| Some(reason.as_str()?.to_owned())).unwrap_or_default()
 }
@@ -166,7 +166,8 @@ pub(crate) fn detail(reply: &AwaitOutputReply) -> String {
     }
 }
 
-/// Returns the end of a wait as an object for programs: the fields of AWAIT_OUTPUT, and the terminal as it was named.
+/// Returns the end of a wait as an object for programs: the fields of AWAIT_OUTPUT, and the name of the terminal on the
+/// command line.
 fn document(terminal: &str, reply: &AwaitOutputReply) -> Value {
     let mut document = json!(reply);
     document["terminal"] = terminal.into();

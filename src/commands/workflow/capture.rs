@@ -1,4 +1,4 @@
-//! `steplatch workflow capture`: a workflow made of what was done in terminals.
+//! `steplatch workflow capture`: a workflow made of the input of terminals.
 
 use std::process::ExitCode;
 
@@ -130,8 +130,8 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
 /// Maximum width of the column of states and inputs.
 const MAX_COLUMN_WIDTH: usize = 32;
 
-/// Returns what a person reads before the workflow is used, in columns: what kind of note it is, the state or the input that it
-/// is about, and the sentence.
+/// Returns the notes for a person before the first use of the workflow, in columns: what kind of note it is, the state
+/// or the input that it is about, and the sentence.
 fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
     let guesses = reply.guesses.iter().map(|one| {
         let sentence = format!("{} ({})", one.guess, one.reason);

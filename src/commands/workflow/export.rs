@@ -138,7 +138,7 @@ impl Export {
         described: &DescribeWorkflowReply,
         source: &FunctionSource,
     ) -> Result<Vec<SkillFile>, Failure> {
-        // A name in the code of a function may be computed in any way.
+        // A function may compute a name in its code in any way.
         if source.text.contains("run_workflow") {
             let error = format!("'{}' starts other workflows by name: they can not be taken along", self.workflow);
             return Err(Failure::usage(error));
@@ -166,7 +166,7 @@ impl Export {
 /// Reads a saved workflow.
 ///
 /// # Errors
-/// If there is none, or no daemon can be reached.
+/// If there is none, or no daemon answers.
 async fn described(name: &str, place: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
     let reply = front::ask(place, DescribeWorkflow { name: name.to_owned() }).await?;
     if !reply.success {
@@ -179,7 +179,7 @@ async fn described(name: &str, place: &DaemonPaths) -> Result<DescribeWorkflowRe
 /// Returns a machine with the machines that it calls inside.
 ///
 /// # Errors
-/// If one cannot be taken along, by its name.
+/// If a called workflow cannot come along, by its name.
 async fn with_called(document: &Value, place: &DaemonPaths) -> Result<Value, Failure> {
     let refused = |error: NotStandalone| Failure::usage(error.to_string());
     let mut known: BTreeMap<String, Value> = BTreeMap::new();
@@ -194,7 +194,7 @@ async fn with_called(document: &Value, place: &DaemonPaths) -> Result<Value, Fai
     standalone(document, &known).map_err(refused)
 }
 
-/// Writes the files, each completely. Nothing is written if one exists and may not be replaced.
+/// Writes the files, each completely. Writes nothing if one exists and `replaces` is false.
 fn write(folder: &Path, files: &[SkillFile], replaces: bool) -> Result<(), Failure> {
     if !replaces && let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).symlink_metadata().is_ok()) {
         let path = folder.join(path);
@@ -216,7 +216,7 @@ fn put(path: &Path, text: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Skills are shared: who may read their folder may read their files.
+/// People share skills: all readers of their folder may read their files.
 fn readable() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }

@@ -13,7 +13,7 @@ use crate::front;
 /// Reads the golden transcript of a file or of a saved workflow. None where there is none.
 ///
 /// # Errors
-/// If it cannot be read, with the line.
+/// If it is unreadable, with the line.
 pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Option<Golden>, Failure> {
     let Some(file) = file(workflow, place).await? else { return Ok(None) };
     let golden = path(&file);

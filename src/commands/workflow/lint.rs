@@ -24,7 +24,7 @@ pub(crate) struct Lint {
 }
 
 impl Lint {
-    /// Prints the problems of every file; a file that cannot be read has that as its problem.
+    /// Prints the problems of every file; for an unreadable file, that is the problem.
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut found: Vec<(&String, Vec<Problem>)> = Vec::new();
         for file in &self.files {

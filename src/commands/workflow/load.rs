@@ -101,7 +101,7 @@ pub(super) async fn functions(
     front::ask(place, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
 }
 
-/// Returns the selected files, each once; a word without a file is returned with the reason.
+/// Returns the selected files, each once; a word without a file comes with the reason.
 fn named(words: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
     let mut named: Vec<Result<PathBuf, (String, String)>> = Vec::new();
     for word in words {

@@ -111,7 +111,7 @@ impl Prove {
     /// Returns whether the recording takes over the printed output: a person who has seen the difference decides it.
     ///
     /// # Errors
-    /// If there is no person to be asked.
+    /// If there is no person to ask.
     async fn takes_over(&self) -> Result<bool, Failure> {
         if !self.update || self.yes {
             return Ok(self.update);
@@ -125,7 +125,7 @@ impl Prove {
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Runs the workflow as often as a proof takes. Secrets are requested once.
+    /// Runs the workflow as often as a proof takes. Requests secrets once.
     ///
     /// # Errors
     /// If a run does not complete.
@@ -154,7 +154,7 @@ impl Prove {
             let reply = run_to_its_end(&daemon, verb).await?;
             if reply.status != "completed" {
                 if reply.status == "waiting" {
-                    // Nothing of a proof is left behind that waits for an answer.
+                    // Leaves nothing of a proof behind that waits for an answer.
                     front::ask(place, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
                 }
                 let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
@@ -218,7 +218,7 @@ fn varying(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
     first.iter().enumerate().filter(differs).map(|(_, step)| step.state.as_str()).collect()
 }
 
-/// Takes over what was printed last. What differs from run to run is not compared from then on.
+/// Takes over the last output. Later proofs do not compare the parts that differ from run to run.
 fn update(golden: &mut Golden, observed: &[Vec<GoldenStep>]) {
     let varying = varying(observed);
     let Some(newest) = observed.last() else { return };

@@ -17,13 +17,13 @@ pub(super) struct RecordedRun {
 /// Reads a run as far as it has come.
 ///
 /// # Errors
-/// If there is no such run, or no daemon can be reached.
+/// If there is no such run, or no daemon answers.
 pub(super) async fn read(place: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
     Ok(of_events(&run_steps::events(place, run).await?, definition))
 }
 
-/// Returns what these events of a run have from outside. Results of states that the definition does not have any more, and of
-/// those that the rules decide by themselves, are left out.
+/// Returns what these events of a run have from outside. Results of states that the definition does not have any more,
+/// and of states that the rules decide by themselves, stay out.
 fn of_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
     let mut recorded = RecordedRun::default();
     let (mut states, mut gates, mut shell) = (Map::new(), Map::new(), Map::new());

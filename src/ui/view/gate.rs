@@ -12,7 +12,7 @@ use crate::print::{fitted, visible, wrapped};
 use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, asked, question_lines, remark_lines};
 use crate::ui::model::Model;
 
-/// Text that is shown where there is no room for a question.
+/// Text in place of a question that has no room.
 const CRAMPED: &str =
     "This terminal is too small for a question and its answer. Make it larger; nothing is answered here.";
 

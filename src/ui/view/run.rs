@@ -87,7 +87,7 @@ fn took(model: &Model, step: &Step) -> Option<Duration> {
     print::between(&step.began, Some(step.ended.as_deref().unwrap_or(&model.now)))
 }
 
-/// Draws what a step was given and what it returned; without a step, those of the run.
+/// Draws the input and the output of a step; without a step, those of the run.
 fn draw_values(model: &Model, view: &RunView, step: Option<&Step>, buffer: &mut Buffer, place: Rect) {
     let title = step.map_or_else(|| "the run".to_owned(), |step| format!("{} {}", step.name, step.kind));
     let inside = border(buffer, place, &title);

@@ -47,7 +47,7 @@ pub fn is_sealed(text: &str) -> bool {
 pub(super) struct StoredKey {
     /// The public key, in Base64.
     public: String,
-    /// The salt of the key pair that is derived from the passphrase, in Base64.
+    /// The salt of the key pair derived from the passphrase, in Base64.
     salt: String,
     /// The private key, sealed to that key pair.
     private: String,
@@ -73,13 +73,13 @@ pub enum KeyError {
     /// The system gives no random bytes.
     #[error("{0}")]
     Randomness(getrandom::Error),
-    /// No key can be derived from the passphrase.
+    /// Deriving a key from the passphrase failed.
     #[error("{0}")]
     Derivation(argon2::Error),
     /// HPKE does not seal the key.
     #[error("the approver's key can not be sealed")]
     Seal,
-    /// It is not the passphrase of the key, or the file was damaged.
+    /// It is not the passphrase of the key, or the file is damaged.
     #[error("the approver's key does not open with the passphrase")]
     Open,
 }
@@ -103,7 +103,7 @@ impl StoredKey {
         Ok(Self { public: STANDARD.encode(public.to_bytes()), salt: STANDARD.encode(salt), private })
     }
 
-    /// Returns the public key. `None` where the file was damaged.
+    /// Returns the public key. `None` for a damaged file.
     pub(super) fn sealing(&self) -> Option<SealingKey> {
         PublicKey::from_bytes(&STANDARD.decode(&self.public).ok()?).ok().map(SealingKey)
     }
@@ -111,7 +111,7 @@ impl StoredKey {
     /// Returns the private keys, which `passphrase` opens. Takes as long as checking a passphrase for each.
     ///
     /// # Errors
-    /// If it is not the passphrase of these keys, or the file was damaged.
+    /// If it is not the passphrase of these keys, or the file is damaged.
     pub(super) fn open(all: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, KeyError> {
         all.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
     }
@@ -127,8 +127,8 @@ impl StoredKey {
 }
 
 impl SealingKey {
-    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` where the public key
-    /// cannot be sealed to.
+    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` where sealing to the
+    /// public key fails.
     pub fn seal(&self, run: &RunId, text: &str) -> Option<String> {
         seal(&self.0, OF_RUN, text.as_bytes(), run.as_str().as_bytes())
     }
@@ -145,8 +145,8 @@ impl OpeningKey {
         Ok(Self(vec![X25519HkdfSha256::derive_keypair(&ikm).0]))
     }
 
-    /// Returns a new key that opens what the keys of `before` do, up to [`MAX_KEYS`]. A text that is sealed from now on
-    /// does not open with those.
+    /// Returns a new key that opens what the keys of `before` do, up to [`MAX_KEYS`]. A text sealed from now on does
+    /// not open with the keys of `before`.
     ///
     /// # Errors
     /// As [`Self::generate`].
@@ -167,7 +167,7 @@ impl OpeningKey {
         plain.iter().map(key).collect::<Option<_>>().map(Self)
     }
 
-    /// Returns the private part of `run`. `None` where it was sealed with another key, or for another run.
+    /// Returns the private part of `run`. `None` where another key sealed it, or where it belongs to another run.
     pub fn open(&self, run: &RunId, sealed: &str) -> Option<String> {
         let opened = self.0.iter().find_map(|key| open(key, OF_RUN, sealed, run.as_str().as_bytes()))?;
         String::from_utf8(opened).ok()

@@ -1,7 +1,7 @@
 //! Files that lead a browser to the page with a ticket.
 //!
-//! A browser is started with the name of such a file: its own arguments are readable by programs of other users, and the file is
-//! not. The file is removed once its ticket is used or has expired.
+//! A browser starts with the name of such a file: its own arguments are readable by programs of other users, and the
+//! file is not. The daemon removes the file after the use or the expiry of its ticket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,19 +21,19 @@ pub(super) enum RedirectError {
     /// The address is not one of the page.
     #[error("The address of the page is not http://localhost:PORT/")]
     Address,
-    /// The file cannot be written.
+    /// Writing the file failed.
     #[error("The file that leads the browser to the page can not be written: {0}")]
     File(#[from] io::Error),
 }
 
-/// The files of the tickets that are not used yet.
+/// The files of the unused tickets.
 #[derive(Debug)]
 pub(super) struct RedirectFiles {
     folder: PathBuf,
     files: Vec<RedirectFile>,
 }
 
-/// One file, which is removed with this value.
+/// One file. Dropping this value removes it.
 #[derive(Debug)]
 struct RedirectFile {
     ticket: SecretHash,
@@ -67,7 +67,7 @@ impl RedirectFiles {
     /// Writes the file that leads to `address` with `ticket`. Returns its path.
     ///
     /// # Errors
-    /// If the address is not one of the page, or the file cannot be written.
+    /// If the address is not one of the page, or writing the file fails.
     pub(super) fn write(&mut self, address: &str, ticket: &str) -> Result<PathBuf, RedirectError> {
         let text = document(address, ticket).ok_or(RedirectError::Address)?;
         let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", secret()?.0));

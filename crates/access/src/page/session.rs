@@ -1,4 +1,4 @@
-//! The sessions of browsers. Pure: the time comes in, and the table is stored by its owner.
+//! The sessions of browsers. Pure: the time comes in, and the owner of the table stores it.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ const MAX_BROWSER_CHARS: usize = 200;
 /// Minimum length of the beginning of an id that names a session, in characters.
 const MIN_PREFIX_CHARS: usize = 2;
 
-/// All sessions, as they are stored.
+/// All sessions, in their stored form.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionTable {
     sessions: Vec<PageSession>,
 }
 
-/// A browser that is logged in.
+/// A logged-in browser.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct PageSession {
     pub(super) id: String,
@@ -43,7 +43,7 @@ pub(super) struct PageSession {
     pub(super) used: Timestamp,
 }
 
-/// A session that was checked.
+/// A checked session.
 #[derive(Debug)]
 pub(super) struct CheckedSession {
     pub(super) id: String,
@@ -60,7 +60,7 @@ pub(super) enum NamedSession {
 }
 
 impl PageSession {
-    /// Returns when it expires if it is not used again.
+    /// Returns the time of its expiry without another use.
     pub(super) fn expires(&self) -> Timestamp {
         self.used.after(IDLE_TIME).min(self.began.after(MAX_SESSION_TIME))
     }
@@ -96,7 +96,7 @@ impl SessionTable {
         Some(CheckedSession { id: session.id.clone(), is_worth_storing })
     }
 
-    /// Returns the sessions that are not expired, the most recently used first.
+    /// Returns the unexpired sessions, the most recently used first.
     pub(super) fn live(&mut self, now: Timestamp) -> Vec<PageSession> {
         self.forget(now);
         let mut live = self.sessions.clone();

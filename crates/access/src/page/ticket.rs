@@ -1,4 +1,4 @@
-//! The tickets that are not expired, and those that were used a short time ago. Pure: the time comes in.
+//! The unexpired tickets, and recently used ones. Pure: the time comes in.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::SecretHash;
 /// Lifetime of a ticket.
 pub(super) const TICKET_TIME: Duration = Duration::from_secs(60);
 
-/// Time that a used ticket is remembered, to notice that it comes a second time.
+/// Time that the table remembers a used ticket, to notice its second use.
 const MEMORY_TIME: Duration = Duration::from_secs(600);
 
 /// Maximum number of tickets at a time; the oldest gives way.
@@ -34,9 +34,9 @@ struct Ticket {
 /// The result of an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
-    /// The ticket is valid, and is used now.
+    /// The ticket is valid; this is its first use.
     First,
-    /// The ticket was used before, for this session.
+    /// A further use of the ticket, for this session.
     UsedBefore(String),
     /// There is no such ticket, or it has expired.
     Unknown,

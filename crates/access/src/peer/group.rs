@@ -1,8 +1,8 @@
 //! The control group of a daemon and of everything that it starts, see cgroups(7).
 //!
 //! A process is in the group of the process that started it, at any depth of forks, whether or not its parents live,
-//! and whatever its environment. So a process that outlives its terminal, the terminal's host and the daemon can still
-//! be attributed to them. Groups can be made where systemd delegates its own group to the user, and by root.
+//! and whatever its environment. So a process that outlives its terminal, the terminal's host and the daemon remains
+//! attributable to them. Making groups is possible where systemd delegates its own group to the user, and for root.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -1,22 +1,22 @@
-//! The processes that a process descends from, read so that uncertainty is never taken for an answer.
+//! The processes that a process descends from, read so that uncertainty never counts as an answer.
 //!
-//! Processes end, are adopted by others and leave their ids to new ones during the walk. A link between a child and
-//! its parent counts only if both existed, the parent is the older one, and the child still has that parent
-//! afterwards. A walk that cannot be completed reports the reason ([`Cut`]), and a decision that relies on it must refuse.
+//! Processes end, get new parents and leave their ids to new ones during the walk. A link between a child and its
+//! parent counts only if both existed, the parent is the older one, and the child still has that parent afterwards. An
+//! incomplete walk reports the reason ([`Cut`]), and a decision that relies on it must refuse.
 
 use super::table::{Evidence, ProcessTable, Status};
 
-/// Maximum number of ancestors that are followed. Linux gives no more than four million ids, and a person's process
-/// never has so many.
+/// Maximum length of a walk, in ancestors. Linux gives no more than four million ids, and a person's process never has
+/// so many.
 const MAX_ANCESTORS: usize = 400;
 
 /// The process that every other one descends from, unless its parent is in another namespace.
 const FIRST: i32 = 1;
 
-/// Maximum number of reads of a link that changed while it was read.
+/// Maximum number of reads of a link that changes during the read.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A process as it was when it was read.
+/// A process at the time of the read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -28,27 +28,27 @@ pub(crate) struct Process {
 /// The known ancestors of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lineage {
-    /// The process and its ancestors, as far as they are known.
+    /// The process and its known ancestors.
     pub(crate) known: Vec<Process>,
     /// Reason for which the list is not complete, if so.
     pub(crate) cut: Option<Cut>,
 }
 
 impl Lineage {
-    /// Returns the lineage of a process of which nothing is known.
+    /// Returns the lineage of an unknown process.
     pub(crate) fn unknown(cut: Cut) -> Self {
         Self { known: Vec::new(), cut: Some(cut) }
     }
 }
 
-/// Reason for which the ancestors of a process are not known.
+/// Reason for unknown ancestors of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// It had ended before it was read.
+    /// It had ended before the read.
     Gone,
-    /// It has more ancestors than are followed.
+    /// It has more ancestors than the walk follows.
     TooDeep,
-    /// Its ancestors changed faster than they could be read.
+    /// Its ancestors changed faster than the walk could read them.
     Changing,
     /// An ancestor exists and is hidden from this process: `/proc` hides processes of other users (`hidepid`).
     Hidden,

@@ -1,9 +1,9 @@
 //! The list of mounts: proc_pid_mountinfo(5).
 
-/// One file system, as the kernel writes it: blanks in names are escaped, and remain escaped.
+/// One file system, as the kernel writes it: with escaped blanks in names, which remain escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mount<'t> {
-    /// The directory of the file system that is mounted.
+    /// The mounted directory of the file system.
     pub(super) root: &'t str,
     /// Its mount point.
     pub(super) at: &'t str,
@@ -13,7 +13,7 @@ pub(super) struct Mount<'t> {
     pub(super) options: &'t str,
 }
 
-/// Returns the mounts of a list. Lines that are none are left out.
+/// Returns the mounts of a list. Leaves out lines that are none.
 pub(super) fn mounts(list: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     list.lines().filter_map(|line| {
         let (of_mount, of_system) = line.split_once(" - ")?;

@@ -8,13 +8,13 @@ use steplatch_terminal::TERMINAL_VARIABLE;
 use super::group;
 use super::mounts::mounts;
 
-/// Maximum bytes of an environment that are read: Linux gives no program more (`_STK_LIM / 4 * 3`).
+/// Maximum size of an environment for a read, in bytes: Linux gives no program more (`_STK_LIM / 4 * 3`).
 const MAX_ENVIRONMENT_BYTES: u64 = 6 * 1024 * 1024;
 
 /// A process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
-    /// Its parent, or 0 if that is not to be seen from here.
+    /// Its parent, or 0 if that is invisible from here.
     pub(super) parent: i32,
     /// Start time, in clock ticks since the system start.
     pub(super) started: u64,
@@ -25,16 +25,16 @@ pub(super) struct Status {
 /// Evidence that steplatch started a process, or one of its ancestors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Evidence {
-    /// The mark that steplatch sets in the environment of the processes that it starts, as far as the first
-    /// environment can be read.
+    /// The mark that steplatch sets in the environment of the processes that it starts, if the first environment is
+    /// readable.
     pub(crate) mark: Option<String>,
     /// It is in the control group of a daemon.
     pub(crate) in_group: bool,
 }
 
-/// A list of all processes, which changes while it is read.
+/// A list of all processes, which changes during a read.
 pub(super) trait ProcessTable {
-    /// Returns the status of a process, if it exists. It may have ended and not been reaped yet.
+    /// Returns the status of a process, if it exists. It may be an ended process that its parent has not reaped yet.
     fn status(&self, pid: i32) -> Option<Status>;
 
     /// Returns whether the table leaves out processes of other users.
@@ -62,7 +62,7 @@ impl ProcessTable for Proc {
         let read = File::open(format!("/proc/{pid}/environ"))
             .and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment));
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
-        // An environment that could not be read for lack of resources may have been the evidence.
+        // A read that failed for lack of resources may have missed the evidence.
         let is_starved = read.as_ref().err().is_some_and(is_want_of_room);
         let in_group = match groups {
             Ok(groups) => group::is_of_ours(&groups),
@@ -79,7 +79,7 @@ fn is_want_of_room(error: &io::Error) -> bool {
 }
 
 fn status_of(stat: &str) -> Option<Status> {
-    // The name may hold anything; its last bracket is followed by field 3, the state.
+    // The name may hold anything; field 3, the state, follows its last bracket.
     let (_, behind) = stat.rsplit_once(')')?;
     let mut fields = behind.split_whitespace();
     let (state, parent) = (fields.next()?, fields.next()?);

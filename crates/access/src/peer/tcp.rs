@@ -15,7 +15,7 @@ const UNUSED: [&str; 2] = ["06", "0A"];
 /// Location of the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location<T> {
-    /// On this machine. Empty where the processes are not known.
+    /// On this machine. Empty where the processes are unknown.
     Here(T),
     /// On another machine, or in another network namespace of this one.
     Elsewhere,
@@ -26,7 +26,7 @@ pub(crate) enum Location<T> {
 ///
 /// Several sockets can have one address, each with another one at its other end. All of them count: if one belongs to
 /// no readable process (its descriptor may be in transit through a Unix socket), the result is empty. It is also empty
-/// if the tables cannot be read.
+/// if reading the tables fails.
 pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
     let unknown = Location::Here(Vec::new());
     let tables: io::Result<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().map(read_table).collect();
@@ -61,7 +61,8 @@ fn read_table(table: &&str) -> io::Result<String> {
     }
 }
 
-/// Returns whether an address may be this machine's: only those can be bound to. Any other error does not exclude it.
+/// Returns whether an address may be this machine's: a socket can bind to no other. Any other error does not exclude
+/// it.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let mut any_port = address;
     // An address of one link counts with the link.
@@ -82,7 +83,7 @@ fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
         let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
         (wanted.iter().any(|address| address == local) && !UNUSED.contains(state)).then_some(*inode)
     };
-    // One that was closed before everything was sent has the inode 0, which no process has.
+    // A socket closed before it sent everything has the inode 0, which no process has.
     tables.lines().filter_map(of_line).collect()
 }
 

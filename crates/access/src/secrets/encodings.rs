@@ -1,8 +1,8 @@
-//! Encodings in which programs print what they were given: Base64, hexadecimal digits, and the escapes of URLs.
+//! Encodings in which programs print their input: Base64, hexadecimal digits, and the escapes of URLs.
 //!
-//! The encoding of a whole secret is hidden unchanged. In Base64 (RFC 4648) a secret within a longer text begins at one
-//! of three places of a group of three bytes, and its first and last characters depend on the neighbouring bytes.
-//! Those characters are left out, so the remainder occurs in every text that has the secret at such a place.
+//! The redactor hides the encoding of a whole secret unchanged. In Base64 (RFC 4648) a secret within a longer text
+//! begins at one of three places of a group of three bytes, and its first and last characters depend on the
+//! neighbouring bytes. The remainder without those characters occurs in every text that has the secret at such a place.
 
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 

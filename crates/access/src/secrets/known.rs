@@ -1,7 +1,7 @@
 //! The known secrets, each with the text that it is hidden in.
 //!
-//! A text is searched for the secrets of its scope alone, so that those of another machine, which may be many and false, change
-//! nothing for the text of this one.
+//! A search of a text looks for the secrets of its scope alone, so that secrets of another machine, which may be many
+//! and false, change nothing for the text of this one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use steplatch_terminal::SecretText;
 use super::encodings::encodings;
 use super::hideable;
 
-/// Maximum number of secrets whose encodings are hidden as well. Each has up to nine, and every text is searched for all of them.
+/// Maximum number of secrets with hidden encodings. Each has up to nine, and a search of a text looks for all of them.
 const MAX_ENCODED: usize = 1000;
 
 /// The same for the secrets of another machine.
@@ -39,12 +39,12 @@ struct SecretSet {
     /// In order of arrival, the newest last.
     arrived: Vec<Arc<str>>,
     known: HashSet<Arc<str>>,
-    /// With their encodings, the longest first, so that a secret that contains another one is masked whole.
+    /// With their encodings, the longest first, so that the mask of a secret that contains another one covers it whole.
     values: Arc<Vec<String>>,
 }
 
 impl SecretSet {
-    /// Adds a secret, with its encodings if they are to be hidden. Returns false if it is known.
+    /// Adds a secret, with its encodings if `is_encoded`. Returns false for a known one.
     fn add(&mut self, text: &str, is_encoded: bool) -> bool {
         if self.known.contains(text) {
             return false;
@@ -80,7 +80,7 @@ pub(super) struct KnownSecrets {
     terminals: HashMap<TerminalId, SecretSet>,
     /// Number of secrets of this machine.
     len: usize,
-    /// Number of secrets that were typed by tools.
+    /// Number of secrets typed by tools.
     pub(super) typed: usize,
     machines: HashMap<String, MachineSecrets>,
     /// The machines of the terminals that are on another one.
@@ -98,7 +98,7 @@ impl KnownSecrets {
         self.set(scope).map_or(0, |set| set.arrived.len())
     }
 
-    /// Returns whether a secret of a scope is known.
+    /// Returns whether a scope has a secret.
     pub(super) fn has(&self, scope: &Scope, text: &str) -> bool {
         self.set(scope).is_some_and(|set| set.known.contains(text))
     }
@@ -110,7 +110,7 @@ impl KnownSecrets {
         }
     }
 
-    /// Remembers a secret of this machine. Returns false if it is known.
+    /// Remembers a secret of this machine. Returns false for a known one.
     pub(super) fn keep(&mut self, scope: Scope, text: &str) -> bool {
         let is_encoded = self.len < MAX_ENCODED;
         let set = match scope {
@@ -122,7 +122,7 @@ impl KnownSecrets {
         is_new
     }
 
-    /// Returns whether all of a secret of another machine is known, or hidden with all other text.
+    /// Returns whether it has all of a secret of another machine, or hides it with all other text.
     pub(super) fn has_for_machine(&self, machine: &str, secret: &SecretText) -> bool {
         let Some(kept) = self.machines.get(machine) else { return false };
         let set = match &secret.terminal {
@@ -212,7 +212,7 @@ impl KnownSecrets {
         let mut all = first.values.as_ref().clone();
         all.extend(second.values.iter().cloned());
         all.extend(sets.flat_map(|set| set.values.iter().cloned()));
-        // Stable, and of few runs that are sorted already.
+        // Stable, for an input of few sorted runs.
         all.sort_by_key(|text| std::cmp::Reverse(text.len()));
         Arc::new(all)
     }

@@ -1,8 +1,8 @@
 //! Words, ids and times of replies and events that programs rely on.
 //!
 //! Masking a secret that is a part of one of them hides nothing, and would break the reply: with the secret
-//! `completed`, no run would be seen to complete. The name of the field and its text decide together, so a field of a
-//! program's output that has such a name is masked like any other text.
+//! `completed`, no run would appear to complete. The name of the field and its text decide together, so masking treats
+//! a field of a program's output with such a name like any other text.
 
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId, TerminalId};

@@ -1,12 +1,12 @@
 //! Secrets masked in a stream of output, wherever it is cut into portions.
 //!
 //! What a person sees as one word may arrive in pieces, with escape sequences and line ends between them, and a title
-//! is text as well. So a secret is searched for in the characters that are shown, whatever is between them, and in the
-//! text of each control string. Every character of it becomes as many dots as it has columns, so that the layout does
-//! not change.
+//! is text as well. So the search looks for a secret in the shown characters, whatever is between them, and in the text
+//! of each control string. Every character of it becomes as many dots as it has columns, so that the layout does not
+//! change.
 //!
-//! The end of a portion is held back only while it may be the beginning of a secret. The next portion decides, or the
-//! reader, who requests the held text once no more output arrives.
+//! A redacted stream holds back the end of a portion only while it may be the beginning of a secret. The next portion
+//! decides, or the reader, who requests the held text once no more output arrives.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::Redactor;
 
-/// Maximum text that is held back, in characters, besides the longest secret: a program may print endless sequences in
+/// Maximum of the held text, in characters, in addition to the longest secret: a program may print endless sequences in
 /// the middle of what looks like a secret.
 const MAX_HELD_CHARS: usize = 64 * 1024;
 
@@ -29,7 +29,7 @@ pub struct RedactedStream {
     held: VecDeque<Item>,
 }
 
-/// A character, or a byte of a sequence, that was not passed on yet.
+/// A character, or a byte of a sequence, that has not passed yet.
 #[derive(Debug, Clone, Copy)]
 struct Item {
     kind: Kind,
@@ -45,7 +45,7 @@ enum Kind {
     Shown,
     /// Text of a control string, such as a title.
     Told,
-    /// A sequence or a control character: nothing that is read.
+    /// A sequence or a control character: nothing for a reader.
     Between,
 }
 
@@ -65,7 +65,7 @@ enum State {
     Terminator,
 }
 
-/// Secrets by their first characters: a stream is compared with few of them at each place.
+/// Secrets by their first characters, so that a place of a stream needs few comparisons.
 struct SecretIndex<'a> {
     by_first: HashMap<char, Vec<&'a str>>,
     longest: usize,
@@ -91,7 +91,7 @@ impl RedactedStream {
         Self { secrets, state: State::default(), unfinished: Vec::new(), held: VecDeque::new() }
     }
 
-    /// Takes a portion and returns what can be passed on.
+    /// Takes a portion and returns the part that can pass.
     pub fn pass(&mut self, portion: &[u8]) -> Vec<u8> {
         for &byte in portion {
             self.push_byte(byte);
@@ -102,12 +102,12 @@ impl RedactedStream {
         out
     }
 
-    /// Returns whether something is held back.
+    /// Returns whether it holds text back.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty() || !self.unfinished.is_empty()
     }
 
-    /// Returns the text that was held back, when no more output is expected soon.
+    /// Returns the held text, for a caller that expects no more output soon.
     pub fn flush(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.look(true);
@@ -178,7 +178,7 @@ impl RedactedStream {
         }
     }
 
-    /// The bytes so far are no character: they are passed on as they are.
+    /// The bytes so far are no character: they pass unchanged.
     fn give_up_character(&mut self) {
         let kind = self.text_kind();
         for byte in std::mem::take(&mut self.unfinished) {
@@ -190,7 +190,7 @@ impl RedactedStream {
         self.held.push_back(Item { kind, character, raw, hidden: false });
     }
 
-    /// Masks every complete secret. Returns how many items are decided: behind them a secret may begin whose end is
+    /// Masks every complete secret. Returns the number of decided items: behind them a secret may begin whose end is
     /// still to come, unless this is the `end`.
     fn look(&mut self, end: bool) -> usize {
         let secrets = self.secrets.clone();
@@ -227,8 +227,8 @@ impl RedactedStream {
         })
     }
 
-    /// Looks in the items at `places`, which are read one after the other. Returns the first place at which
-    /// something begins that is not complete.
+    /// Looks in the items at `places`, in their order. Returns the first place at which something begins that is not
+    /// complete.
     fn look_in(&mut self, places: &[usize], secrets: &SecretIndex<'_>) -> usize {
         let mut decided = self.held.len();
         for first in 0..places.len() {

@@ -1,7 +1,7 @@
 //! Places of secrets in a text.
 //!
-//! A secret that is a short word, such as `pass`, is a part of many other words. It is found where it stands as a word of
-//! its own; any other secret is found everywhere.
+//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it where it stands as a
+//! word of its own, and any other secret everywhere.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ fn is_within_word(text: &str, part: &Range<usize>) -> bool {
 pub(super) fn places<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item = Range<usize>> + use<'a> {
     let found = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
     let found = found.map(|(at, found)| at..at + found.len());
-    // Most texts have none, and then the secret is not looked at.
+    // Most texts have none, and then need no look at the secret.
     let mut is_word = None;
     found.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
 }

@@ -1,4 +1,4 @@
-//! Known programs: their commands that can be undone, and those that cannot. A command that is not listed is unknown.
+//! Known programs: their reversible commands, and their irreversible ones. An unlisted command is unknown.
 
 use super::Effect::{Irreversible, Reversible, Unknown};
 use super::shell::{Argument, Judge, Stdin, has_substitution};
@@ -18,13 +18,13 @@ const WRITING_NO_FILE: &str = "[ test true false : cd pushd popd dirs printf rea
     createuser pg_isready gdb lldb useradd adduser groupadd mount startx apropos gpg-agent pytest tox nox jest vitest mocha rspec \
     ctest ninja notify-send xdg-open say tsort numfmt envsubst whatis bzgrep xzgrep zless";
 
-/// Programs whose work can be undone, unless a file of the system is named: they may write it.
+/// Programs with reversible work, unless an argument names a file of the system: they may write it.
 const REVERSIBLE: &str = "xxd uniq shuf yq gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zip csplit split \
     gcc g++ cc c++ clang clang++ rustc javac gofmt rustfmt ld ar as cmake meson autoconf automake autoreconf protoc tsc \
     eslint prettier ruff black isort pdflatex pandoc dot ffmpeg ffprobe convert identify ssh-keygen ssh-add ssh-copy-id openssl \
     initdb pg_dump pg_dumpall mysqldump strip virtualenv asciinema script rename";
 
-/// Beginnings of options whose value is read and not written: of compilers.
+/// Beginnings of options of compilers that read their value and do not write it.
 const READ_OPTIONS: [&str; 7] = ["-I", "-L", "-D", "-B", "-isystem", "--sysroot", "-Wl"];
 
 /// Programs that take away what they work on, with any arguments.
@@ -414,7 +414,7 @@ pub(super) fn has_word(list: &str, word: &str) -> bool {
 /// Options with their values, and the words behind them.
 type Options<'w> = (Vec<(&'w str, Option<&'w Argument>)>, &'w [Argument]);
 
-/// Reads the options that words begin with. `None` where one is not known: the words behind it may be its value.
+/// Reads the options that words begin with. `None` for an unknown option: the words behind it may be its value.
 fn options<'w>(words: &'w [Argument], valued: &str, plain: &str) -> Option<Options<'w>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(word) = words.get(at) {
@@ -482,10 +482,10 @@ fn shown(words: &[Argument]) -> String {
 }
 
 impl Judge {
-    /// Judges variables that a command is given, or that the shell keeps.
+    /// Judges variables that a command gets, or that the shell keeps.
     pub(super) fn variables(&mut self, all: &[(String, Argument)]) {
         for (name, value) in all {
-            // A quoted command substitution may be evaluated later: in a prompt, in arithmetic, in a subscript.
+            // The shell may evaluate a quoted command substitution later: in a prompt, in arithmetic, in a subscript.
             if value.is_fixed && has_substitution(&value.text) {
                 self.note(Unknown, &format!("{name}={}", value.text));
             }
@@ -514,12 +514,12 @@ impl Judge {
         }
     }
 
-    /// Judges a file that is written anew.
+    /// Judges an overwritten file.
     pub(super) fn writes(&mut self, file: &Argument) {
         self.appends(file);
     }
 
-    /// Judges a file that is changed: one of the system is not changed back easily, and one that is not known may be one.
+    /// Judges a changed file: undoing a change of a file of the system is not easy, and an unknown file may be one.
     pub(super) fn appends(&mut self, file: &Argument) {
         let path = file.text.as_str();
         let is_harmless = has_word("/dev/null /dev/stdout /dev/stderr /dev/tty", path) || path.starts_with("/dev/fd/");
@@ -637,7 +637,8 @@ impl Judge {
         }
     }
 
-    /// Judges a program that may write any file which an argument names, also in an option: one of the system is not known.
+    /// Judges a program that may write any file which an argument names, also in an option: the effect on one of the
+    /// system is unknown.
     fn may_write(&mut self, arguments: &[Argument], all: &str) {
         let is_read = |one: &&Argument| READ_OPTIONS.iter().any(|option| one.text.starts_with(option));
         for one in arguments.iter().filter(|one| !is_read(one)) {
@@ -692,7 +693,7 @@ impl Judge {
                 }
             }
             "bind" | "complete" | "compgen" if has_option(arguments, "-x -C -F") => return self.note(Unknown, all),
-            // A subscript in quotes is evaluated, too.
+            // The shell evaluates a subscript in quotes, too.
             "let" | "test" | "[" | "unset" | "read" | "wait" | "printf" | "getopts"
                 if arguments.iter().any(|one| has_substitution(&one.text))
                     && (name != "printf" || has_option(arguments, "-v")) =>
@@ -729,13 +730,13 @@ impl Judge {
         self.note(Reversible, all);
     }
 
-    /// Judges a file that is made where it is not there yet.
+    /// Judges a file that the command makes where it is not there yet.
     fn makes(&mut self, file: &Argument) {
         let is_hidden = file.text.contains("/.ssh");
         self.note(if is_hidden { Unknown } else { Reversible }, &file.text);
     }
 
-    /// Judges a program of which commands are listed.
+    /// Judges a program with listed commands.
     fn known(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let Some(known) = COMMANDS.iter().find(|known| has_word(known.names, name)) else {
             return self.note(Unknown, all);
@@ -959,7 +960,7 @@ impl Judge {
         let read = options(arguments, valued, plain);
         let Some((found, rest)) = read else {
             self.note(Unknown, all);
-            // The command is behind an option that is not known: wherever one begins that cannot be undone.
+            // The command is behind an unknown option: it may begin at any irreversible word.
             for at in 0..arguments.len() {
                 if arguments[at].fixed().is_some_and(|word| has_word(IRREVERSIBLE, word)) {
                     self.command(&arguments[at..], stdin);
@@ -1035,7 +1036,7 @@ impl Judge {
             Some(code) => self.give(code.to_owned()),
             None => {
                 self.note(Unknown, all);
-                // The text in it is read unchanged: `$f` may stand for anything, and `rm` is `rm`.
+                // This reads the text in it unchanged: `$f` may stand for anything, and `rm` is `rm`.
                 let inside = code.text.trim_matches(['"', '\'']).to_owned();
                 self.give(inside);
             }
@@ -1079,7 +1080,7 @@ impl Judge {
         }
     }
 
-    /// Judges a program, script or target of the project by its name and its arguments: its file is not read here.
+    /// Judges a program, script or target of the project by its name and its arguments: this does not read its file.
     fn own(&mut self, name: &str, all: &str, arguments: &[Argument]) {
         let words = |text: &str| -> Vec<String> {
             text.split(|sign: char| !sign.is_alphanumeric())
@@ -1487,7 +1488,7 @@ impl Judge {
         }
     }
 
-    /// Judges what a client of a database is given.
+    /// Judges the text for a client of a database.
     pub(super) fn sql(&mut self, text: &str) {
         match sql::effect(text) {
             sql::SqlEffect::Known(effect) => self.note(effect, text),
@@ -1598,7 +1599,7 @@ impl Judge {
                     | "-type" | "-maxdepth",
                 ) => at += 1,
                 Some(_) => {}
-                // A word that is not known may be an option, unless it is the beginning of a path.
+                // An unknown word may be an option, unless it is the beginning of a path.
                 None if word.text.starts_with(['.', '/', '~', '*']) => {}
                 None => effect = effect.max(Unknown),
             }
@@ -1703,7 +1704,7 @@ impl Judge {
             Reversible
         };
         self.note(effect, all);
-        // Everything that is not only read is written.
+        // Everything but a pure read counts as a write.
         let is_long = arguments.first().is_some_and(|one| one.text.starts_with("--"));
         let reads = (!is_long && first.contains(['x', 't']))
             || has_word_of("--extract")
@@ -1830,7 +1831,7 @@ impl Judge {
         }
     }
 
-    /// Judges a file that is moved away.
+    /// Judges a file that the command moves away.
     fn moves(&mut self, file: &Argument) {
         if file.text.starts_with('/') || file.text.starts_with('~') {
             self.appends(file);
@@ -1838,7 +1839,7 @@ impl Judge {
     }
 
     fn editor(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
-        // An option that is not known may be code.
+        // An unknown option may be code.
         let known = "-R -n -o -O -d -p -N -y -Z -u -r -w -l -m -v -nw -Q -q -g --clean --wait --goto --diff --";
         let runs = arguments.iter().any(|one| {
             let text = one.text.as_str();
@@ -1886,7 +1887,7 @@ pub(super) fn is_database_client(name: &str) -> bool {
     has_word(SQL_CLIENTS, name)
 }
 
-/// Returns whether a program that was begun without a command reads lines of a shell.
+/// Returns whether a program without a command reads lines of a shell.
 pub(super) fn opens_shell(name: &str) -> bool {
     has_word(SHELLS, name)
         || has_word(

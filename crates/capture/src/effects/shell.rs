@@ -1,5 +1,4 @@
-//! The commands of a shell line, as its grammar has them: what is nested in it, what is given to other shells, what is
-//! redirected.
+//! The commands of a shell line, as its grammar has them: nested commands, lines for other shells, redirections.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,21 +11,21 @@ use shuck_parser::parser::Parser;
 
 use super::{Effect, Judgement, excerpt};
 
-/// Maximum bytes of a line that is read, and maximum levels of lines within lines.
+/// Maximum bytes of a readable line, and maximum levels of lines within lines.
 const MAX_LINE_BYTES: usize = 64 << 10;
 const MAX_LEVELS: u32 = 6;
 
-/// The most lines within a line that are read.
+/// Maximum number of lines read within a line.
 const MAX_LINES: usize = 200;
 
-/// Judges a line, and the lines that are given to shells in it, one after the other.
+/// Judges a line, and the lines for other shells in it, one after the other.
 #[derive(Default)]
 pub(super) struct Judge {
     pub(super) judgement: Judgement,
     /// The programs that are run, each once.
     pub(super) programs: Vec<String>,
     functions: BTreeSet<String>,
-    /// Lines that are given to other shells, with their level and what they read.
+    /// Lines for other shells, with their level and what they read.
     open: VecDeque<(String, u32, Stdin)>,
     lines: usize,
     level: u32,
@@ -35,14 +34,14 @@ pub(super) struct Judge {
 /// One word of a command.
 #[derive(Debug, Clone)]
 pub(super) struct Argument {
-    /// The text of the word, without quotes. Its unknown parts are left as they are written.
+    /// The text of the word, without quotes. Its unknown parts remain as written.
     pub(super) text: String,
     /// Returns whether the shell gives exactly this text to the program.
     pub(super) is_fixed: bool,
 }
 
 impl Argument {
-    /// Returns the text, where it is known.
+    /// Returns the text, if known.
     pub(super) fn fixed(&self) -> Option<&str> {
         Some(self.text.as_str()).filter(|_| self.is_fixed)
     }
@@ -59,12 +58,12 @@ pub(super) enum Stdin {
     Terminal,
     /// This text.
     Text(String),
-    /// Something that is not known.
+    /// Something unknown.
     Unseen,
 }
 
 impl Judge {
-    /// Judges a line and all that is nested in it.
+    /// Judges a line with everything nested in it.
     pub(super) fn of(line: &str) -> Self {
         let mut judge = Self::default();
         judge.give(line.to_owned());
@@ -72,7 +71,7 @@ impl Judge {
         judge
     }
 
-    /// Judges the lines that were given to shells. One after the other: nothing is nested deeper than the grammar allows.
+    /// Judges the lines for other shells. One after the other: nothing nests deeper than the grammar allows.
     fn read_given(&mut self) {
         while let Some((line, level, stdin)) = self.open.pop_front() {
             self.level = level;
@@ -85,7 +84,7 @@ impl Judge {
         }
     }
 
-    /// Returns the judgement, with what was given meanwhile.
+    /// Returns the judgement, with the lines for other shells.
     pub(super) fn finish(mut self) -> Judgement {
         self.read_given();
         self.judgement
@@ -107,7 +106,7 @@ impl Judge {
         }
     }
 
-    /// Notes a program of the project, which is a file that is not read here.
+    /// Notes a program of the project, which is a file that this does not read.
     pub(super) fn unseen(&mut self, what: &str) {
         self.note(Effect::Reversible, what);
         let what = excerpt(what);
@@ -183,7 +182,7 @@ impl Walker<'_, '_> {
                         DeclOperand::Assignment(one) => variables.extend(self.assignments(std::slice::from_ref(one))),
                         DeclOperand::Flag(word) | DeclOperand::Dynamic(word) => {
                             let word = self.argument(word);
-                            // A subscript in quotes is evaluated, too.
+                            // The shell evaluates a subscript in quotes, too.
                             if !word.is_fixed || has_substitution(&word.text) {
                                 self.judge.note(Effect::Unknown, &word.text);
                             }
@@ -206,7 +205,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Judges a chain of commands. It nests to the left, so that the depth of a long one is not walked by recursion.
+    /// Judges a chain of commands. It nests to the left, so that the walk of a long one needs no recursion.
     fn binary(&mut self, statement: &Stmt, stdin: &Stdin) {
         let (mut chain, mut at) = (Vec::new(), statement);
         while let Command::Binary(binary) = &at.command {
@@ -225,7 +224,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Returns what a statement prints, where that is written in it.
+    /// Returns what a statement prints, where its text has that.
     fn printed(&mut self, statement: &Stmt) -> Option<String> {
         let Command::Simple(simple) = &statement.command else { return None };
         let name = static_command_name_text(&simple.name, self.source)?;
@@ -235,7 +234,7 @@ impl Walker<'_, '_> {
             "echo" | "printf" => {
                 let texts: Vec<&str> =
                     texts.into_iter().skip_while(|text| ["-n", "-e", "-ne", "--"].contains(text)).collect();
-                // Escapes and formats are not followed.
+                // This does not follow escapes and formats.
                 let text = texts.join(if &*name == "echo" { " " } else { "\n" });
                 Some(text).filter(|text| !text.contains(['\\', '%']))
             }
@@ -311,10 +310,10 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Checks a part whose words are not walked: it must have no commands in it.
+    /// Checks a part without a walk of its words: it must have no commands in it.
     fn plain(&mut self, part: &str) {
         let inside = part.strip_prefix("$((").or_else(|| part.strip_prefix("$[")).unwrap_or(part);
-        // A value that is evaluated, and the value of a variable whose name is computed.
+        // A value for evaluation, and the value of a variable with a computed name.
         let lists_keys =
             part.ends_with("[@]}") || part.ends_with("[*]}") || part.ends_with("@}") || part.ends_with("*}");
         let is_evaluated = part.starts_with("${") && part.contains("@P}") || part.starts_with("${!") && !lists_keys;
@@ -398,7 +397,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Returns a word, after the commands in it were judged.
+    /// Judges the commands in a word, and returns the word.
     fn argument(&mut self, word: &Word) -> Argument {
         self.parts(&word.parts);
         if let Some(text) = static_command_name_text(word, self.source) {
@@ -413,7 +412,7 @@ impl Walker<'_, '_> {
         Argument { text, is_fixed }
     }
 
-    /// Writes the text of a word whose variables are known: the home directory and the working directory.
+    /// Writes the text of a word with known variables only: the home directory and the working directory.
     fn known_text(&self, parts: &[WordPartNode], text: &mut String) -> bool {
         parts.iter().all(|part| match &part.kind {
             WordPart::Literal(literal) => {
@@ -457,7 +456,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Returns whether a word has quotes with escapes of C, which are not followed.
+    /// Returns whether a word has quotes with escapes of C, which this does not follow.
     fn has_escapes(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::SingleQuoted { dollar: true, .. } => part.span.slice(self.source).contains('\\'),
@@ -466,7 +465,7 @@ impl Walker<'_, '_> {
         })
     }
 
-    /// Returns whether a word is replaced by names of files.
+    /// Returns whether names of files replace a word.
     fn has_glob(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::Literal(LiteralText::Source | LiteralText::CookedSource(_)) => {

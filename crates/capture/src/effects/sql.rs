@@ -75,7 +75,7 @@ fn plain(text: &str) -> String {
         let end = match sign {
             '\'' | '"' | '`' => rest[1..].find(sign).map(|end| end + 2),
             '-' if rest.starts_with("--") => rest.find('\n').or(Some(rest.len())),
-            // A comment of MySQL with a version is executed.
+            // MySQL executes a comment with a version.
             '/' if rest.starts_with("/*") && !rest.starts_with("/*!") => rest.find("*/").map(|end| end + 2),
             _ => {
                 plain.push(sign);

@@ -1,10 +1,11 @@
 //! Search for typed text in the output: at the place where a terminal echoes it, and nowhere else.
 //!
-//! A text that is not found, or only in part, is a secret. The same text further on in the output may be another one.
+//! A text without an echo, or with only a part of one, is a secret. The same text further on in the output may be
+//! another one.
 
 use super::asks_for_secret;
 
-/// Maximum characters at the beginning of a text for a full-screen program that may be commands, which are not shown.
+/// Maximum characters at the beginning of a text for a full-screen program that may be commands, which have no echo.
 const MAX_COMMANDS: usize = 2;
 
 /// Commands of full-screen programs that are often repeated.
@@ -38,7 +39,7 @@ pub(super) fn has_pieces(line: &str, pieces: &[String]) -> bool {
     })
 }
 
-/// Returns the byte behind a line that was typed at once with others before it: it stands at `from`, or in a later line behind
+/// Returns the byte behind a line typed at once with others before it: it stands at `from`, or in a later line behind
 /// the same row as they do.
 pub(super) fn end_of_pasted(text: &str, from: usize, end: usize, row: &str, typed: &str) -> Option<usize> {
     let (line, behind) = rest_of_line(text, from, 0);
@@ -56,8 +57,8 @@ pub(super) fn end_of_pasted(text: &str, from: usize, end: usize, row: &str, type
     None
 }
 
-/// Returns whether a full-screen program shows a text that was typed into it, but for a few commands before it. `drawn` is the text
-/// that the program drew before the next input.
+/// Returns whether a full-screen program shows a text typed into it, but for a few commands before it. `drawn` is the
+/// text that the program drew before the next input.
 pub(super) fn is_on_screen(typed: &str, before: &str, after: &str, drawn: &str) -> bool {
     let masks = |text: &str| text.matches(MASKS).count();
     let is_masked = masks(after) > masks(before) + masks(typed) || masks(drawn) > masks(typed);
@@ -76,7 +77,7 @@ pub(super) fn is_on_screen(typed: &str, before: &str, after: &str, drawn: &str) 
     })
 }
 
-/// Returns the number of characters of commands that are not repeated.
+/// Returns the number of characters of unrepeated commands.
 fn single_commands(commands: &str) -> usize {
     let (mut count, mut rest) = (0, commands);
     while let Some(sign) = rest.chars().next() {

@@ -79,7 +79,7 @@ pub(super) fn named_keys(input: &str) -> Option<Vec<String>> {
 pub(super) struct EditedLine {
     /// The text, with its corrections.
     pub(super) text: String,
-    /// Parts that were typed without a key in between.
+    /// Parts typed without a key in between.
     pub(super) pieces: Vec<String>,
     /// Keys with an effect on the line that its characters do not show: completion, history.
     pub(super) keys: Vec<String>,
@@ -87,7 +87,7 @@ pub(super) struct EditedLine {
     pub(super) is_entered: bool,
     /// The key that ends it, such as ctrl-c.
     pub(super) end: Option<&'static str>,
-    /// A key without a name was pressed.
+    /// True after a key without a name.
     pub(super) has_unknown_key: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The entries of a log, made of the inputs of a recording. Text that was typed is in an entry only if it stands in the output.
+//! The entries of a log, made of the inputs of a recording. An entry has typed text only if that stands in the output.
 
 use steplatch_protocol::{InputKind, InputRecord};
 
@@ -9,13 +9,13 @@ use super::secrets::{Secrets, without_echo};
 use super::{MAX_PRINTED_BYTES, asks_for_secret, floor, is_same_prompt, shortened};
 use crate::session_log::Moment;
 
-/// Maximum distance behind a pasted line at which the next one is searched for, in bytes.
+/// Maximum distance behind a pasted line for the search of the next one, in bytes.
 const MAX_PASTE_BYTES: usize = 64 << 10;
 
 /// Maximum number of inputs before an input, and behind it, that may hold parts of one typed value.
 const MAX_PARTS: usize = 64;
 
-/// Returns the entries of the log, and how many inputs were not found in the output.
+/// Returns the entries of the log, and the number of inputs missing in the output.
 pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
     let Recorded { text, mut inputs, exit, .. } = read;
     for input in &mut inputs {
@@ -29,7 +29,7 @@ pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
         .enumerate()
         .map(|(index, input)| !input.is_full_screen && input.size.is_none() && is_prompt(index, &input.row))
         .collect();
-    // The shell was left at the end: a machine closes its terminal by itself.
+    // The person left the shell at the end: a machine closes its terminal by itself.
     let last = inputs.iter().rposition(|input| input.size.is_none()).filter(|last| is_shell && at_prompt[*last]);
     let last = last.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04"));
     if let Some(last) = last {
@@ -80,7 +80,7 @@ fn waited_for_prompt(inputs: &[RawInput], end: usize) -> Moment {
 enum Known {
     /// Text that stands in the output, and keys behind it.
     Typed { text: String, keys: Vec<String> },
-    /// It is not found in the output.
+    /// The output does not have it.
     Hidden { entered: bool },
 }
 
@@ -155,7 +155,7 @@ impl Writer<'_> {
         self.moments.extend(entered);
     }
 
-    /// Notes the values of an input that is not found in the output, and returns the output without them.
+    /// Notes the values of an input missing in the output, and returns the output without them.
     fn hides(&mut self, index: usize, line: &EditedLine, printed: &str) -> String {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
@@ -173,7 +173,7 @@ impl Writer<'_> {
         without_echo(&line.text, printed)
     }
 
-    /// Returns the text typed before and behind an input up to Enter: a value may be typed in parts.
+    /// Returns the text typed before and behind an input up to Enter: a person may type a value in parts.
     fn line_of(&self, index: usize) -> String {
         let is_end = |input: &&RawInput| input.text.ends_with(['\r', '\n', '\x03', '\x04']);
         let before = self.inputs[..index].iter().rev().take(MAX_PARTS).take_while(|input| !is_end(input)).count();
@@ -225,7 +225,7 @@ impl Writer<'_> {
         let keys: Vec<String> = line.keys.iter().cloned().chain(enter).chain(end).collect();
         let is_completed = line.is_entered && (self.at_prompt[index] || line.keys.iter().any(|key| key == "tab"));
         match line.pieces.as_slice() {
-            // The editor shows another line than the keys that were pressed.
+            // The editor shows another line than the pressed keys.
             _ if is_completed && !shown.is_empty() => Known::Typed { text: ends(shown), keys: Vec::new() },
             [] if !line.has_unknown_key => Known::Typed { text: String::new(), keys },
             [piece] if input.text.starts_with(piece.as_str()) && stands_in(rest, piece) && !line.has_unknown_key => {
@@ -259,7 +259,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns whether a text for a full-screen program is followed by Enter alone.
+    /// Returns whether Enter alone follows a text for a full-screen program.
     fn is_entered_on_screen(&self, index: usize) -> bool {
         let next = self.inputs.get(index + 1);
         next.is_some_and(|next| next.is_full_screen && matches!(next.text.as_str(), "\r" | "\n"))

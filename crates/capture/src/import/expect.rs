@@ -1,10 +1,10 @@
-//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. Anything else is named with its line.
+//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. The reader names anything else with its line.
 
 use super::{Timeline, TimelineEvent, asks_for_secret};
 use crate::LeftOut;
 use crate::turn::quoted;
 
-/// Maximum number of commands that are read, and the deepest nesting of braces.
+/// Maximum number of readable commands, and the deepest nesting of braces.
 const MAX_COMMANDS: usize = 20_000;
 
 /// A word of a command.
@@ -70,8 +70,8 @@ fn is_prompt(row: &str) -> bool {
     row.trim_end().ends_with(['$', '#', '%', '>']) && !asks_for_secret(row)
 }
 
-/// Adds the echo of text typed at prompts where the script was made without it (`autoexpect -p`): it waits for last lines only. Whether an
-/// answer to a question was shown is not known.
+/// Adds the echo of text typed at prompts where the script has none (`autoexpect -p`): such a script waits for last
+/// lines only. The echo of an answer to a question remains unknown.
 fn add_echo(timeline: &mut Timeline) {
     let has_lines = |event: &TimelineEvent| matches!(event, TimelineEvent::Output(text) if text.contains('\n'));
     if timeline.events.iter().any(|(_, event)| has_lines(event)) {
@@ -189,7 +189,7 @@ impl Parser<'_> {
         word
     }
 
-    /// Returns whether a sign that was read begins a command or the name of a variable.
+    /// Returns whether the last read sign begins a command or the name of a variable.
     fn is_computed(&self, sign: char) -> bool {
         let names = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '{' | '(' | ':');
         sign == '[' || sign == '$' && self.peek().is_some_and(names)

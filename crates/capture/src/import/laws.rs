@@ -1,4 +1,4 @@
-//! Laws of import: it takes any bytes, and no value that was typed without an echo leaves the recording.
+//! Laws of import: it takes any bytes, and no value typed without an echo leaves the recording.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::tests::read;
 use super::{ScriptLogs, Timeline, TimelineEvent, expect_script, script_recording};
 use crate::{CaptureRequest, Golden, Surroundings, capture};
 
-/// Signs that are in no other text of a dialogue, so that a value is found wherever it is.
+/// Signs that are in no other text of a dialogue, so that a search finds a value anywhere.
 const SIGNS: &str = "[QWXZ789]{4,12}";
 
 /// Echo of typed text by a program.
@@ -24,7 +24,7 @@ enum Shown {
 enum Typing {
     AtOnce,
     ByKey,
-    /// With a wrong character that is deleted again.
+    /// With a wrong character, deleted again.
     Corrected,
     /// With a completion in the middle.
     Completed,
@@ -124,7 +124,7 @@ fn recording(entries: &[Entry]) -> Timeline {
     Timeline { events, ..Timeline::default() }
 }
 
-/// Returns whether a value is in the output of a recording, so that it is known to all who saw it.
+/// Returns whether a value is in the output of a recording, and so visible to all who saw it.
 fn stands_in_output(timeline: &Timeline, value: &str) -> bool {
     let output =
         |event: &TimelineEvent| if let TimelineEvent::Output(text) = event { Some(text.clone()) } else { None };

@@ -1,6 +1,6 @@
 //! Printed bytes as lines, as a terminal shows them in the end. A line that is longer than a row stays one line.
 
-/// Maximum bytes of text that are kept.
+/// Maximum bytes of kept text.
 const MAX_TEXT_BYTES: usize = 8 << 20;
 
 /// Maximum bytes of the text that a full-screen program drew at once.
@@ -32,7 +32,7 @@ pub(super) struct Lines {
     count: usize,
     line: Vec<char>,
     column: usize,
-    /// The columns of the screen, where they are known.
+    /// The columns of the screen, if known.
     width: Option<usize>,
     escape: Escape,
     is_full_screen: bool,

@@ -1,4 +1,4 @@
-//! The inputs of a recording, each with the place in the output where it was typed.
+//! The inputs of a recording, each with its place in the output.
 
 use super::edit::{Token, token};
 use super::lines::Lines;
@@ -13,11 +13,11 @@ const MAX_SCREEN_BYTES: usize = 16 << 20;
 /// Maximum bytes that an input keeps of the text that a full-screen program drew.
 const MAX_DRAWN_BYTES: usize = 4 << 10;
 
-/// An input whose outcome is not known yet.
+/// An input without a known outcome yet.
 #[derive(Debug, Default)]
 pub(super) struct RawInput {
     pub(super) text: String,
-    /// The row that it was typed in, and the characters of it before the cursor.
+    /// The row of the input, and the characters of it before the cursor.
     pub(super) row: String,
     pub(super) column: usize,
     /// Bytes of the printed text before that row, and before the input.
@@ -27,7 +27,7 @@ pub(super) struct RawInput {
     /// Time of the program's last output before the next input.
     pub(super) answered: f64,
     pub(super) is_full_screen: bool,
-    /// The rows of a full-screen program that it was typed into.
+    /// The rows of a full-screen program before the input.
     pub(super) screen: Option<String>,
     /// Text that a full-screen program drew before the next input, without its places.
     pub(super) drawn: String,
@@ -37,7 +37,7 @@ pub(super) struct RawInput {
     is_text: bool,
 }
 
-/// Content that was read of a recording.
+/// Content read from a recording.
 #[derive(Debug)]
 pub(super) struct Recorded {
     /// The output, as lines look in the end.
@@ -45,7 +45,7 @@ pub(super) struct Recorded {
     pub(super) inputs: Vec<RawInput>,
     /// The exit code of the program.
     pub(super) exit: Option<i32>,
-    /// Inputs were left out.
+    /// True if the reader left out inputs.
     pub(super) is_full: bool,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct Reader<'s> {
     screen: &'s mut dyn RecordedScreen,
     now: f64,
     pending: Option<RawInput>,
-    /// The sizes that the screen got while a line was typed.
+    /// The sizes that the screen got in the middle of a line.
     resized: Vec<RawInput>,
-    /// Lines that were printed when the last key was pressed.
+    /// Printed lines at the time of the last key.
     lines_then: usize,
     inputs: Vec<RawInput>,
     exit: Option<i32>,
@@ -155,7 +155,7 @@ impl<'s> Reader<'s> {
 
     fn resizes(&mut self, cols: u16, rows: u16) {
         let input = RawInput { size: Some((cols, rows)), ..self.input() };
-        // It is no input: a line that is being typed continues.
+        // It is no input: an unfinished line continues.
         self.resized.push(input);
         if self.pending.is_none() {
             self.flush();

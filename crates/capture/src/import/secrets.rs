@@ -1,4 +1,4 @@
-//! Typed values that are not shown: they stand in no text of a log.
+//! Typed values without an echo: they stand in no text of a log.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use crate::session_log::Moment;
 /// Placeholder for a secret in texts.
 const MASK: &str = "••••••";
 
-/// Minimum length of a value that is searched for in texts, in bytes: a shorter one stands in many words.
+/// Minimum length of a value for a search in texts, in bytes: a shorter one stands in many words.
 const MIN_SECRET_BYTES: usize = 4;
 
-/// Typed values that are not shown.
+/// Typed values without an echo.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
     values: Vec<String>,
@@ -66,7 +66,7 @@ fn masked(text: &str, index: &Index<'_>) -> String {
     made + &text[plain..]
 }
 
-/// Returns the output behind a value that is not shown, without a beginning of the value that was echoed after all.
+/// Returns the output behind a hidden value, without an echo of the beginning of the value.
 pub(super) fn without_echo(value: &str, printed: &str) -> String {
     let line = printed.lines().next().unwrap_or_default();
     let same = value.chars().zip(line.chars()).take_while(|(one, other)| one == other);

@@ -55,10 +55,10 @@ const MONTHS: &str = "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|Ju
 /// The pattern of the names of days of the week.
 const DAYS: &str = "(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)";
 
-/// Directories whose names are made for one time.
+/// Directories with names for one time.
 const TEMPORARY: [&str; 4] = ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"];
 
-/// Returns the text of a pattern that is left without its classes. What is escaped is no class.
+/// Returns the text of a pattern without its classes. An escaped sign is no class.
 pub(crate) fn without_classes(pattern: &str) -> String {
     let classes = [MONTHS, DAYS, NUMBER, NAME, LETTERS, WORD];
     let pattern = classes.into_iter().fold(pattern.to_owned(), |rest, class| rest.replace(class, ""));
@@ -248,7 +248,7 @@ fn name_of_machine(word: &str, around: &Surroundings) -> Option<String> {
     Some(format!("{}{rest}", if user.is_empty() { "" } else { NAME }))
 }
 
-/// Minimum length of a machine's name that is searched for, in bytes.
+/// Minimum length of a machine's name for a search, in bytes.
 const MIN_HOST_BYTES: usize = 3;
 
 /// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID: another one of the same length and the same case, with a
@@ -279,7 +279,7 @@ fn identifiers(letters: &str, dash: &str, lengths: &[usize]) -> String {
     format!("(?=[{letters}{dash}]*[0-9])(?=[0-9{dash}]*[{letters}]){}", groups.join("-"))
 }
 
-/// Returns the pattern of a path in a temporary directory: random parts of its names are generalised.
+/// Returns the pattern of a path in a temporary directory: it generalises random parts of its names.
 fn path(path: &str, leeway: Leeway) -> String {
     let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
     let (mut pattern, mut rest) = (String::new(), path);
@@ -300,7 +300,7 @@ fn path(path: &str, leeway: Leeway) -> String {
     pattern
 }
 
-/// Returns whether a part of a name was made at random, as `mktemp` makes it: letters and digits in no order that a person
+/// Returns whether a part of a name is random, as `mktemp` makes it: letters and digits in no order that a person
 /// writes, as `build2` and `oldBuild` are.
 fn is_random(part: &str) -> bool {
     const MIN_RANDOM_BYTES: usize = 6;

@@ -27,7 +27,7 @@ struct Inner {
     watched: HashMap<PathBuf, usize>,
 }
 
-/// Directories that are watched until this is dropped.
+/// Watched directories, until the drop of this.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     inner: Arc<Mutex<Inner>>,
@@ -41,8 +41,8 @@ impl Files {
         Self { changes, inner: Arc::default(), libraries: Arc::default() }
     }
 
-    /// Reports changes in these libraries as changes of the tools. A library that does not exist yet is watched once
-    /// it is created. Blocks for a few system calls.
+    /// Reports changes in these libraries as changes of the tools. Watches a library that does not exist yet from its
+    /// creation. Blocks for a few system calls.
     pub(super) fn watch(&self, libraries: &[PathBuf]) -> FolderWatch {
         for library in libraries {
             *locked(&self.libraries).entry(library.clone()).or_default() += 1;
@@ -59,7 +59,7 @@ impl Files {
                 if !inner.watched.contains_key(&folder)
                     && let Err(error) = self.begin(&mut inner, &folder)
                 {
-                    // Changes made through the daemon are reported all the same.
+                    // The daemon reports its own changes all the same.
                     tracing::warn!(folder = %folder.display(), %error, "changes in a directory are not detected");
                     continue;
                 }
@@ -121,7 +121,7 @@ impl Drop for FolderWatch {
             if *count == 0 {
                 inner.watched.remove(folder);
                 if let Some(watcher) = &mut inner.watcher {
-                    // A directory that was removed is not watched any more anyway.
+                    // A removed directory has no watch any more anyway.
                     let _ = watcher.unwatch(folder);
                 }
             }

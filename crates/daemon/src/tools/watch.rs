@@ -38,7 +38,7 @@ impl ToolSubscription {
         let wanted = self.tools.configuration.borrow().library_tools;
         let files = match wanted {
             true => {
-                // Resolved each time, since directories are created and removed.
+                // Resolved each time, since directories appear and disappear.
                 let (tools, caller) = (self.tools.clone(), self.caller.clone());
                 let watching = move || tools.files.watch(&tools.workflows.folders(&caller));
                 tokio::task::spawn_blocking(watching).await.ok()

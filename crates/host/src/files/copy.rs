@@ -15,14 +15,14 @@ pub struct CopyOptions {
     pub mode: Option<u32>,
     /// True if it may replace a file with another content.
     pub replace: bool,
-    /// The longest file that is copied, in bytes.
+    /// Maximum length of the file, in bytes.
     pub limit: u64,
 }
 
-/// Maximum length of a file that reports none, such as those of `/proc`, in bytes. Its end shows only when it is read.
+/// Maximum length of a file that reports none, such as those of `/proc`, in bytes. Only a read shows its end.
 const MAX_UNSIZED_BYTES: u64 = 256 << 20;
 
-/// A file that was copied.
+/// A copied file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
     /// The file in its place.
@@ -33,7 +33,7 @@ pub struct Copied {
     pub digest: FileDigest,
 }
 
-/// A file that is being written. Dropped before it is finished, what was written is removed.
+/// A file in the course of its copy. A drop before the end removes the unfinished copy.
 struct Writing<'a> {
     files: &'a MachineFiles,
     target: WriteTarget,
@@ -85,12 +85,12 @@ impl Drop for Writing<'_> {
 }
 
 impl MachineFiles {
-    /// Copies a file of this machine to `path` on another one, or on the same. `progress` receives the number of copied bytes.
-    /// A file that grows meanwhile is copied as long as it was.
+    /// Copies a file of this machine to `path` on another one, or on the same. `progress` receives the number of copied
+    /// bytes. The copy of a file that grows meanwhile has the length from the beginning.
     ///
     /// # Errors
-    /// If the source cannot be read, changes meanwhile or is longer than the limit, or the target cannot be written. What was written
-    /// is removed then.
+    /// If the read of the source fails, it changes meanwhile or is longer than the limit, or the write of the target
+    /// fails. Then this removes the unfinished copy.
     pub async fn copy(
         &self,
         source: (&Path, &FileFacts),
@@ -122,7 +122,7 @@ impl MachineFiles {
         let mut size = PieceSize::default();
         loop {
             let began = Instant::now();
-            // A file without a length, such as those of /proc, ends where nothing more is read.
+            // A file without a length, such as those of /proc, ends where a read returns nothing more.
             let rest = if source.size == 0 { u64::MAX } else { source.size - writing.length };
             let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
             let piece = self.read(from.to_owned(), source.identity, writing.length, wanted).await?;
@@ -142,7 +142,8 @@ impl MachineFiles {
             }
             size = size.next(began.elapsed());
         }
-        // What was read piece by piece is compared with what the other machine has. What a file without a length has may differ each time.
+        // Compares the pieces with the file of the other machine. The content of a file without a length may differ
+        // each time.
         let expected = match source.size {
             0 => None,
             length => Some(self.digest(from.to_owned(), source.identity, length).await?),
@@ -159,7 +160,7 @@ impl MachineFiles {
     /// Writes a file.
     ///
     /// # Errors
-    /// If it cannot be written. What was written is removed then.
+    /// If the write fails. Then this removes the unfinished copy.
     pub async fn put(
         &self,
         path: &Path,
@@ -189,7 +190,7 @@ impl MachineFiles {
     /// Reads a part of a file, at most `limit` bytes from `offset` on.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the read fails.
     pub async fn get(
         &self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! Files that are being written here for another machine. What its client does not finish is removed.
+//! Unfinished copies of files here, for another machine. Removes a copy that its client does not finish.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use steplatch_files::{WriteTarget, disk};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Time that an unfinished file stays without another piece. Longer than a connection may be lost before its client
+/// Time that an unfinished file stays without another piece. Longer than a client waits for a lost connection before it
 /// gives up.
 const UNFINISHED_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -21,7 +21,7 @@ pub(crate) struct UnfinishedFiles {
 }
 
 impl UnfinishedFiles {
-    /// Notes a piece of a file. Without another one, the file is removed after [`UNFINISHED_TIMEOUT`].
+    /// Notes a piece of a file. Removes the file if no other one follows within [`UNFINISHED_TIMEOUT`].
     pub(crate) fn touch(&self, target: &WriteTarget) {
         let mut files = self.files.lock();
         if let Some(touched) = files.get(target) {
@@ -44,7 +44,7 @@ impl UnfinishedFiles {
         });
     }
 
-    /// Forgets a file that is finished or abandoned.
+    /// Forgets a finished or abandoned file.
     pub(crate) fn forget(&self, target: &WriteTarget) {
         self.take(target);
     }

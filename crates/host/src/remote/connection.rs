@@ -1,8 +1,9 @@
-//! The connection to one terminal host on another machine. It is made again whenever it is lost, for as long as the host is there.
+//! The connection to one terminal host on another machine. A lost connection gives way to a new one, for as long as the
+//! host is there.
 //!
-//! A session (`steplatch-link`) continues over the next connection for [`RECONNECT_TIMEOUT`], so that a short loss is
-//! not noticed: requests are answered, and output arrives. After that the session ends, and its requests have no
-//! answer; requests that may be repeated are repeated once the host is reached again ([`crate::HostedTerminal`]).
+//! A session (`steplatch-link`) continues over the next connection for [`RECONNECT_TIMEOUT`], so that nothing notices a
+//! short loss: answers and output arrive. After that the session ends, and its requests have no answer;
+//! [`crate::HostedTerminal`] sends repeatable requests again over the next connection to the host.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -35,7 +36,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// (`LoginGraceTime`).
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time limit of the greeting of a host that was reached.
+/// Time limit of the greeting of a host, from its connection.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit of the exit code of a connection that has ended.
@@ -52,7 +53,7 @@ pub(crate) struct Interruption {
     pub(crate) began: Instant,
     /// Number of attempts to connect that have failed since, the last one included.
     pub(crate) failures: u64,
-    /// Reason why the connection was lost, or why it is not there again.
+    /// Reason for the loss of the connection, or for its absence since.
     pub(crate) why: ConnectFailure,
 }
 
@@ -65,7 +66,7 @@ impl Interruption {
 /// State of the connection to a host.
 #[derive(Debug, Clone)]
 pub(crate) enum Connection {
-    /// The first connection is being made.
+    /// The first connection is in progress.
     Connecting,
     /// There is a session, and usually a connection that carries it.
     Up {
@@ -78,13 +79,13 @@ pub(crate) enum Connection {
     Down(Interruption),
     /// The host has ended.
     Over {
-        /// Its process id over there; 0 if it was never reached.
+        /// Its process id over there; 0 without a connection so far.
         pid: u32,
     },
 }
 
 impl Connection {
-    /// Returns the loss of the connection, if it is lost.
+    /// Returns the loss of the connection, if there is one.
     pub(crate) fn interruption(&self) -> Option<&Interruption> {
         match self {
             Self::Down(interruption) | Self::Up { interrupted: Some(interruption), .. } => Some(interruption),
@@ -96,7 +97,7 @@ impl Connection {
 /// The result that an attempt to connect waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// The connection. Failures that may pass are waited out.
+    /// The connection. The wait outlasts failures that may pass.
     Connection,
     /// The connection, or the first failure.
     FirstFailure,
@@ -155,7 +156,7 @@ impl Route {
             () = late => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the machine does not answer")),
         };
         match reply {
-            // Other hosts there are of no use: their terminals are not those of this installation, or are noted.
+            // Other hosts there are of no use: their terminals are not those of this installation, or have notes.
             Ok((hello, RelayReply::Open { socket, is_current, others: _ })) => {
                 let is_wanted = match request {
                     RelayRequest::Open(wanted) => *wanted == socket,
@@ -172,7 +173,7 @@ impl Route {
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection(error)),
             Err(_) => {
                 let Channel { errors, mut guard, reader, writer } = channel;
-                // A program that violates the protocol ends once it is not listened to.
+                // A program that violates the protocol ends with its connection.
                 drop((reader, writer));
                 let errors = errors.whole().await;
                 let exit = timeout(EXIT_CODE_TIMEOUT, guard.exit_code()).await.ok().flatten();
@@ -242,7 +243,7 @@ impl RemoteHost {
         let opens_new = AtomicBool::new(false);
         let retry = Notify::new();
         let shared = Arc::new(Shared { route, socket, connection, opens_new, retry, supervising: OnceLock::new() });
-        // It ends when what it supervises is dropped, so it begins once that is there.
+        // It ends with the drop of the shared state, so it begins after that.
         let (route, socket) = (shared.route.clone(), shared.socket.clone());
         let supervisor = Supervisor { shared: Arc::downgrade(&shared), route, socket, on_secret };
         let _ = shared.supervising.set(tokio::spawn(supervisor.run(reached)).abort_handle());
@@ -259,17 +260,17 @@ impl RemoteHost {
         &self.shared.socket
     }
 
-    /// Returns whether it opens new terminals, as far as that is known.
+    /// Returns whether it opens new terminals, according to the last reply.
     pub(crate) fn opens_new(&self) -> bool {
         self.shared.opens_new.load(Ordering::Relaxed)
     }
 
-    /// Returns how it is reached now.
+    /// Returns the state of its connection.
     pub(crate) fn connection(&self) -> Connection {
         self.shared.connection.borrow().clone()
     }
 
-    /// Returns a receiver of how it is reached.
+    /// Returns a receiver of the state of its connection.
     pub(crate) fn follow(&self) -> watch::Receiver<Connection> {
         self.shared.connection.subscribe()
     }
@@ -282,7 +283,7 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the session, also while its connection is interrupted: requests are sent when the connection resumes.
+    /// Returns the session, also with an interrupted connection: its requests wait until the connection resumes.
     pub(crate) fn session(&self) -> Option<Host> {
         match &*self.shared.connection.borrow() {
             Connection::Up { host, .. } if !host.is_lost() => Some(host.clone()),
@@ -295,7 +296,7 @@ impl RemoteHost {
         matches!(&*self.shared.connection.borrow(), Connection::Over { .. })
     }
 
-    /// Tries to connect at once, if it is not connected.
+    /// Tries to connect at once, if there is no connection.
     pub(crate) fn retry(&self) {
         self.shared.retry.notify_one();
     }
@@ -308,13 +309,13 @@ impl RemoteHost {
         self.reached_until(patience, Awaited::Connection).await
     }
 
-    /// Does the same; any failure ends it if the first one is awaited.
+    /// Does the same; with [`Awaited::FirstFailure`], any failure ends it.
     pub(crate) async fn reached_until(&self, patience: Duration, until: Awaited) -> Result<Host, AskError> {
         if let Some(host) = self.up() {
             return Ok(host);
         }
         let mut follow = self.follow();
-        // What an earlier attempt has met may be settled by now: this one counts.
+        // The cause of an earlier failure may have gone by now: this attempt counts.
         let before = follow.borrow_and_update().interruption().map_or(0, |interruption| interruption.failures);
         self.retry();
         let up = async {
@@ -383,7 +384,7 @@ impl RemoteHost {
         }
     }
 
-    /// Returns why a request has no answer, if it is not known whether it was carried out.
+    /// Returns the error of a request without an answer and with an unknown outcome.
     pub(crate) fn unanswered(&self) -> AskError {
         match &*self.shared.connection.borrow() {
             Connection::Over { pid } => self.ended(*pid),
@@ -391,7 +392,7 @@ impl RemoteHost {
         }
     }
 
-    /// Returns that the host does not answer, although its machine is connected.
+    /// Returns that the host does not answer over a working connection.
     pub(crate) fn silent(&self) -> AskError {
         AskError::RemoteHostSilent { host: self.shared.route.config.name.clone() }
     }
@@ -432,7 +433,7 @@ struct OpenSession {
     speaker: Option<UnixStream>,
     /// True if the host has welcomed it.
     is_known: bool,
-    /// Time at which its last connection was lost.
+    /// Time of the loss of its last connection.
     lost: Option<Duration>,
 }
 
@@ -450,7 +451,7 @@ impl OpenSession {
     }
 }
 
-/// The time since the machine was started, with the time that it was asleep.
+/// Returns the time since the machine's start, with the time that it was asleep.
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -473,11 +474,11 @@ impl Supervisor {
                     let carried = self.carry(*reached, &mut session).await;
                     match carried {
                         Ok(failure) => {
-                            // The connection was there, so the next one is tried soon.
+                            // The connection was there, so the next attempt comes soon.
                             pause = RETRY_PAUSES.0;
                             failure
                         }
-                        // The host is reached and has forgotten the session: another one begins at once.
+                        // The host is there and has forgotten the session: another one begins at once.
                         Err(_) if was_known && session.is_none() => continue,
                         Err(failure) => failure,
                     }
@@ -491,7 +492,7 @@ impl Supervisor {
             let waiting = async {
                 tokio::select! {
                     () = shared.retry.notified() => {}
-                    // A question for a person is not asked again and again.
+                    // A question for a person must not repeat again and again.
                     () = sleep(pause), if is_passing => {}
                 }
             };
@@ -507,7 +508,7 @@ impl Supervisor {
         }
     }
 
-    /// Connects to the relay and requests the host. A session whose time has run out meanwhile is ended.
+    /// Connects to the relay and requests the host. Ends a session whose time has run out meanwhile.
     async fn dial(&self, session: &mut Option<OpenSession>) -> Result<Dialed, ConnectFailure> {
         let request = RelayRequest::Open(self.socket.clone());
         let dialing = self.route.dial(&request);

@@ -1,11 +1,12 @@
-//! Reasons why a machine was not reached, and what to do: read from what OpenSSH and the shell over there print. Pure.
+//! Reasons why a connection to a machine has failed, and what to do: read from the output of OpenSSH and the shell over
+//! there. Pure.
 
 use super::transport::MISSING;
 
-/// Reason why a machine was not reached.
+/// Reason why a connection to a machine has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectFailure {
-    /// The name of the machine is not known.
+    /// The name of the machine is unknown.
     #[error("{said}; check the name with 'ssh {ssh}'")]
     UnknownHost {
         /// The destination.
@@ -21,7 +22,7 @@ pub enum ConnectFailure {
         /// Error text of `ssh`.
         said: String,
     },
-    /// The machine's key is not the known one, or was not accepted.
+    /// The machine's key is not the known one, or the user has not accepted it.
     #[error("{said}; check the key of the machine with 'ssh {ssh}'")]
     HostKey {
         /// The destination.
@@ -29,7 +30,7 @@ pub enum ConnectFailure {
         /// Error text of `ssh`.
         said: String,
     },
-    /// A question of `ssh` was not answered.
+    /// A question of `ssh` has no answer.
     #[error(
         "ssh asked a question that was not answered; run 'steplatch hosts check {host}' and answer it there, or at its gate"
     )]
@@ -57,7 +58,7 @@ pub enum ConnectFailure {
         /// Its error text.
         said: String,
     },
-    /// The terminal host over there was not started.
+    /// The start of the terminal host over there failed.
     #[error("the terminal host there was not started: {0}")]
     Host(String),
     /// The connection failed, or broke.
@@ -66,8 +67,8 @@ pub enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// Returns whether another attempt may help without a person's action. A failure that a person has to settle first
-    /// is not retried again and again.
+    /// Returns whether another attempt may help without a person's action. There are no repeated attempts after a
+    /// failure that a person has to settle first.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Connection(_) | Self::UnknownHost { .. })
     }
@@ -76,8 +77,8 @@ impl ConnectFailure {
 /// The exit code of `ssh` where the connection itself failed. Any other one is that of the program over there.
 const SSH_FAILED: i32 = 255;
 
-/// Reads why a connection to `host` ended before its relay greeted, from the errors that it printed and its exit code, if that is
-/// known.
+/// Reads why a connection to `host` ended before its relay greeted, from its printed errors and its exit code, if there
+/// is one.
 pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Option<i32>) -> ConnectFailure {
     let (host, ssh) = (host.to_owned(), ssh.to_owned());
     let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -111,7 +112,7 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Op
     }
 }
 
-/// Returns a foreign line without control characters, and not longer than is read.
+/// Returns a foreign line without control characters, and at most 200 characters of it.
 pub(super) fn printable(line: &str) -> String {
     line.chars().filter(|sign| !sign.is_control()).take(200).collect()
 }

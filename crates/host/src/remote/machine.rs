@@ -1,4 +1,4 @@
-//! One machine: its terminal hosts, usually one, and what is noted of them.
+//! One machine: its terminal hosts, usually one, and the notes on them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ const MAX_HOSTS: usize = 8;
 /// Maximum number of terminals that a host lists.
 const MAX_LISTED: usize = 1000;
 
-/// Maximum number of openings without an answer that are looked up at once.
+/// Maximum number of openings without an answer for one look-up.
 const MAX_LOOKED_UP: usize = 16;
 
 /// A machine.
@@ -56,26 +56,26 @@ pub(crate) struct Machine {
     folder: PathBuf,
     secrets: Arc<dyn MachineSecretSink>,
     hosts: Mutex<Vec<RemoteHost>>,
-    /// Held while a host is requested, so that only one connection is begun at a time.
+    /// Held during the request of a host, so that only one connection begins at a time.
     connecting: tokio::sync::Mutex<()>,
-    /// The version that is installed over there, and the last failure to reach the machine at all.
+    /// The installed version over there, and the last failure to reach the machine at all.
     contact: Mutex<ContactState>,
-    /// Steps whose terminals are being opened.
+    /// Steps with the opening of a terminal in progress.
     opening: Mutex<HashSet<String>>,
     /// Terminals that ended with their host, oldest first, and its process id.
     lost: Mutex<VecDeque<(TerminalId, u32)>>,
-    /// Held while notes are written, so that older ones do not follow newer ones.
+    /// Held during a write of the notes, so that older ones do not follow newer ones.
     writing: tokio::sync::Mutex<()>,
     changed: Arc<watch::Sender<u64>>,
     this: Weak<Self>,
 }
 
-/// A terminal that is being opened.
+/// An opening of a terminal in progress.
 #[derive(Debug)]
 pub(crate) struct OpeningGuard {
     machine: Arc<Machine>,
     step: String,
-    /// True if no opening of this step was noted before.
+    /// True if the notes had no opening of this step before.
     pub(crate) is_first: bool,
 }
 
@@ -94,12 +94,12 @@ struct ContactState {
 }
 
 impl Machine {
-    /// Takes over a machine. One that has terminals is connected to at once.
+    /// Takes over a machine. Connects to a machine with terminals at once.
     pub(crate) fn new(config: RemoteHostConfig, setup: &RemoteSetup, changed: Arc<watch::Sender<u64>>) -> Arc<Self> {
         let folder = setup.notes.clone();
         let mut notes = MachineNotes::read(&folder, &config.name);
         if notes.ssh != config.ssh {
-            // Another machine has the name now. A step that was begun at the other one is not repeated at this one.
+            // Another machine has the name now. This one must not repeat a begun step of the other one.
             notes.terminals.clear();
             notes.openings.retain(|step, opening| is_of_run(step) && !opening.is_settled);
             notes.ssh.clone_from(&config.ssh);
@@ -185,11 +185,11 @@ impl Machine {
         self.write_notes().await;
     }
 
-    /// Returns the host that opens new terminals, with a connection. A patient request, as of a run, tries again after a failure that
-    /// may pass. A name that leads nowhere is one of these only once the machine was reached.
+    /// Returns the host that opens new terminals, with a connection. A patient request, as of a run, tries again after
+    /// a failure that may pass. A name that leads nowhere is one of these only after a first connection to the machine.
     ///
     /// # Errors
-    /// If the machine is not reached within that time, or a person has to do something first.
+    /// If the machine is out of reach for that time, or a person has to do something first.
     pub(crate) async fn current(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
         let began = Instant::now();
         let mut pause = RETRY_PAUSES.0;
@@ -219,7 +219,8 @@ impl Machine {
         self.connect(patience, Awaited::FirstFailure).await.map(drop)
     }
 
-    /// Connects in one attempt, which continues after this call has timed out: a question of `ssh` may be answered later than a request ends.
+    /// Connects in one attempt, which continues after this call has timed out: the answer to a question of `ssh` may
+    /// come after the end of a request.
     async fn connect(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let Some(machine) = self.this.upgrade() else { return Err(self.late()) };
         let connecting = tokio::spawn(async move { machine.connected(patience, until).await });
@@ -254,7 +255,7 @@ impl Machine {
                 self.contact.lock().failure = None;
                 Ok(host)
             }
-            // It has ended meanwhile, so another one is started.
+            // It has ended meanwhile, so this starts another one.
             Err(AskError::RemoteHostLost { .. }) => {
                 let host = self.find_current().await?;
                 host.reached_until(patience, until).await.map_err(|error| self.failed(&host, &error))?;
@@ -272,7 +273,7 @@ impl Machine {
         RemoteError::Failed { host: self.config().name.clone(), why }
     }
 
-    /// Asks the machine for the host that opens new terminals, which is started if there is none.
+    /// Requests the host that opens new terminals. The machine starts one if there is none.
     async fn find_current(&self) -> Result<RemoteHost, RemoteError> {
         self.contact.lock().is_connecting = true;
         self.changed.send_modify(|changed| *changed += 1);
@@ -344,13 +345,13 @@ impl Machine {
         RemoteHostStatus { config, state, version: version.or_else(|| contact.version.clone()), terminals }
     }
 
-    /// Returns the host that keeps a terminal, by what is noted.
+    /// Returns the host that keeps a terminal, by the notes.
     pub(crate) fn noted(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
         let (socket, id) = self.notes.lock().find(id_or_name)?;
         Some((self.hosts().into_iter().find(|host| host.socket() == socket)?, id))
     }
 
-    /// Returns whether a terminal was opened here.
+    /// Returns whether this machine has opened a terminal.
     pub(crate) fn has_terminal(&self, id: &TerminalId) -> bool {
         self.notes.lock().has(id)
     }
@@ -360,7 +361,7 @@ impl Machine {
         self.notes.lock().openings.contains_key(step)
     }
 
-    /// Notes that a terminal is about to be requested of a host: from then on the next daemon finds it.
+    /// Notes an opening before its request to a host: from then on the next daemon finds it.
     pub(crate) async fn begin_opening(self: &Arc<Self>, step: &str, host: &RemoteHost, spec: &Spec) -> OpeningGuard {
         self.opening.lock().insert(step.to_owned());
         let opening = Opening {
@@ -389,7 +390,7 @@ impl Machine {
     /// Returns the host that performs the effects of a step: the host of its earlier request, else the current host.
     ///
     /// # Errors
-    /// The machine is not reached, or the host of the step has ended and its results are lost.
+    /// If the machine is out of reach, or the host of the step has ended with its results.
     pub(crate) async fn host_for(&self, step: &str, patience: Duration) -> Result<RemoteHost, HostsError> {
         let Some(socket) = self.notes.lock().socket_of(step).map(str::to_owned) else {
             return Ok(self.current(patience).await?);
@@ -398,8 +399,8 @@ impl Machine {
         known.ok_or_else(|| AskError::Refused(Refusal::OutcomeUnknown).into())
     }
 
-    /// Notes that the results of `steps`, as [`names_step`] takes it, are stored, or that the steps are given up. Does not wait
-    /// for the machine.
+    /// Notes that the daemon has stored the results of `steps`, as [`names_step`] takes it, or has given the steps up.
+    /// Does not wait for the machine.
     pub(crate) fn settle(self: &Arc<Self>, steps: &str) {
         let hosts = self.hosts();
         hosts.iter().filter_map(RemoteHost::session).for_each(|host| host.settle(steps));
@@ -410,7 +411,7 @@ impl Machine {
         }
     }
 
-    /// Returns the steps of runs whose hosts here have ended before the steps were settled.
+    /// Returns the unsettled steps of runs whose hosts here have ended.
     pub(crate) fn lost_steps(&self) -> Vec<String> {
         let hosts = self.hosts();
         self.notes.lock().lost_steps(|socket| hosts.iter().any(|host| host.socket() == socket))
@@ -484,8 +485,8 @@ impl Machine {
         Ok(Some(opened.id))
     }
 
-    /// Describes the terminals: of a host that is connected as they are, else as they were last seen. Only those are listed that this
-    /// installation has opened: a machine can name no other ones.
+    /// Describes the terminals: of a host with a connection in their present state, else in their last known state.
+    /// Lists only terminals that this installation has opened: a machine can name no other ones.
     pub(crate) async fn list(&self, is_taken: impl Fn(&TerminalId) -> bool) -> Vec<(Description, RemotePlace)> {
         let hosts = self.hosts();
         let listing = hosts.iter().map(|host| self.list_host(host, &is_taken));
@@ -522,7 +523,7 @@ impl Machine {
             (None, Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. }) => {
                 Some(interruption.since)
             }
-            // It is not connected since the daemon has started, or does not answer.
+            // It has had no connection since the start of the daemon, or does not answer.
             (None, _) => Some(SystemTime::now()),
         };
         if let (Some(listed), Some(up)) = (listed, &up) {
@@ -534,7 +535,7 @@ impl Machine {
         terminals.into_iter().map(|terminal| (terminal, place.clone())).collect()
     }
 
-    /// Finds the terminals whose openings have no answer, if the host lists some that are not noted.
+    /// Finds the terminals whose openings have no answer, if the host lists some without a note.
     async fn look_up_missing(
         &self,
         host: &RemoteHost,
@@ -559,7 +560,7 @@ impl Machine {
         }
     }
 
-    /// Updates what is noted of a host's terminals by its list.
+    /// Updates the notes of a host's terminals by its list.
     async fn update(&self, socket: &str, before: &[TerminalId], listed: HashMap<TerminalId, Description>) {
         let closed = self.notes.lock().update(socket, before, listed);
         if !closed.is_empty() {
@@ -568,7 +569,7 @@ impl Machine {
         }
     }
 
-    /// Notes that a terminal was closed.
+    /// Notes the close of a terminal.
     pub(crate) async fn forget(&self, id: &TerminalId) {
         let is_known = self.notes.lock().forget(id);
         if is_known {
@@ -577,7 +578,7 @@ impl Machine {
         }
     }
 
-    /// Forgets the machine, unless it has terminals, which would not be found again.
+    /// Forgets the machine, unless it has terminals, which no later daemon would find again.
     pub(crate) fn retire(&self) {
         if is_unused(&self.notes.lock()) {
             MachineNotes::remove(&self.folder, &self.config().name);
@@ -599,7 +600,7 @@ impl Machine {
     }
 }
 
-/// Returns whether the notes of a machine have nothing that would have to be found again.
+/// Returns whether the notes of a machine have nothing for a later daemon.
 fn is_unused(notes: &MachineNotes) -> bool {
     notes.openings.is_empty() && notes.writes.is_empty() && notes.terminals.values().all(Vec::is_empty)
 }

@@ -28,7 +28,7 @@ pub(crate) struct MachineNotes {
     /// Requests for terminals, by their steps: of terminals that are open, and of those whose answer has not come.
     #[serde(default)]
     pub(crate) openings: BTreeMap<String, Opening>,
-    /// Sockets of the hosts that write a file for a step of a run, by the steps that are not settled.
+    /// Sockets of the hosts that write a file for a step of a run, by unsettled step.
     #[serde(default)]
     pub(crate) writes: BTreeMap<String, String>,
 }
@@ -36,13 +36,13 @@ pub(crate) struct MachineNotes {
 /// A request for a terminal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Opening {
-    /// The socket of the host that it was sent to.
+    /// The socket of the host that received it.
     pub(crate) socket: String,
-    /// Time at which it was sent first.
+    /// Time of its first sending.
     pub(crate) since: SystemTime,
     /// The terminal, once the machine has reported it.
     pub(crate) terminal: Option<TerminalId>,
-    /// The terminal as it was requested.
+    /// The requested terminal.
     pub(crate) name: Option<String>,
     pub(crate) command: String,
     pub(crate) opened_by: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) struct Opening {
     pub(crate) is_settled: bool,
 }
 
-/// Maximum number of openings that are noted. The oldest one without an answer is forgotten first.
+/// Maximum number of noted openings. The oldest one without an answer goes first.
 const MAX_OPENINGS: usize = 10_000;
 
 impl Opening {
@@ -108,7 +108,8 @@ impl MachineNotes {
         SessionId(bytes)
     }
 
-    /// Notes that a terminal is requested. A request that is repeated stays as it was first. Returns whether it is the first.
+    /// Notes the request of a terminal. A repeated request keeps the note of the first one. Returns whether it is the
+    /// first.
     pub(crate) fn begin(&mut self, step: &str, opening: Opening) -> bool {
         if self.openings.contains_key(step) {
             return false;
@@ -127,7 +128,7 @@ impl MachineNotes {
     /// Notes the terminal that a step has opened.
     ///
     /// # Errors
-    /// If the step has another terminal, or the terminal was opened by another step.
+    /// If the step has another terminal, or another step has opened the terminal.
     pub(crate) fn opened(&mut self, step: &str, id: &TerminalId, pid: i32) -> Result<(), &'static str> {
         let is_known = self.has(id);
         let Some(opening) = self.openings.get_mut(step) else { return Err("the answer to another request") };
@@ -149,15 +150,15 @@ impl MachineNotes {
         opening.or_else(|| self.writes.get(step).map(String::as_str))
     }
 
-    /// Returns the sockets that are noted.
+    /// Returns the noted sockets.
     pub(crate) fn sockets(&self) -> BTreeSet<String> {
         let with_terminals = self.terminals.iter().filter(|(_, terminals)| !terminals.is_empty());
         let openings = self.openings.values().map(|opening| &opening.socket);
         with_terminals.map(|(socket, _)| socket).chain(openings).chain(self.writes.values()).cloned().collect()
     }
 
-    /// Notes that the results of `steps`, as [`names_step`] takes it, are stored, or that the steps are given up. `is_known`
-    /// recognises the sockets of hosts that have not ended. Returns whether anything has changed.
+    /// Notes that the daemon has stored the results of `steps`, as [`names_step`] takes it, or has given the steps up.
+    /// `is_known` recognises the sockets of hosts that have not ended. Returns whether anything has changed.
     pub(crate) fn settle(&mut self, steps: &str, is_known: impl Fn(&str) -> bool) -> bool {
         let mut is_changed = false;
         self.openings.retain(|step, opening| {
@@ -176,7 +177,7 @@ impl MachineNotes {
         is_changed
     }
 
-    /// Returns the steps that are not settled and whose hosts have ended. `is_known` recognises the sockets of the others.
+    /// Returns the unsettled steps whose hosts have ended. `is_known` recognises the sockets of the others.
     pub(crate) fn lost_steps(&self, is_known: impl Fn(&str) -> bool) -> Vec<String> {
         let openings = self.openings.iter().filter(|(_, opening)| !opening.is_settled);
         let steps = openings.map(|(step, opening)| (step, &opening.socket)).chain(&self.writes);
@@ -188,8 +189,8 @@ impl MachineNotes {
         self.terminals.values().flatten().any(|terminal| terminal.id == *id)
     }
 
-    /// Updates the terminals of a host by its list: nothing but what changes while a terminal is open. Those of `before` that are not
-    /// listed were closed. Returns them.
+    /// Updates the terminals of a host by its list: nothing but what changes while a terminal is open. Terminals of
+    /// `before` without an entry in the list have closed. Returns them.
     pub(crate) fn update(
         &mut self,
         socket: &str,
@@ -214,7 +215,7 @@ impl MachineNotes {
         closed
     }
 
-    /// Forgets a terminal. Returns whether it was known.
+    /// Forgets a terminal. Returns whether there was a note of it.
     pub(crate) fn forget(&mut self, id: &TerminalId) -> bool {
         self.openings.retain(|_, opening| opening.terminal.as_ref() != Some(id));
         let before = self.terminals.values().map(Vec::len).sum::<usize>();
@@ -222,8 +223,8 @@ impl MachineNotes {
         before != self.terminals.values().map(Vec::len).sum::<usize>()
     }
 
-    /// Forgets the terminals of a host that has ended, and returns them. The steps of runs that are not settled stay: another
-    /// host must not perform them again.
+    /// Forgets the terminals of a host that has ended, and returns them. Unsettled steps of runs stay: another host
+    /// must not perform them again.
     pub(crate) fn forget_host(&mut self, socket: &str) -> Vec<TerminalId> {
         self.openings.retain(|step, opening| opening.socket != socket || (is_of_run(step) && !opening.is_settled));
         self.terminals.remove(socket).unwrap_or_default().into_iter().map(|terminal| terminal.id).collect()

@@ -1,9 +1,9 @@
 //! Replies of other machines, checked where they arrive.
 //!
-//! A terminal host on this machine is this program. On another machine it may be anything that the user of that machine wants, so its
-//! replies may hold what no terminal host sends: a screen of 65,535 columns, a match that ends before it begins, a name with a path
-//! in it. No other component expects such values. A reply that can be repaired without a change of its meaning is (control
-//! characters in a text); any other one is an error of the request.
+//! A terminal host on this machine is this program. On another machine it may be anything that the user of that machine
+//! wants, so its replies may hold what no terminal host sends: a screen of 65,535 columns, a match that ends before it
+//! begins, a name with a path in it. No other component expects such values. The daemon repairs a reply where its
+//! meaning stays the same (control characters in a text); any other one is an error of the request.
 
 use serde::de::DeserializeOwned;
 use steplatch_files::{DirectoryEntry, FileDigest, FileError, FileFacts, FilePiece, FileWritten, is_entry_name};
@@ -34,10 +34,10 @@ const MAX_MATCH_BYTES: usize = 4 << 20;
 /// Maximum number of rows of a picture: of the largest screen, and as many above it.
 const MAX_PICTURE_ROWS: usize = 2000;
 
-/// Maximum number of bytes of a cell's text: a character and the marks that are combined with it.
+/// Maximum number of bytes of a cell's text: a character and its combining marks.
 const MAX_CELL_BYTES: usize = 256;
 
-/// Maximum number of entries of a list: of inputs, of terminals, of processes that were left.
+/// Maximum number of entries of a list: of inputs, of terminals, of remaining processes.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Maximum number of entries of a directory, as the machine itself lists.
@@ -59,7 +59,7 @@ pub(crate) trait Reply: DeserializeOwned + Send + 'static {
         Ok(self)
     }
 
-    /// Returns whether none of its texts has more characters than were requested.
+    /// Returns whether none of its texts has more characters than the requested number.
     fn is_within(&self, _max_chars: usize) -> bool {
         true
     }
@@ -79,7 +79,7 @@ macro_rules! reason {
     })*};
 }
 
-// What they hold is compared, counted or shown to people in one place, which makes it visible.
+// One place compares and counts their content or shows it to people, which makes it visible.
 unchecked!((), bool, u64, TerminalId, Exit, Stage, FileDigest, FilePiece);
 reason!(InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
 
@@ -152,7 +152,7 @@ impl Listed for DirectoryEntry {
     const MAX: usize = MAX_DIRECTORY_ENTRIES;
 
     fn check_all(entries: &[Self]) -> Result<(), Reason> {
-        // Names that are not UTF-8 are shown alike, and are left out of copies.
+        // Names that are not UTF-8 look alike, and copies leave them out.
         let mut names: Vec<&str> =
             entries.iter().filter(|entry| entry.kind.is_some()).map(|entry| entry.name.as_str()).collect();
         names.sort_unstable();
@@ -438,7 +438,7 @@ impl Reply for LoggedInput {
             clean(row);
         }
         match &mut self.action {
-            // What was typed has keys in it, which are control characters.
+            // Typed input has keys in it, which are control characters.
             LoggedAction::Typed { .. } | LoggedAction::Attached { .. } | LoggedAction::Hidden { .. } => {}
             LoggedAction::Command { outcome, .. } => outcome_of(outcome.as_mut())?,
             LoggedAction::Entered { line, outcome } => {

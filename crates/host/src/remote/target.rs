@@ -1,8 +1,8 @@
 //! The machine that a connection leads to, as far as this machine knows before it connects.
 //!
-//! `ssh -G` reports what the user's configuration makes of a destination, and `ssh-keygen -F` which keys are known for
-//! it. Both read files only. What neither can report is stated: a connection that another `ssh` shares, keys that are
-//! not checked.
+//! `ssh -G` reports what the user's configuration makes of a destination, and `ssh-keygen -F` its known keys. Both read
+//! files only. The target states the facts that neither can report: a connection that another `ssh` shares, unchecked
+//! keys.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use super::failure::ConnectFailure;
 /// Time limit of one program.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum length of the output that is read of one of them, in bytes.
+/// Maximum length of the output of one of them, in bytes.
 const MAX_ANSWER_BYTES: u64 = 256 << 10;
 
 /// The machine that connections to a host lead to.
@@ -30,7 +30,7 @@ pub struct HostTarget {
     pub address: Option<String>,
     /// The machine or the command that it goes through.
     pub through: Option<String>,
-    /// The fingerprints of the keys that are known for the machine, sorted.
+    /// The fingerprints of the known keys of the machine, sorted.
     pub keys: Vec<String>,
     /// All that `ssh` makes of the destination, a line for each option.
     pub options: String,
@@ -48,12 +48,13 @@ pub struct HostTarget {
 pub struct FixedConnection {
     /// Options of `ssh`, as `NAME=VALUE`.
     pub options: Vec<String>,
-    /// The lines of the known keys, of which the machine must have one; empty where none is known, or any is accepted.
+    /// The lines of the known keys, of which the machine must have one; empty without known keys, or if `ssh` accepts
+    /// any key.
     pub known_keys: String,
 }
 
 impl HostTarget {
-    /// Returns the target as configured, where nothing more is known.
+    /// Returns the configured target, without further facts.
     #[must_use]
     pub fn configured(host: &RemoteHostConfig) -> Self {
         Self { ssh: host.ssh.clone(), unknown: vec!["where it leads is not known".to_owned()], ..Self::default() }
@@ -62,7 +63,7 @@ impl HostTarget {
     /// Asks `ssh`, with the arguments of a connection, and `ssh-keygen`.
     ///
     /// # Errors
-    /// If one of them does not answer in time. What it would have reported is not known then.
+    /// If one of them does not answer in time. Then its report is missing.
     pub(super) async fn ask(
         host: &RemoteHostConfig,
         ssh: &OsString,
@@ -89,7 +90,7 @@ impl HostTarget {
             };
             known.push_str(&key_lines(&found));
         }
-        // What is reported is what the connection is begun with.
+        // The report shows the keys that the connection begins with.
         if let Some(file) = file_of(&known) {
             let arguments = ["ssh-keygen", "-l", "-F", &known_name(&report), "-f"].map(OsString::from);
             let arguments = arguments.into_iter().chain([file.as_os_str().to_owned()]).collect();
@@ -143,10 +144,10 @@ impl HostTarget {
 }
 
 impl FixedConnection {
-    /// Returns the arguments of `ssh`, and the file that they name, which is removed when it is dropped.
+    /// Returns the arguments of `ssh`, and the file that they name, which its drop removes.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the write of the file fails.
     pub(super) fn arguments(&self) -> std::io::Result<(Vec<OsString>, Option<TempPath>)> {
         let mut options = self.options.clone();
         let mut file = None;
@@ -172,7 +173,7 @@ fn fixed_options(report: &str) -> Vec<String> {
     let (Some(machine), Some(port), Some(user)) = (value("hostname"), value("port"), value("user")) else {
         return Vec::new();
     };
-    // A value is expanded again.
+    // `ssh` expands a value again.
     let machine = machine.replace('%', "%%");
     let through = match (value("proxyjump"), value("proxycommand")) {
         (Some(jump), _) => format!("ProxyJump={jump}"),
@@ -191,7 +192,7 @@ fn key_lines(report: &str) -> String {
     report.lines().filter(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Writes keys into a file of its own that only the user reads; `None` if there are none, or it cannot be written.
+/// Writes keys into a file of its own that only the user reads; `None` if there are none, or the write fails.
 fn file_of(keys: &str) -> Option<TempPath> {
     if keys.is_empty() {
         return None;
@@ -212,7 +213,7 @@ fn known_hosts_files(report: &str) -> impl Iterator<Item = &str> {
     files.flat_map(str::split_whitespace)
 }
 
-/// Returns the name under which the keys of the machine are known.
+/// Returns the name of the machine in files of known keys.
 fn known_name(report: &str) -> String {
     let machine = option(report, "hostname").unwrap_or_default();
     match (option(report, "hostkeyalias").filter(|alias| *alias != "none"), option(report, "port")) {

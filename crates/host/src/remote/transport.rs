@@ -31,22 +31,22 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Starts a relay over there for this client, whose directory there has its name.
     ///
     /// # Errors
-    /// If the connection cannot even be tried. That it fails shows when it is read.
+    /// If not even an attempt is possible. The failure of an attempt shows on a read.
     fn dial<'a>(
         &'a self,
         host: &'a RemoteHostConfig,
         client: &'a str,
     ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>>;
 
-    /// Returns where a connection to this host leads now, as far as that is known before it is made.
+    /// Returns the target of a connection to this host now, with the facts from before the connection.
     ///
     /// # Errors
-    /// If that is not reported in time.
+    /// If the report does not come in time.
     fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> TargetFuture<'a> {
         Box::pin(std::future::ready(Ok(HostTarget::configured(host))))
     }
 
-    /// Returns where the last connection to this host led to when it was begun.
+    /// Returns the target of the last connection to this host, from its beginning.
     fn dialed(&self, _: &RemoteHostConfig) -> Option<HostTarget> {
         None
     }
@@ -60,17 +60,17 @@ pub struct Channel {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// Messages of the connection about itself.
     pub errors: ErrorText,
-    /// Ends the connection when it is dropped.
+    /// Its drop ends the connection.
     pub guard: Box<dyn ConnectionGuard>,
 }
 
-/// The target of a connection, once it is known.
+/// The future target of a connection.
 pub type TargetFuture<'a> = Pin<Box<dyn Future<Output = Result<HostTarget, ConnectFailure>> + Send + 'a>>;
 
-/// Carrier of a connection. Ends the connection when it is dropped.
+/// Carrier of a connection. Its drop ends the connection.
 pub trait ConnectionGuard: Send {
-    /// Returns the exit code of the program over there, or 255 if the connection itself failed; none if a program does not carry the
-    /// connection, or was ended by a signal. Waits for the end of the connection.
+    /// Returns the exit code of the program over there, or 255 if the connection itself failed; none if a program does
+    /// not carry the connection, or a signal ended it. Waits for the end of the connection.
     fn exit_code(&mut self) -> Pin<Box<dyn Future<Output = Option<i32>> + Send + '_>> {
         Box::pin(std::future::ready(None))
     }
@@ -121,7 +121,7 @@ impl ErrorText {
         Self { text, collecting: Some(collecting) }
     }
 
-    /// Returns what was printed, once the connection has ended.
+    /// Returns the whole output, once the connection has ended.
     pub(super) async fn whole(mut self) -> String {
         if let Some(collecting) = self.collecting.take() {
             // A process that the connection left behind may keep the pipe open.
@@ -136,7 +136,7 @@ impl ErrorText {
 pub struct OpenSsh {
     /// The program.
     pub program: OsString,
-    /// The version of steplatch, whose installation over there is preferred.
+    /// The version of steplatch to prefer over there.
     pub version: String,
     /// The environment of `ssh`, which makes it pass its questions to this program.
     pub environment: Arc<dyn SshEnvironment>,
@@ -148,7 +148,7 @@ pub struct OpenSsh {
 #[derive(Debug, Default)]
 pub struct DialedTargets(Mutex<HashMap<RemoteHostConfig, HostTarget>>);
 
-/// The environment in which `ssh` is started.
+/// The environment of `ssh` processes.
 pub trait SshEnvironment: fmt::Debug + Send + Sync {
     /// Returns all variables for a connection to this host.
     fn variables(&self, host: &RemoteHostConfig) -> Vec<(OsString, OsString)>;
@@ -222,13 +222,14 @@ fn options() -> impl Iterator<Item = &'static str> {
     std::iter::once("-T").chain(OPTIONS.into_iter().flat_map(|option| ["-o", option]))
 }
 
-/// Printed over there if steplatch is not found.
+/// Output of the script over there without an installed steplatch.
 pub(super) const MISSING: &str = "steplatch: not installed for this user";
 
 /// The directory of installed versions over there, as its shell expands it.
 pub const INSTALLED: &str = "${XDG_DATA_HOME:-$HOME/.local/share}/steplatch/bin";
 
-/// Returns the script that starts the relay: of the same version if it is installed, else the one in the `PATH`, else any.
+/// Returns the script that starts the relay: of the same version if the machine has it, else the one in the `PATH`,
+/// else any.
 fn relay_script(version: &str, client: &str) -> String {
     format!(
         r#"b="{INSTALLED}"; for p in "$b/{version}/steplatch" steplatch "$b"/*/steplatch; do if command -v "$p" >/dev/null 2>&1; then exec "$p" host --stdio --client {client}; fi; done; echo "{MISSING}" >&2; exit 127"#

@@ -74,7 +74,7 @@ struct FeedScreen {
     gone: Option<Option<String>>,
 }
 
-/// Maximum number of written frames that are kept.
+/// Maximum number of kept written frames.
 const MAX_WRITTEN_FRAMES: usize = 4;
 
 /// Update for a viewer at some version.
@@ -298,7 +298,7 @@ impl FeedScreen {
             self.rows = (0..rows).map(|row| (self.version, ScreenRow { row, ..ScreenRow::default() })).collect();
         }
         for row in changed {
-            // The whole screen comes again from each daemon; what a tab has already is not sent again.
+            // The whole screen comes again from each daemon; the feed does not repeat what a tab has already.
             if let Some(known) = self.rows.get_mut(usize::from(row.row)).filter(|(_, known)| *known != row) {
                 *known = (self.version, row);
             }

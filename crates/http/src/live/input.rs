@@ -1,7 +1,7 @@
 //! The input of one tab: typed in order, and each input once.
 //!
-//! An input has a name, which the terminal's ledger remembers. After a lost connection the tab sends what was not
-//! acknowledged again under the same names; after a lost daemon, this sends it again to the next one.
+//! An input has a name, which the terminal's ledger remembers. After a lost connection the tab sends unacknowledged
+//! inputs again under the same names; after a lost daemon, this sends it again to the next one.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! The lists that the page shows everywhere: terminals, runs that wait at gates, and the newest runs.
 //!
-//! Looked up once for all tabs, only while a tab is shown, and when the daemon reports that they may have changed. What a
-//! program in a terminal waits for can change without anything that could be reported: the kernel knows it, and is asked.
-//! After a change the terminals are therefore looked at again, less and less often.
+//! Looked up once for all tabs, only while a tab is visible, and when the daemon reports that they may have changed.
+//! What a program in a terminal waits for can change without an event: only the kernel knows it. After a change the
+//! daemon therefore looks at the terminals again, less and less often.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(700);
 /// Minimum time between two looks at the same list.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// Delays after the last look at which terminals are looked at again, in milliseconds. The last one repeats.
+/// Delays after the last look before the next looks at terminals, in milliseconds. The last one repeats.
 const LOOKS_MS: [u64; 6] = [300, 700, 2_000, 5_000, 15_000, 30_000];
 
 /// Time limit of a call about the lists: longer than the daemon waits for a terminal host that does not answer.

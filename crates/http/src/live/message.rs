@@ -10,7 +10,7 @@ use steplatch_protocol::{MouseEvent, PageSecret, ScreenRow, ScreenState};
 pub(super) enum FromTab {
     /// Begins the connection.
     Hello {
-        /// The half of the session that is bound to the origin.
+        /// Half of the session bound to the origin.
         half: PageSecret,
     },
     /// Watch a terminal, or change the rate.
@@ -21,9 +21,9 @@ pub(super) enum FromTab {
     },
     /// Watch it no more.
     Leave { terminal: String },
-    /// A frame is painted.
+    /// The page has painted a frame.
     Ack { terminal: String, version: u64 },
-    /// The tab is shown, or hidden: a hidden one receives no frames.
+    /// The tab is visible, or hidden: a hidden one receives no frames.
     Visible { visible: bool },
     /// Receive the lists of terminals, gates and runs whenever they change.
     Lists,
@@ -81,7 +81,7 @@ pub(super) enum Rate {
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub(super) enum ToTab {
-    /// The tab is logged in. `daemon` is whether the daemon runs.
+    /// The tab has a session. `daemon` is true if the daemon runs.
     Hello { build: &'static str, daemon: bool },
     /// The daemon came or went.
     Daemon { here: bool },
@@ -89,15 +89,15 @@ pub(super) enum ToTab {
     Screen(Frame),
     /// A terminal is closed, or there is none.
     Gone { terminal: String, error: Option<String> },
-    /// A terminal is held now, or why not.
+    /// The tab holds a terminal now, or why not.
     Held { terminal: String, success: bool, error: Option<String> },
-    /// A terminal was given back, or why not.
+    /// The tab has released a terminal, or why not.
     HandedBack { terminal: String, error: Option<String> },
-    /// An input was typed, or why not.
+    /// The terminal received an input, or why not.
     Typed { terminal: String, n: String, error: Option<String> },
     /// An event of a run that the tab follows.
     Event { event: Value },
-    /// A run can not be followed.
+    /// Following a run is impossible.
     Unfollowed { run: String, error: Option<String> },
     /// The terminals, the runs that wait at gates, and the newest runs.
     Lists { terminals: Value, waiting: Value, runs: Value },

@@ -12,7 +12,7 @@ use super::message::ToTab;
 /// The time between two attempts to reach the daemon.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// A run that is followed until this is dropped.
+/// A followed run, until the drop of this.
 #[derive(Debug)]
 pub(super) struct Followed(AbortHandle);
 

@@ -20,7 +20,7 @@ use crate::server::App;
 /// The time limit for the first message.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
-/// The time between two pings, at which the session is checked, too.
+/// Time between two pings, which also check the session.
 const PING_TIME: Duration = Duration::from_secs(20);
 
 /// Maximum age of the session's check when a tab acts on a terminal.
@@ -45,12 +45,12 @@ const MAX_INPUTS: usize = 1024;
 /// Only after a lost connection does the tab need the acknowledgement.
 const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(25);
 
-/// The codes with which a socket is closed: the session has ended; the messages are not those of the page; the server ends.
+/// Codes for closing a socket: the session has ended; the messages are not those of the page; the server ends.
 const LOGGED_OUT: u16 = 4401;
 const MISREAD: u16 = 4400;
 const GOING_AWAY: u16 = 1001;
 
-/// A tab that is logged in.
+/// A tab with a session.
 pub(super) struct Tab {
     app: Arc<App>,
     socket: WebSocket,
@@ -65,7 +65,7 @@ pub(super) struct Tab {
     followed: HashMap<String, Followed>,
     inputs: mpsc::Sender<TabInput>,
     replies: mpsc::Sender<ToTab>,
-    /// Acknowledgements of inputs that were typed, and when they are sent.
+    /// Acknowledgements of typed inputs, and the time to send them.
     typed: (Vec<ToTab>, Option<Instant>),
     is_visible: bool,
     lists: Option<watch::Receiver<ListSnapshot>>,
@@ -82,7 +82,7 @@ struct Watched {
     viewer: Option<Viewer>,
     /// The version of the last frame.
     since: u64,
-    /// The versions of frames that are not acknowledged.
+    /// Versions of unacknowledged frames.
     flying: VecDeque<u64>,
     sent: Option<Instant>,
     is_gone: bool,
@@ -106,7 +106,7 @@ impl Tab {
             return close(socket, Closing(MISREAD, "the first message is no hello")).await;
         };
         let session = CheckPageSession { cookie, half };
-        // The daemon knows the sessions, so this is the one request for which it is started.
+        // The daemon knows the sessions, so this is the one request that starts it.
         match app.daemon.call(session.clone()).await {
             Ok(checked) if checked.success => {}
             Ok(_) => return close(socket, Closing(LOGGED_OUT, "the session has ended")).await,
@@ -223,7 +223,7 @@ impl Tab {
         self.socket.send(Message::Text(text)).await.is_ok()
     }
 
-    /// Sends the acknowledgements that are held back. Returns whether the tab is still there.
+    /// Sends the acknowledgements held back so far. Returns whether the tab is still there.
     async fn acknowledge(&mut self) -> bool {
         let (typed, _) = std::mem::take(&mut self.typed);
         for answer in typed {
@@ -234,13 +234,13 @@ impl Tab {
         true
     }
 
-    /// Returns whether the session continues. A daemon that is away is not started for this.
+    /// Returns whether the session continues. Does not start an absent daemon for this.
     async fn is_logged_in(&mut self) -> bool {
         self.checked = Instant::now();
         match self.app.daemon.running().await {
             Ok(client) => match client.call(self.session.clone()).await {
                 Ok(checked) => checked.success,
-                // The daemon has just ended; the next one is asked.
+                // The daemon has just ended; the request goes to the next one.
                 Err(_) => true,
             },
             Err(_) => true,
@@ -275,7 +275,7 @@ impl Tab {
             }
         }
         for frame in frames {
-            // A tab that is gone is noticed where its messages are read.
+            // The reader of its messages notices a closed tab.
             self.send_text(frame).await;
         }
         next
@@ -295,7 +295,7 @@ impl Tab {
         }
     }
 
-    /// Looks at the screens while the tab is shown. One that is shown again begins with the whole screens.
+    /// Looks at the screens while the tab is visible. A tab that reappears begins with the whole screens.
     fn look(&mut self) {
         for (terminal, watched) in self.watched.iter_mut().filter(|(_, watched)| !watched.is_gone) {
             match (self.is_visible, &watched.viewer) {
@@ -309,12 +309,12 @@ impl Tab {
         }
     }
 
-    /// Listens to the lists while the tab wants them and is shown.
+    /// Listens to the lists while the tab wants them and is visible.
     fn listen(&mut self) {
         match (self.wants_lists && self.is_visible, &self.lists) {
             (true, None) => {
                 let mut lists = self.app.live.lists.listen();
-                // Without a first look, it is not known whether the daemon runs.
+                // Without a first look, this does not know whether the daemon runs.
                 if *lists.borrow() != ListSnapshot::default() {
                     lists.mark_changed();
                 }

@@ -21,7 +21,7 @@ use crate::page::assets;
 use crate::refusal::Refusal;
 use crate::server::App;
 
-/// The header with the half of the session that is bound to the origin.
+/// Header with the half of the session bound to the origin.
 pub(crate) const HALF: &str = "steplatch-half";
 
 /// Tells which relation a request has to the page that sends it (<https://www.w3.org/TR/fetch-metadata/>).
@@ -81,7 +81,7 @@ fn halves(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Option<CheckP
     Some(CheckPageSession { cookie: cookie(headers, port)?, half })
 }
 
-/// Returns whether a request without the token is one of a page that is logged in.
+/// Returns whether a request without the token is one of a page with a session.
 ///
 /// # Errors
 /// If the daemon cannot check that, or the session has ended.

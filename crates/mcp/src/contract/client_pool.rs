@@ -6,7 +6,7 @@
 use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
 
-/// Maximum number of clients with a connection at the same time; the oldest is dropped.
+/// Maximum number of clients with a connection at the same time; one more drops the oldest.
 const MAX_CLIENTS: usize = 64;
 
 /// Maximum length of a client's name, in characters.
@@ -42,7 +42,7 @@ impl ClientPool {
             false => self.first.apart(&name),
         };
         if known.len() == MAX_CLIENTS {
-            // The first is kept: its client would return on the same connection under another name.
+            // The first stays: its client would return on the same connection under another name.
             known.remove(1);
         }
         known.push((name, way.clone()));

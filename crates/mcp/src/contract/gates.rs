@@ -21,7 +21,7 @@ use super::tasks::OpenQuestions;
 use super::waiting;
 use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
 
-/// Number of times that a person may fill in one form before the gate is left to be answered elsewhere.
+/// Number of times that a person may fill in one form before the gate waits for an answer from elsewhere.
 pub(super) const MAX_ATTEMPTS: usize = 3;
 
 /// Maximum number of remembered gates whose dialog went unanswered.
@@ -37,12 +37,12 @@ const TOO_LONG: &str = "This gate asks more than a dialog shows whole.";
 /// The state of asking people through their clients.
 #[derive(Debug, Default)]
 pub(super) struct Elicitor {
-    /// Gates whose dialog returned without an answer. A person is not asked again each time an agent reads its run.
+    /// Gates whose dialog returned without an answer. An agent's read of its run does not repeat the question.
     unanswered: Mutex<VecDeque<String>>,
     pub(super) asked: OpenQuestions,
 }
 
-/// The state that a call carries while a person is asked.
+/// State of a call during a question to a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ElicitationState {
     /// The run that the call is about.
@@ -50,13 +50,13 @@ struct ElicitationState {
     /// The run whose gate it is: that one, or one below it.
     gate_run: String,
     gate: String,
-    /// A digest of the content that was shown.
+    /// Digest of the shown content.
     digest: String,
-    /// The number of answers that were rejected.
+    /// Number of rejected answers.
     attempts: usize,
 }
 
-/// The request for a run, and the client that may be asked a question in return.
+/// The request for a run, and the client for questions in return.
 pub(super) struct Caller<'a, 'c> {
     pub(super) daemon: &'a ReconnectingClient,
     pub(super) call: &'a mut Call<'c>,
@@ -99,7 +99,7 @@ impl Elicitor {
         self.unanswered.lock().contains(&gate.gate_id)
     }
 
-    /// Leaves a gate to be answered elsewhere, and remembers not to ask about it again.
+    /// Leaves the answer to a gate to others, and remembers not to ask about it again.
     fn leave(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
         self.give_up(gate);
         left(reply, gate, daemon, why)
@@ -118,7 +118,7 @@ impl Elicitor {
     /// adds where to answer to the reply.
     ///
     /// # Errors
-    /// If the daemon cannot be reached.
+    /// If the daemon is unreachable.
     pub(super) async fn reach(&self, reply: Value, caller: &Caller<'_, '_>) -> Result<GateStep, AskError> {
         let daemon = caller.daemon;
         let Some(gate) = gate_for_people(&reply, daemon).await? else {
@@ -136,7 +136,7 @@ impl Elicitor {
     /// Continues a call that had asked a person. Returns `None` if the question is not from this server.
     ///
     /// # Errors
-    /// If the daemon cannot be reached.
+    /// If the daemon is unreachable.
     pub(super) async fn resume(
         &self,
         round: CallRound,
@@ -153,7 +153,7 @@ impl Elicitor {
             }
         };
         let response = match response {
-            // No dialog was shown or answered, so the question is asked again.
+            // There was no dialog or no answer, so this repeats the question.
             Ok(None) => return self.proceed(&standing.run, 0.0, caller).await.map(Some),
             Ok(Some(response)) => Ok(response),
             Err(why) => Err(why),
@@ -192,7 +192,8 @@ impl Elicitor {
     }
 }
 
-/// Returns the question to the person; `wrong` is why the last answer was rejected, and the number of rejected answers.
+/// Returns the question to the person; `wrong` is the reason for the last rejection, and the number of rejected
+/// answers.
 fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> GateStep {
     let (wrong, attempts) = wrong.map_or((None, 0), |(wrong, attempts)| (Some(wrong), attempts));
     let form = match dialog::form(gate, wrong, caller.call.asker.knows_titles()) {
@@ -244,9 +245,9 @@ async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<O
     Ok(gates.into_iter().find(|gate| gate.answered_by == "human"))
 }
 
-/// Returns the reply of a call whose gate is left to be answered elsewhere.
+/// Returns the reply of a call that leaves the answer to its gate to others.
 fn left(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
-    // The gate may have been answered in the meantime.
+    // The gate may have received an answer in the meantime.
     if reply["status"] == "waiting" {
         let told = where_to_answer(gate, daemon, why);
         reply["next_step"] = format!("{told} Tell them so; get_run with wait_seconds goes on when they have.").into();
@@ -254,7 +255,7 @@ fn left(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &st
     GateStep::Reply(reply)
 }
 
-/// Returns why a gate is answered elsewhere, and the command that answers it.
+/// Returns why a person answers a gate elsewhere, and the command that answers it.
 pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> String {
     let place = daemon.place();
     let folder = match place.is_usual() {
@@ -271,7 +272,7 @@ fn quoted(word: &str) -> String {
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// Waits until a gate is closed.
+/// Waits until a gate closes.
 async fn closed(gate: GateInfo, daemon: ReconnectingClient) {
     let mut events = daemon.follow(&gate.run_id, 1);
     let ends = |event: &RunEvent| {
@@ -284,7 +285,7 @@ async fn closed(gate: GateInfo, daemon: ReconnectingClient) {
             Ok(Some(event)) if ends(&event) => return,
             Ok(Some(_)) => {}
             Ok(None) => return,
-            // Even if the run cannot be followed, the gate may still be answered.
+            // Even if following the run fails, the gate may still receive an answer.
             Err(error) => {
                 tracing::debug!(%error, "a run can not be followed");
                 return std::future::pending().await;

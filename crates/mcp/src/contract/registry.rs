@@ -1,10 +1,9 @@
-//! All tools by name: those of the contract, which are fixed, and the workflows that are offered as tools, which
-//! change.
+//! All tools by name: the fixed ones of the contract, and the workflows offered as tools, which change.
 //!
-//! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon.
-//! The last list is cached for lookups of one name, and for when no daemon answers. The daemon sends an event when the
-//! list changes. Watching does not start a daemon: when the connection is lost the registry tries to reconnect for some
-//! time, then waits for the next request.
+//! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon. A
+//! cache keeps the last list for lookups of one name, and for when no daemon answers. The daemon sends an event when
+//! the list changes. Watching does not start a daemon: after the loss of the connection the registry tries to reconnect
+//! for some time, then waits for the next request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ const COMES_TO: &str = " Returns as run_workflow does.";
 #[derive(Debug)]
 pub(super) struct Registry {
     shared: Arc<Shared>,
-    /// Stops the watcher when it is dropped.
+    /// Stops the watcher on drop.
     _watching: DropGuard,
 }
 
@@ -48,12 +47,12 @@ struct Shared {
     daemon: ReconnectingClient,
     known: RwLock<Arc<KnownTools>>,
     changes: broadcast::Sender<ListChange>,
-    /// Notified by each request, since a request implies that a daemon exists or is started.
+    /// Notified by each request, since a request implies that a daemon exists or starts.
     asked: Notify,
     /// Stops the watcher.
     ended: CancellationToken,
     begun: Mutex<bool>,
-    /// Held while the list is fetched, so that one fetch runs at a time.
+    /// Held during a fetch of the list, so that one fetch runs at a time.
     looking: tokio::sync::Mutex<()>,
 }
 
@@ -96,8 +95,8 @@ impl Registry {
     /// Returns every tool, sorted by name, and for how many milliseconds the list is fresh.
     pub(super) async fn all(&self) -> (Vec<Tool>, u64) {
         self.shared.watch();
-        // The event of a very recent change, perhaps made over this connection, may not have arrived, so the list is
-        // fetched.
+        // The event of a very recent change, perhaps made over this connection, may not have arrived, so this fetches
+        // the list.
         self.shared.looked().await;
         let known = self.shared.known();
         let mut tools = tools::all();
@@ -160,7 +159,7 @@ impl Shared {
         });
     }
 
-    /// Fetches the list of workflows that are tools. The cached list is kept if no daemon answers.
+    /// Fetches the list of workflows that are tools. The cached list stays if no daemon answers.
     async fn looked(&self) {
         let _one_at_a_time = self.looking.lock().await;
         let asked = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
@@ -212,7 +211,7 @@ async fn watching(shared: Arc<Shared>) {
     }
 }
 
-/// Returns a workflow as a tool. The author's description is passed on. The workflow's effects are unknown, so the
+/// Returns a workflow as a tool. Passes the author's description on. The workflow's effects are unknown, so the
 /// annotations state the worst case.
 fn described(workflow: ToolInfo) -> Option<(String, Workflow)> {
     let ToolInfo { name, title, description, input_schema, sync, .. } = workflow;

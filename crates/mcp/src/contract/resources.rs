@@ -8,7 +8,7 @@
 //! | `run://ID/events`, `…?from_seq=N` | what happened in it, a line of JSON for each event |
 //! | `workflow://NAME` | a saved workflow, as `describe_workflow` returns it |
 //!
-//! A long text is cut; the rest is read with the query given in `_meta` of the cut content.
+//! A long text is cut; the query in `_meta` of the cut content reads the rest.
 
 mod follow;
 mod uri;
@@ -31,14 +31,14 @@ const MAX_TEXT_CHARS: u32 = 40_000;
 /// Maximum number of events of one read.
 const MAX_EVENTS: usize = 500;
 
-/// Maximum numbers of listed runs and workflows. All of them can be read, and completion finds them.
+/// Maximum numbers of listed runs and workflows. All of them are readable, and completion finds them.
 const MAX_RUNS: u32 = 20;
 const MAX_WORKFLOWS: u32 = 100;
 
 /// Maximum number of runs, and of workflows, that completion searches.
 const MAX_SEARCHED: u32 = 1000;
 
-/// The key in `_meta` of a content under which further facts about the content are given.
+/// The key in `_meta` of a content for further facts about it.
 const ABOUT: &str = "steplatch/about";
 
 const TEXT: &str = "text/plain";
@@ -82,7 +82,7 @@ pub(super) fn templates() -> CachedList<ResourceTemplate> {
 /// Returns the available resources: all terminals, the newest runs, and the workflows.
 ///
 /// # Errors
-/// If the daemon cannot be reached.
+/// If the daemon is unreachable.
 pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resource>, AskError> {
     let resource = |address: Address, name: String, description: String, kind: &str| {
         Resource::new(address.to_string(), name).with_description(description).with_mime_type(kind)
@@ -115,7 +115,7 @@ pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resour
 /// Reads a resource; `None` if there is none of that URI.
 ///
 /// # Errors
-/// If the daemon cannot be reached.
+/// If the daemon is unreachable.
 pub(super) async fn read(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Vec<ResourceContents>>, AskError> {
     let Some(address) = Address::parse(uri) else { return Ok(None) };
     let content = match address {
@@ -148,7 +148,7 @@ async fn terminal(
 }
 
 async fn run(uri: &str, run_id: String, daemon: &ReconnectingClient) -> Result<Option<ResourceContents>, AskError> {
-    // A failed run has success: false, so its existence is checked first.
+    // A failed run has success: false, so this checks its existence first.
     if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
         return Ok(None);
     }
@@ -171,7 +171,7 @@ async fn events(
     let mut next = from_seq;
     while next <= newest {
         let Ok(Some(event)) = follower.next().await else { break };
-        // Events after the start of this read are left to the next read.
+        // Leaves events after the start of this read to the next read.
         if event.seq > newest {
             break;
         }
@@ -209,7 +209,7 @@ fn meta(about: Value) -> MetaObject {
 /// typed text, then those that contain it.
 ///
 /// # Errors
-/// If the daemon cannot be reached.
+/// If the daemon is unreachable.
 pub(super) async fn complete(
     what: &Reference,
     argument: &ArgumentInfo,

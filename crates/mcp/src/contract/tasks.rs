@@ -1,9 +1,9 @@
 //! Runs as tasks, for clients that poll long calls (<https://modelcontextprotocol.io/extensions/tasks>, the extension
 //! `io.modelcontextprotocol/tasks`).
 //!
-//! A task is a run and has its id. It is therefore durable before it is announced, and any server can return its state.
-//! A task's requests for input are the gates that the run waits at: those for people, and judgements as well, which a
-//! person may make while the agent waits for the task.
+//! A task is a run and has its id. It is therefore durable before its announcement, and any server can return its
+//! state. A task's requests for input are the gates that the run waits at: those for people, and judgements as well,
+//! which a person may make while the agent waits for the task.
 
 use std::collections::VecDeque;
 
@@ -27,10 +27,10 @@ use crate::offer::ClientContext;
 /// The interval, in milliseconds, at which a client may poll.
 const POLLED_EVERY_MS: u64 = 1000;
 
-/// Maximum number of remembered gates whose question was shown.
+/// Maximum number of remembered gates with a shown question.
 const MAX_REMEMBERED_GATES: usize = 1000;
 
-/// Questions that were sent to the client and are not settled.
+/// Unsettled questions to the client.
 ///
 /// An answer counts only under the key of its question, which has a random part. An answer to a question of another
 /// server, or to one that preceded a rejected form, does not count.
@@ -42,7 +42,7 @@ struct OpenQuestion {
     gate: String,
     /// The key of the question.
     key: String,
-    /// A digest of the content that was shown.
+    /// Digest of the shown content.
     digest: String,
     /// The number of rejected answers, and the problem of the last one.
     attempts: usize,
@@ -82,7 +82,7 @@ impl OpenQuestions {
         }
     }
 
-    /// Records that an answer was rejected. Returns the number of rejected answers.
+    /// Records a rejected answer. Returns the number of rejected answers.
     fn again(&self, asked: &OpenQuestion, wrong: &str) -> usize {
         let attempts = asked.attempts + 1;
         let key = format!("gate:{}:{}", asked.gate, random_name());
@@ -94,7 +94,7 @@ impl OpenQuestions {
 /// Starts a run as a task. `Err` has the reply of a run that has ended or did not start: it is the result of the call.
 ///
 /// # Errors
-/// If the daemon cannot be reached.
+/// If the daemon is unreachable.
 pub(super) async fn begin(
     verb: &str,
     params: Value,
@@ -106,7 +106,7 @@ pub(super) async fn begin(
         }
         _ => without_waiting(params.clone(), |known: RunWorkflow| RunWorkflow { wait_seconds: Some(0.0), ..known }),
     };
-    // The daemon gives the best error for invalid parameters, so they are passed on unchanged.
+    // The daemon gives the best error for invalid parameters, so this passes them on unchanged.
     let Some((params, warnings)) = at_once else { return daemon.call_raw(verb, params).await.map(Err) };
     let (reply, _) = daemon.call_raw(verb, params).await?;
     let run = reply["run_id"].as_str().unwrap_or_default();
@@ -134,7 +134,7 @@ impl Elicitor {
     /// Returns the state of a task. `None` if there is no such run.
     ///
     /// # Errors
-    /// If the daemon cannot be reached.
+    /// If the daemon is unreachable.
     pub(super) async fn task(
         &self,
         run_id: &str,
@@ -174,7 +174,7 @@ impl Elicitor {
         }))
     }
 
-    /// Returns the questions that the client is to ask its person, and where gates are answered that the client cannot
+    /// Returns the questions that the client is to ask its person, and where to answer gates that the client cannot
     /// show.
     async fn questions(
         &self,
@@ -212,7 +212,7 @@ impl Elicitor {
     /// an answer leaves its gate open.
     ///
     /// # Errors
-    /// If the daemon cannot be reached.
+    /// If the daemon is unreachable.
     pub(super) async fn submit_answers(
         &self,
         run_id: &str,
@@ -248,7 +248,7 @@ impl Elicitor {
 /// Cancels the run of a task. Returns whether there is one.
 ///
 /// # Errors
-/// If the daemon cannot be reached.
+/// If the daemon is unreachable.
 pub(super) async fn cancel(run_id: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
     let known = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
     if known {

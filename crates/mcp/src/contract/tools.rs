@@ -30,7 +30,7 @@ pub(super) fn verb(name: &str) -> Option<&'static VerbInfo> {
 
 fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
     let mut parameters = object((verb.parameters)());
-    // The description is sent beside the schema; repeating it would cost tokens twice.
+    // The description goes out beside the schema; repeating it would cost tokens twice.
     let description = match parameters.remove("description") {
         Some(Value::String(description)) => description,
         _ => String::new(),
@@ -88,7 +88,7 @@ fn is_any(word: &str, value: &Value) -> bool {
     word == "additionalProperties" && *value == true
 }
 
-/// Returns a short form of a reply's schema: an object whose fields are named in words.
+/// Returns a short form of a reply's schema: an object with its fields in words.
 ///
 /// Clients check every reply against this schema, and some validate the schema itself each time as well: with a
 /// property for each field, the Python SDK took 2.7 ms for a reply that arrived in 0.2 ms. The fields are therefore

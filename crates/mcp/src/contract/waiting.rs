@@ -13,13 +13,13 @@ use steplatch_protocol::{
 
 use crate::progress::{Progress, SIGN_OF_LIFE};
 
-/// Time that events are collected before the first message.
+/// Time for collecting events before the first message.
 const GATHER_TIME: Duration = Duration::from_millis(20);
 
 /// The daemon's reply, with its remarks on the parameters.
 pub(super) type Answer = Result<(Value, Vec<String>), AskError>;
 
-/// Calls the verb called `name`, and sends progress to the client until the daemon answers. Nothing is sent afterwards.
+/// Calls the verb called `name`, and sends progress to the client until the daemon answers. Sends nothing afterwards.
 pub(super) async fn ask(
     daemon: &ReconnectingClient,
     name: &str,
@@ -34,7 +34,7 @@ pub(super) async fn ask(
                 let verb = RunWorkflow { wait_seconds: Some(0.0), ..known.verb };
                 begin(daemon, verb, (wait, detail), known.warnings, progress).await
             }
-            // The daemon gives the best error for invalid parameters, so they are passed on unchanged.
+            // The daemon gives the best error for invalid parameters, so this passes them on unchanged.
             Err(_) => daemon.call_raw(name, params).await,
         },
         CallTool::NAME => match read::<CallTool>(params.clone()) {
@@ -54,7 +54,7 @@ pub(super) async fn ask(
         AwaitOutput::NAME => wait_for_output(daemon, params, progress).await,
         _ => daemon.call_raw(name, params).await,
     };
-    // Pending progress is sent before the answer, which the caller writes.
+    // Pending progress precedes the answer, which the caller writes.
     progress.flush().await;
     answer
 }
@@ -90,7 +90,7 @@ async fn over(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: 
     let mut states = 0;
     let answer = loop {
         tokio::select! {
-            // Events from before the end are sent before the answer.
+            // Events from before the end precede the answer.
             biased;
             event = next(&mut follower) => match event {
                 Some(event) => hear(&event, &mut states, progress),
@@ -100,7 +100,7 @@ async fn over(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: 
             answer = &mut answer => break answer,
         }
     };
-    // A gate ends the wait as it opens, so it is reported here: its event may not have arrived yet.
+    // A gate ends the wait as it opens, so this reports it: its event may not have arrived yet.
     if let Ok((reply, _)) = &answer
         && let Some(prompt) = reply.pointer("/pending_gate/prompt").and_then(Value::as_str)
     {
@@ -144,7 +144,7 @@ async fn wait_for_output(daemon: &ReconnectingClient, params: Value, progress: &
     }
 }
 
-/// Returns the next event. `None` when there are no more; a run that cannot be followed can still be waited for.
+/// Returns the next event. `None` when there are no more; waiting for the run is still possible without its events.
 async fn next(follower: &mut Option<Follower>) -> Option<RunEvent> {
     match follower {
         Some(follower) => follower.next().await.unwrap_or_else(|error| {

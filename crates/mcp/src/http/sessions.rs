@@ -1,7 +1,8 @@
 //! The sessions of clients of before 2026-07-28.
 //!
-//! A session outlives a long silence of its client, because a person may be asked meanwhile, and many clients never
-//! close theirs. The number of sessions is therefore bounded: the least recently used one is closed.
+//! A session outlives a long silence of its client, because a question may wait for a person meanwhile, and many
+//! clients never close theirs. There is therefore a maximum number of sessions: a new one closes the least recently
+//! used one.
 
 use std::collections::HashMap;
 
@@ -41,7 +42,7 @@ impl Sessions {
         }
     }
 
-    /// Adds a new session. Returns those that must be closed to make room for it.
+    /// Adds a new session. Returns the sessions to close to make room for it.
     fn enter(&self, id: &SessionId) -> Vec<SessionId> {
         let mut used = self.used.lock();
         used.now += 1;

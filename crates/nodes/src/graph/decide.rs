@@ -1,7 +1,7 @@
 //! The decisions of a graph.
 //!
-//! Pure: the time arrives with an input, and nothing else is read. The caller appends the events first, then performs
-//! the effects, and brings their outcomes back as the next inputs.
+//! Pure: the time arrives with an input, and this module reads nothing else. The caller appends the events first, then
+//! performs the effects, and brings their outcomes back as the next inputs.
 
 use std::time::Duration;
 
@@ -36,14 +36,14 @@ pub enum GraphInput {
         /// The step.
         step: NodeId,
     },
-    /// The graph is resumed: the decisions that [`hold`] held back may be performed.
+    /// The graph continues: the caller may perform the decisions held back by [`hold`].
     GoOn,
 }
 
 /// A request that the driver of a graph performs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// A node is to be called.
+    /// A call of a node.
     Run {
         /// The step.
         step: NodeId,
@@ -58,7 +58,7 @@ pub enum Effect {
         /// True if an earlier daemon may have called it already.
         again: bool,
     },
-    /// A wake-up at a point in time is requested.
+    /// A wake-up at a point in time.
     Wait {
         /// The step.
         step: NodeId,
@@ -70,9 +70,9 @@ pub enum Effect {
 /// The result of a decision.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Decision {
-    /// Events that happened, to be appended first.
+    /// Events that happened, to append first.
     pub events: Vec<GraphEvent>,
-    /// Effects to be performed, afterwards.
+    /// Effects to perform afterwards.
     pub effects: Vec<Effect>,
 }
 
@@ -84,7 +84,7 @@ pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timest
     decided(graph, progress, input, now, true)
 }
 
-/// Returns what follows from an input while the graph is paused. What is held back follows from [`GraphInput::GoOn`].
+/// Returns what follows from an input during a pause of the graph. The rest follows from [`GraphInput::GoOn`].
 #[must_use]
 pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decided(graph, progress, input, now, false)
@@ -171,7 +171,7 @@ impl Deciding<'_> {
         let retries = step.on_error.retry.as_ref().map_or(0, |retry| u32::from(retry.count));
         let was_fallback = self.progress.steps[index].in_fallback;
         match (&step.on_error.retry, &step.on_error.otherwise) {
-            // An attempt that may have been performed is not repeated.
+            // Does not repeat an attempt that may have happened.
             (Some(retry), _) if !was_fallback && attempt <= retries && !is_unknown => {
                 let due = now.after(retry.delay_after(attempt));
                 self.note(GraphEvent::RetryPlanned { step: id.clone(), due });

@@ -16,7 +16,7 @@ pub enum GraphEvent {
         /// Its input.
         input: Value,
     },
-    /// A node was about to be called for a step.
+    /// A call of a node for a step was about to begin.
     AttemptStarted {
         /// The step.
         step: NodeId,
@@ -36,7 +36,7 @@ pub enum GraphEvent {
         /// Its outcome.
         outcome: StepOutcome,
     },
-    /// The step is tried again later.
+    /// The step waits for a retry.
     RetryPlanned {
         /// The step.
         step: NodeId,
@@ -48,7 +48,7 @@ pub enum GraphEvent {
         /// The step.
         step: NodeId,
     },
-    /// Another node is called for the step.
+    /// Another node takes over the step.
     FallbackPlanned {
         /// The step.
         step: NodeId,
@@ -78,7 +78,7 @@ pub enum StepOutcome {
     },
     /// The attempt took longer than it may.
     TimedOut,
-    /// It is unknown whether the node was called. It is not called again.
+    /// It is unknown whether the call happened. There is no second call.
     Unknown,
 }
 
@@ -88,7 +88,7 @@ pub enum StepOutcome {
 pub enum Ending {
     /// With the output of its last attempt.
     Completed,
-    /// It failed, and was passed over with an output that its policy names.
+    /// It failed; the graph continued with an output named in its policy.
     Skipped {
         /// The output in its place.
         value: Value,
@@ -100,7 +100,7 @@ pub enum Ending {
         /// Kind of the failure.
         error_type: ErrorType,
     },
-    /// It was not begun, because of a step that it depends on.
+    /// It did not begin, because of a step that it depends on.
     NotRun {
         /// The step that it depends on.
         because: NodeId,

@@ -94,7 +94,7 @@ impl Plan {
 /// The name of the graph's own input.
 pub(super) const INPUT: &str = "input";
 
-/// Records the names that are looked up.
+/// Records looked-up names.
 #[derive(Default)]
 struct StepReferences(RefCell<BTreeSet<String>>);
 
@@ -111,7 +111,7 @@ fn names_in(input: &Value) -> BTreeSet<String> {
     asked.0.into_inner()
 }
 
-/// Returns the steps in order, or a cycle, whose first step is repeated at its end.
+/// Returns the steps in order, or a cycle with its first step again at its end.
 fn in_order(before: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     let mut order = Vec::with_capacity(before.len());
     let mut placed = vec![false; before.len()];
@@ -128,7 +128,7 @@ fn in_order(before: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     Ok(order)
 }
 
-/// Finds a cycle among the steps that could not be placed: each of them depends on another one of them.
+/// Finds a cycle among the unplaced steps: each of them depends on another one of them.
 fn circle(before: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
     let open = |index: &usize| !placed[*index];
     let mut path: Vec<usize> = (0..before.len()).find(open).into_iter().collect();

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::node::{NodeId, Seconds};
 
-/// The error policy of a step: it may be retried, and what follows after the last retry.
+/// The error policy of a step: its retries, and what follows after the last one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policy {
     /// Its retries, if any.
@@ -48,12 +48,12 @@ pub enum OnFailure {
     /// It failed: what depends on it does not run, and the graph fails.
     #[default]
     Fail,
-    /// It is passed over, with this output.
+    /// The graph continues with this output.
     Skip {
         /// The output in its place.
         value: Value,
     },
-    /// Another node is called with the same input.
+    /// The graph calls another node with the same input.
     Fallback {
         /// The node.
         node: NodeId,
@@ -61,7 +61,7 @@ pub enum OnFailure {
 }
 
 impl Policy {
-    /// Returns the node that is called instead, if one is.
+    /// Returns the fallback node, if there is one.
     #[must_use]
     pub fn fallback(&self) -> Option<&NodeId> {
         match &self.otherwise {

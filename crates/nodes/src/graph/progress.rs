@@ -11,7 +11,7 @@ use super::{Graph, plan};
 use crate::node::NodeId;
 use crate::result::NodeResult;
 
-/// The progress of a graph. Cheap to clone: outputs are shared.
+/// The progress of a graph. Cheap to clone, since clones share outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// The graph's input, once it began.
@@ -27,11 +27,11 @@ pub struct Progress {
 pub(super) struct StepProgress {
     pub(super) id: NodeId,
     pub(super) status: Status,
-    /// Attempts that were begun.
+    /// Number of begun attempts.
     pub(super) attempts: u32,
     /// The outcome of the last one.
     pub(super) last: Option<Arc<StepOutcome>>,
-    /// True if the fallback is called instead.
+    /// True if the fallback takes over.
     pub(super) in_fallback: bool,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct StepProgress {
 pub enum Status {
     /// It waits for what it depends on, or for room.
     Waiting,
-    /// It is to be tried again, and waits for room.
+    /// It waits for room for a retry.
     Again,
-    /// Its fallback is to be called, and waits for room.
+    /// It waits for room for its fallback.
     Fallback,
-    /// A node is being called.
+    /// A call of a node is in progress.
     Running {
         /// The node.
         node: NodeId,
@@ -56,7 +56,7 @@ pub enum Status {
         /// Time of that attempt.
         due: Timestamp,
     },
-    /// An attempt has ended, and what follows is about to be decided.
+    /// An attempt has ended; the decision about what follows is next.
     Returned,
     /// It has ended.
     Ended(Ending),
@@ -142,7 +142,7 @@ impl Progress {
         self.ended
     }
 
-    /// Returns how many nodes are being called.
+    /// Returns the number of calls in progress.
     #[must_use]
     pub fn running(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step.status, Status::Running { .. })).count()

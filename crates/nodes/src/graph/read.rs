@@ -93,7 +93,7 @@ impl NodeSettings for Graph {
         for (index, step) in shape.steps.iter().enumerate() {
             steps.extend(read_step(step, &format!("/steps/{index}"), problems));
         }
-        // Dependencies on a step that could not be read would be reported as a second problem.
+        // Dependencies on an unreadable step would appear as a second problem.
         if problems.len() > before {
             return None;
         }

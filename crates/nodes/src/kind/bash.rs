@@ -1,8 +1,8 @@
 //! Bash nodes, which run one command line.
 //!
 //! The command is the leader of a session of its own, without a terminal. A time-out or an interrupt ends all processes
-//! that it started. A command that ends by itself may leave processes running, as in any shell; their later output is
-//! discarded.
+//! that it started. A command that ends by itself may leave processes running, as in any shell; nothing reads their
+//! later output.
 
 mod capture;
 
@@ -79,7 +79,7 @@ impl NodeSettings for Bash {
             let running = crate::host::run(self, host, command, filling, surroundings, step, time);
             return tokio::select! {
                 came = running => came,
-                // Its time limit is that of the command over there, whose output so far is then known.
+                // Its time limit is that of the command over there, which then returns its output so far.
                 () = call.interrupt.cancelled() => Failure::new(ErrorType::Interrupted, "The call was interrupted.").into(),
             };
         }
@@ -204,7 +204,7 @@ fn outcome(
         CapturedText::Whole(text) => came.printed(text),
         CapturedText::Ends { head, tail, left_out } => came.printed_too_much(head, tail, left_out),
     };
-    // A command that succeeded is not failed by its messages: a part of them has another name than the whole.
+    // Messages do not fail a successful command: a part of them has another name than the whole.
     let came = match err {
         CapturedText::Whole(text) => came.with("stderr", text),
         CapturedText::Ends { head, tail, left_out } => {

@@ -1,7 +1,7 @@
 //! HTTP nodes, which make one request.
 //!
-//! Redirects are followed in this module rather than by the HTTP library, because secrets must not reach another
-//! origin: neither in a header nor in a body.
+//! This module follows redirects itself instead of the HTTP library, because secrets must not reach another origin:
+//! neither in a header nor in a body.
 
 mod body;
 
@@ -125,7 +125,7 @@ fn client() -> reqwest::Result<Client> {
         .build()
 }
 
-/// A request that is made again at every redirect.
+/// A request that repeats at every redirect.
 struct Request {
     method: reqwest::Method,
     url: Url,

@@ -1,7 +1,7 @@
 //! LLM nodes, which query a model behind an OpenAI-compatible endpoint.
 //!
 //! Speaks the chat completions of <https://platform.openai.com/docs/api-reference/chat>, which most model servers
-//! support. A request to a busy endpoint is repeated, unless a part of an answer was passed on already: that part would
+//! support. Repeats a request to a busy endpoint, unless the caller has a part of an answer already: that part would
 //! arrive twice.
 
 mod answer;
@@ -105,7 +105,7 @@ async fn run(
     answer.into_outcome(failure).with("attempts", attempts)
 }
 
-/// One request, repeated until it is answered.
+/// One request, repeated until an answer.
 struct Asking<'a> {
     llm: &'a Llm,
     web: &'a HttpClient,
@@ -116,7 +116,7 @@ struct Asking<'a> {
 
 /// Failure of one attempt.
 enum AttemptError {
-    /// It may be tried again, after the time that the endpoint named.
+    /// A retry is possible, after the time that the endpoint named.
     Busy(Failure, Option<Duration>),
     ForGood(Failure),
 }
@@ -245,7 +245,7 @@ fn too_large() -> Failure {
     Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MAX_ANSWER_BYTES} bytes."))
 }
 
-/// Returns the error of a refused request, and whether the request may be repeated.
+/// Returns the error of a refused request, and whether a retry is possible.
 async fn refused(status: StatusCode, response: Response) -> AttemptError {
     let named = retry_after(&response);
     let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! MCP nodes, which call a tool of another MCP server.
 //!
-//! If the server is lost during a call, it is unknown whether the call was performed: its result reports that, and the
-//! call is not repeated.
+//! If the server disappears during a call, it is unknown whether the call happened: its result reports that, and there
+//! is no second call.
 
 mod server;
 mod servers;
@@ -147,7 +147,7 @@ async fn call(
     Ok(came.with("tool", tool).with("args", args))
 }
 
-/// Returns which tool is called, and with what.
+/// Returns the tool of the call, and its arguments.
 fn requested_call(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<String, Value>), Failure> {
     let invalid = |message: &str| Failure::new(ErrorType::InvalidInput, message);
     let Some(tool) = &mcp.tool else {

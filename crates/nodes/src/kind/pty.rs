@@ -1,4 +1,4 @@
-//! PTY nodes, which type into a program that stays in a terminal. This crate only knows how the program is started.
+//! PTY nodes, which type into a program that stays in a terminal. This crate only knows the start of the program.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -76,12 +76,12 @@ impl NodeSettings for Pty {
 }
 
 impl Pty {
-    /// Returns how the program is started: its working directory and its variables.
+    /// Returns the working directory and the variables for starting the program.
     pub(crate) async fn start(
         &self,
         surroundings: &Surroundings,
     ) -> Result<(PathBuf, BTreeMap<String, String>), Failure> {
-        // The secrets of its answers are asked for where they are typed.
+        // The component that types its answers requests their secrets.
         let declared = serde_json::to_value(Self { dialogue: None, ..self.clone() }).unwrap_or_default();
         let filling = TemplateValues::new(&declared, &Value::Null, &*surroundings.secrets).await?;
         let environment = self.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();

@@ -25,10 +25,10 @@ pub(super) struct Common {
 }
 
 impl Node {
-    /// Reads a declaration and checks all of it that can be checked alone.
+    /// Reads a declaration and checks everything that needs nothing else.
     ///
     /// # Errors
-    /// With every problem that was found, each with a JSON pointer.
+    /// With every problem, each with a JSON pointer.
     pub fn parse(document: &Value) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         let node = parse(document, &mut problems);
@@ -109,13 +109,14 @@ pub(crate) fn checked<T: DeserializeOwned + JsonSchema>(
         let place = place(error.path());
         let message = error.inner().to_string().replace('`', "'");
         if message.contains("did not match any variant") {
-            // Its parts are checked one by one, and their problems were reported there.
+            // The checks of its parts, one by one, have reported their problems.
             return None;
         }
         if let Some(missing) = message.strip_prefix("missing field ")
             && place.is_empty()
         {
-            // A field that is present and wrong is reported already; it was removed to find further problems.
+            // An earlier check has reported a present and wrong field already; its removal makes further problems
+            // visible.
             let is_there = fields.get(missing.trim_matches('\'')).is_some_and(|value| !value.is_null());
             if !is_there {
                 problems.push(Problem::error(pointer, format!("{missing} is missing")));

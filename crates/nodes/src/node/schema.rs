@@ -9,8 +9,8 @@ use crate::kind::NodeType;
 
 /// Returns the JSON Schema (2020-12) of a node's declaration.
 ///
-/// A declaration without errors for [`Node::parse`](super::Node::parse) fits it; patterns and the order of steps are not
-/// checked by a schema.
+/// A declaration without errors for [`Node::parse`](super::Node::parse) fits it; a schema does not check patterns and
+/// the order of steps.
 #[must_use]
 pub fn schema() -> Value {
     let kinds: Vec<Value> = NodeType::ALL.iter().map(|(kind, word)| of_kind(*kind, word)).collect();

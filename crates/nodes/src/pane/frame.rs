@@ -41,7 +41,7 @@ pub(super) fn blocks(pane: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// Maximum number of lines between two rules that are taken for a prompt.
+/// Maximum number of lines between two rules that count as a prompt.
 const MAX_PROMPT_LINES: usize = 40;
 
 /// Returns the number of lines between a rule that begins here and the next one, if these are a prompt.

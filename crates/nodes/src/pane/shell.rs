@@ -4,8 +4,8 @@ use super::{PaneMatch, Reading, SectionKind};
 
 /// Reads a pane of a shell.
 ///
-/// A prompt is recognized by its last character, and by being alike: what ends in `%` or `#` is one only where the pane
-/// ends with such a prompt, because percentages and comments are everywhere.
+/// Its last character identifies a prompt, and its likeness to others: what ends in `%` or `#` is one only where the
+/// pane ends with such a prompt, because percentages and comments are everywhere.
 pub(super) fn read(pane: &str) -> Reading {
     let lines: Vec<&str> = pane.trim_end_matches(['\n', ' ']).lines().collect();
     let last = lines.last().copied().unwrap_or_default();

@@ -25,7 +25,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 /// The time that a request may take besides the computing of a function: compiling its file, and the answer itself.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Way in which workers are started.
+/// Way to start workers.
 #[derive(Debug, Clone)]
 pub enum WorkerStarter {
     /// As a process that serves requests on its standard input and output.
@@ -35,7 +35,7 @@ pub enum WorkerStarter {
         /// The arguments that make it a worker.
         arguments: Vec<OsString>,
     },
-    /// Not at all: no functions are executed here.
+    /// Not at all: this process executes no functions.
     Nobody,
 }
 
@@ -72,7 +72,7 @@ impl WorkerExited {
     }
 }
 
-/// A running worker. Its process ends when this is dropped.
+/// A running worker. The drop of this ends its process.
 #[derive(Debug)]
 pub(super) struct Worker {
     questions: mpsc::UnboundedSender<WorkerRequest>,
@@ -91,7 +91,7 @@ struct WorkerStatus {
     at_it: Mutex<Option<Instant>>,
 }
 
-/// Receiver of the answer, if it is needed.
+/// Receiver of the answer, if there is one.
 type ReplySender = Option<oneshot::Sender<Result<Reply, WorkerExited>>>;
 
 struct WorkerRequest {
@@ -180,8 +180,8 @@ impl Worker {
         at_it.is_some_and(|since| since.elapsed() > BUSY_TIMEOUT)
     }
 
-    /// Sends a request and waits for the answer; `limits` say how long the worker may be silent. `None` when the
-    /// worker is busy with another request for so long that another worker should be used.
+    /// Sends a request and waits for the answer; `limits` say how long the worker may be silent. `None` when the worker
+    /// is busy with another request for so long that the caller should use another worker.
     pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
         let (answer, mut answered) = oneshot::channel();
         let begun = Arc::new(AtomicBool::new(false));
@@ -219,9 +219,9 @@ impl Worker {
 struct Task {
     child: Child,
     conversation: WorkerProtocol,
-    /// Requests without an answer, in the order in which they were sent.
+    /// Requests without an answer, in the order of sending.
     open: VecDeque<PendingRequest>,
-    /// Written by a separate task: a busy worker does not read, and the output of a writing worker must be read.
+    /// Written by a separate task: a busy worker does not read, and a writing worker needs a reader of its output.
     lines: mpsc::UnboundedSender<Vec<u8>>,
     heard: mpsc::Receiver<String>,
     /// The time of its last sign of life, or of the first request after it was idle.
@@ -295,7 +295,7 @@ impl Task {
         if self.open.len() == 1 {
             self.begins();
         }
-        // The end of a worker that no longer reads is detected separately.
+        // A separate check detects the end of a worker that no longer reads.
         let _ = self.lines.send(line);
     }
 
@@ -305,7 +305,7 @@ impl Task {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
             if let Some(PendingRequest { answer: Some(answer), .. }) = self.open.pop_front() {
-                // The request may have been dropped.
+                // The caller may have dropped the request.
                 let _ = answer.send(Ok(reply));
             }
             self.begins();

@@ -152,13 +152,13 @@ impl Paused for Waiting {
     }
 }
 
-/// Takes a program out of its box, whose allocation was not counted and whose release must not be counted either.
+/// Takes a program out of its box, whose allocation did not count. Its release must not count either.
 #[expect(clippy::boxed_local, reason = "the box has to be gone before the counting begins")]
 fn unboxed<T>(program: Box<T>) -> T {
     *program
 }
 
-/// A program that is paused for long, in a few kilobytes.
+/// A program in a long pause, in a few kilobytes.
 struct Parked {
     about: Arc<About>,
     memory: usize,
@@ -187,7 +187,7 @@ impl Paused for Parked {
     }
 }
 
-/// Packs a program. The compiled file is in it, and is known, so what remains is little.
+/// Packs a program. It contains the known compiled file, so what remains is little.
 fn packed(program: &impl Serialize, about: &About) -> Option<Box<[u8]>> {
     let whole = postcard::to_allocvec(program).ok()?;
     Some(lz4_flex::block::compress_prepend_size_with_dict(&whole, &about.packed).into())
@@ -269,7 +269,7 @@ fn counted(
         }
         Next::Waiting(futures) => {
             let mut numbers = futures.pending_call_ids().to_vec();
-            // Each is searched for, and there may be thousands.
+            // There may be thousands, with a search for each.
             numbers.sort_unstable();
             Stop::Waiting { numbers, paused: Box::new(Waiting { about, memory, futures: Box::new(futures) }) }
         }
@@ -295,7 +295,7 @@ fn run_on(
         let print = PrintWriter::CollectString(printed, Some(most));
         progress = match progress {
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
-            // The interpreter takes every undefined name that is called for a function of the host.
+            // The interpreter takes every called undefined name for a function of the host.
             RunProgress::FunctionCall(call) if call.function_name != ASK || call.object_id.is_some() => {
                 let name = call.function_name.clone();
                 call.resume(ExtFunctionResult::NotFound(name), print)?
@@ -348,7 +348,7 @@ fn failure_of(source: &Source, error: &MontyException, limits: Option<&Limits>) 
     };
     let frames = error.traceback().iter().filter_map(|frame| {
         let to = if frame.end.line == frame.start.line { frame.end.column } else { u32::MAX };
-        // For a file that cannot be read, the place is the only information.
+        // For an invalid file, the place is the only information.
         let to = (!frame.hide_caret || limits.is_none()).then_some(to);
         source.frame(frame.start.line, frame.start.column, to, frame.frame_name.as_deref())
     });

@@ -23,13 +23,13 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<Duration>,
     /// Target of its redirect.
     pub(super) location: Option<String>,
-    /// `None` if it is longer than may be read.
+    /// `None` if it is longer than the bound.
     pub(super) body: Option<Vec<u8>>,
-    /// The token that is removed from it.
+    /// The token to remove from it.
     pub(super) token: Option<Secret>,
 }
 
-/// Reads a body; `None` if it is longer than `most` bytes, of which no more is read then.
+/// Reads a body; `None` if it is longer than `most` bytes, and it reads no more of it then.
 pub(super) async fn read(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -82,7 +82,7 @@ impl Answer {
         AskError { status: Some(self.status.as_u16()), ..AskError::passing(words) }
     }
 
-    /// Returns the error for a redirect to where the token must not be sent.
+    /// Returns the error for a redirect to where the token must not go.
     pub(super) fn elsewhere(&self) -> AskError {
         let words = "The service redirects to another address, which is not followed because it would get the token.";
         AskError { status: Some(self.status.as_u16()), ..AskError::lasting(words) }
@@ -130,7 +130,7 @@ impl Answer {
                 self.token.as_ref().map_or_else(|| text.clone(), |token| token.mask(&text))
             }
         };
-        // What is cleaned out could have stood in the middle of the token.
+        // Cleaned-out characters could have stood in the middle of the token.
         let words = clean(&words, MAX_ERROR_CHARS);
         let words = self.token.as_ref().map_or_else(|| words.clone(), |token| token.mask(&words));
         (!words.is_empty()).then_some(words)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reason why a client cannot be made.
+/// Reason for a failure to make a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetUpError {
     /// The service is nowhere.
@@ -10,7 +10,7 @@ pub enum SetUpError {
     Url(String),
 }
 
-/// A request that was not answered. The words are whole sentences, and contain no token.
+/// A request without an answer. The words are whole sentences, and contain no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct AskError {
@@ -38,17 +38,18 @@ impl AskError {
 /// A start that gave no known run. The words are whole sentences, and contain no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// Nothing was started: the request was not sent, or the service refused it.
+    /// Nothing started: the client did not send the request, or the service refused it.
     #[error("{words}")]
     Refused {
         /// Description of the failure.
         words: String,
-        /// The status of the answer, if there was one. With 429 the service is busy, and the start may be tried again.
+        /// The status of the answer, if there was one. With 429 the service is busy, and a retry of the start is
+        /// possible.
         status: Option<u16>,
         /// Time until it accepts requests again; not bounded.
         retry_after: Option<Duration>,
     },
-    /// It may have been started, or not. It must not be repeated automatically.
+    /// It may have started, or not. Do not repeat it automatically.
     #[error("{words}")]
     Unknown {
         /// Description of the failure.
@@ -57,7 +58,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Returns whether nothing was started only because the service is busy.
+    /// Returns whether nothing started only because the service is busy.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Refused { status: Some(429), .. })
@@ -75,8 +76,7 @@ pub(super) enum Trouble {
 
 impl Trouble {
     pub(super) fn of(error: &reqwest::Error, limit: Duration) -> Self {
-        // Connecting, including the name lookup, precedes all sending. A request that cannot be built is not sent
-        // either.
+        // Connecting, including the name lookup, precedes all sending. An invalid request does not leave either.
         if error.is_connect() || error.is_builder() {
             return Self::NotSent(format!("The service can not be reached: {}.", causes(error)));
         }

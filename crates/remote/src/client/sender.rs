@@ -1,7 +1,7 @@
 //! The sender of requests, with the token.
 //!
-//! Each start uses a new connection: the service may close a kept one at the moment at which the start is sent on it,
-//! and then it is unknown whether the run was started.
+//! Each start uses a new connection: the service may close a kept one at the moment of sending the start on it, and
+//! then it is unknown whether the run started.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::error::{Trouble, causes};
 use super::{Limits, apart};
 use crate::config::{Secret, Token};
 
-/// Time that an idle connection is kept; shorter than services usually keep theirs, so that the client closes it first.
+/// Time for keeping an idle connection; shorter than services usually keep theirs, so that the client closes it first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One request, to be made once.
+/// One request, to make once.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,
@@ -107,8 +107,8 @@ impl Sender {
     }
 }
 
-/// Makes what connections are made with. Proxies are those of the environment, as everywhere, except for services on this
-/// machine: what is in clear text must not leave it.
+/// Makes the HTTP client. Proxies are those of the environment, as everywhere, except for services on this machine:
+/// what is in clear text must not leave it.
 fn web(is_here: bool, is_start: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> {
     // Only the first installation takes effect; later calls get the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();

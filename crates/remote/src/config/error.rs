@@ -55,16 +55,16 @@ pub enum SettingError {
     /// The URL has a query or a fragment.
     #[error("has a '?' or a '#' in its URL; only a path may follow the host")]
     UrlQuery,
-    /// The URL leads to where a token must not be sent.
+    /// The URL leads to where no token may go.
     #[error("is '{url}', and {URL_FORM}")]
     UrlScheme {
-        /// The URL as it was written.
+        /// The URL as written.
         url: String,
     },
     /// The token is not text.
     #[error("{FORMS}")]
     TokenForm,
-    /// The token cannot be used.
+    /// The token is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The service is enabled and has no URL.
@@ -72,5 +72,5 @@ pub enum SettingError {
     NoUrl,
 }
 
-/// Required form of a URL that a token is sent to.
+/// Required form of a URL that receives a token.
 const URL_FORM: &str = "must be a URL with https, or with http on loopback, such as https://flows.example.com/team";

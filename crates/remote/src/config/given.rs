@@ -1,4 +1,4 @@
-//! Configured values, before their keys are known.
+//! Configured values, before the check of their keys.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ pub enum RawValue {
     Boolean(bool),
     /// A list of texts.
     List(Vec<String>),
-    /// Text whose type is not known yet, as in variables of the environment.
+    /// Text of a type not yet known, as in variables of the environment.
     Written(String),
     /// Anything else, by the name of its kind.
     Other(&'static str),

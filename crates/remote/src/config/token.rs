@@ -15,20 +15,20 @@ pub(super) const FORMS: &str =
 /// Time limit of a keyring; slower ones wait for a person to unlock them.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The length of a token in bytes. A shorter one could not be distinguished from other text when it is removed from it.
+/// The length of a token in bytes. The removal from other text could not distinguish a shorter one.
 const LENGTHS: std::ops::RangeInclusive<usize> = 4..=8_192;
 
 /// The placeholder that replaces a token.
 const MASK: &str = "••••••";
 
-/// Place of a token. It is never part of a configuration that is printed.
+/// Place of a token. It is never part of a printed configuration.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
     /// The token itself, out of a variable of the environment.
     Value(String),
     /// In a variable of the environment: `env:NAME`.
     Environment(String),
-    /// In a file, which is read when it is needed: `file:PATH`.
+    /// In a file, read on use: `file:PATH`.
     File(PathBuf),
     /// In the keyring of the user: `keyring:NAME`.
     Keyring(String),
@@ -57,7 +57,7 @@ pub enum TokenError {
     /// The variable is not set.
     #[error("the variable {0} is not set in the environment of the daemon")]
     NotSet(String),
-    /// The file cannot be read.
+    /// The file is unreadable.
     #[error("the token can not be read from {}: {why}", path.display())]
     File {
         /// Path of the file.
@@ -68,7 +68,7 @@ pub enum TokenError {
     /// The keyring has none, or there is no keyring.
     #[error("{0}")]
     Keyring(String),
-    /// The value cannot be sent as a token.
+    /// The value is unusable as a token.
     #[error(
         "can not be sent as a token: it must be {} to {} visible ASCII characters on one line",
         LENGTHS.start(), LENGTHS.end()
@@ -81,7 +81,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// Anything else, which may be a token in clear text and is not repeated in the error.
+    /// Anything else, which may be a token in clear text. The error does not repeat it.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let is_name = |name: &str| {
             let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -112,12 +112,12 @@ impl Token {
         }
     }
 
-    /// Reads the token from its source, each time anew. A keyring is read with `secret-tool`, the program of the Secret
+    /// Reads the token from its source on each call. Reads a keyring with `secret-tool`, the program of the Secret
     /// Service (<https://specifications.freedesktop.org/secret-service/>), for at most ten seconds.
     ///
     /// # Errors
     ///
-    /// If it is not there, or cannot be sent.
+    /// If it is not there, or invalid in a header.
     pub async fn resolve(&self) -> Result<Secret, TokenError> {
         match self {
             Self::Value(value) => Secret::new(value),
@@ -182,7 +182,7 @@ async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
     }
 }
 
-/// A token, to be sent and to be taken out of what comes back.
+/// A token, to send and to take out of responses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -197,7 +197,7 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// If it cannot be sent in a header: too short, too long, or not made of visible ASCII characters.
+    /// If it is invalid in a header: too short, too long, or not made of visible ASCII characters.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
@@ -212,7 +212,7 @@ impl Secret {
     }
 
     /// Removes the token from a text, also in its JSON form, and with invisible characters in between: without those it
-    /// would be whole again. If the token is hidden in this way, all invisible characters are removed.
+    /// would be whole again. If invisible characters hide the token, removes all of them.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         if !text.is_ascii() || text.contains(char::is_control) {

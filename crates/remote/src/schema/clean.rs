@@ -14,7 +14,7 @@ const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 const MAX_DEPTH: usize = 24;
 /// Maximum length of a description in a schema.
 const MAX_TEXT_CHARS: usize = 500;
-/// Maximum number of changes that are reported.
+/// Maximum number of reported changes.
 const MAX_NOTES: usize = 20;
 
 /// Maximum number of patterns in a schema; each takes up to a few milliseconds to compile.
@@ -22,13 +22,12 @@ const MAX_PATTERNS: usize = 50;
 
 const PATTERNS: &str = "patterns that could take long, or are none, are left out";
 
-/// A schema of an object that can be checked against and shown to a model.
+/// A schema of an object, safe for checks and for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cleaned {
     /// The schema; of an object.
     pub schema: Value,
-    /// Parts of the service's schema that were left out, each a fragment without a full stop; empty for a schema that
-    /// was fine.
+    /// Omitted parts of the service's schema, each a fragment without a full stop; empty for a schema that was fine.
     pub notes: Vec<String>,
 }
 
@@ -38,8 +37,8 @@ impl Cleaned {
     }
 }
 
-/// Makes a foreign schema safe. Unusable parts are left out, so that the cleaned schema accepts at least what the
-/// original one accepts; a schema that is not one of an object becomes one that accepts any object.
+/// Makes a foreign schema safe. Omits unusable parts, so that the cleaned schema accepts at least what the original one
+/// accepts; a schema that is not one of an object becomes one that accepts any object.
 ///
 /// Left out are references to other documents, unknown keywords, hidden text, patterns that need backtracking, circular
 /// references, and everything that is too large or does not make sense.
@@ -110,7 +109,7 @@ pub(super) enum Kind {
     NamedSchemas,
     /// Texts for people and models.
     Text,
-    /// A value that arguments are compared with.
+    /// A value for comparing arguments.
     Constant,
     /// A list of such values.
     Constants,
@@ -156,11 +155,11 @@ pub(super) fn kind(keyword: &str) -> Option<Kind> {
 }
 
 struct Cleaning {
-    /// References that are not followed, by their places.
+    /// Unfollowed references, by their places.
     left_out: BTreeSet<String>,
-    /// Parts of the service's schema that are left out.
+    /// Omitted parts of the service's schema.
     notes: Vec<String>,
-    /// The number of patterns that were checked.
+    /// Number of checked patterns.
     patterns: usize,
 }
 
@@ -172,7 +171,7 @@ impl Cleaning {
         }
     }
 
-    /// Returns whether a pattern is kept.
+    /// Returns whether a pattern stays.
     fn keeps(&mut self, pattern: &str) -> bool {
         self.patterns += 1;
         let is_kept = self.patterns <= MAX_PATTERNS && !text::has_unseen(pattern) && is_pattern(pattern);
@@ -222,7 +221,7 @@ impl Cleaning {
                 kept.insert("prefixItems".to_owned(), schemas);
             }
         }
-        // It would apply to the properties that were left out, and could forbid their values.
+        // It would apply to the omitted properties, and could forbid their values.
         let named = |fields: &Map<String, Value>, keyword: &str| {
             fields.get(keyword).and_then(Value::as_object).map_or(0, Map::len)
         };

@@ -1,7 +1,7 @@
 //! The expansion of references within a schema, which could make a small schema endless.
 //!
 //! Twenty definitions that each refer to the next one twice are a schema with a million parts, and one that refers to
-//! itself has no end. Both are found before anything is compiled.
+//! itself has no end. This module finds both before the compilation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::clean::{Kind, kind};
 
-/// Maximum number of schemas once all references are followed.
+/// Maximum number of schemas after following all references.
 const MAX_SCHEMAS: u64 = 10_000;
 /// Maximum depth of schemas in schemas, with the references followed.
 const MAX_DEPTH: usize = 100;
@@ -47,7 +47,7 @@ struct Place<'a> {
 #[derive(Clone, Copy)]
 enum State {
     New,
-    /// It is being counted; a reference to it is circular.
+    /// Its count is in progress; a reference to it is circular.
     Begun,
     Counted {
         size: u64,
@@ -93,7 +93,7 @@ fn collect<'a>(schema: &'a Value, at: String, all: &mut BTreeMap<String, Place<'
 }
 
 impl Places<'_> {
-    /// Returns to how many schemas the one at a pointer expands, and how deeply they are nested.
+    /// Returns to how many schemas the one at a pointer expands, and their depth.
     fn size(&mut self, at: &str, path: &mut usize) -> Result<(u64, usize), TooMany> {
         let place = self.all.get_mut(at).expect("only places that were collected are counted");
         if let State::Counted { size, height } = place.state {

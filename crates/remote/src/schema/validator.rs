@@ -7,17 +7,17 @@ use crate::text::clean;
 
 /// Maximum size of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
-/// Maximum number of violations that are reported.
+/// Maximum number of reported violations.
 const MAX_VIOLATIONS: usize = 100;
 /// Maximum length of a problem; there may be a value in it.
 const MAX_PROBLEM_CHARS: usize = 300;
 
-/// A schema, ready to be checked against. Made in about a millisecond, so rather made anew for a call than kept: that of a
-/// foreign schema may take megabytes.
+/// A schema, ready for checks. Made in about a millisecond, so rather made for each call than kept: that of a foreign
+/// schema may take megabytes.
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 
-/// Reason why a schema cannot be used for validation.
+/// Reason why a schema is unusable for validation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unusable(String);
@@ -65,7 +65,7 @@ impl Validator {
     }
 }
 
-/// Returns whether a pattern can be searched in linear time.
+/// Returns whether a search for a pattern takes linear time.
 pub(super) fn is_pattern(pattern: &str) -> bool {
     Validator::new(&json!({ "pattern": pattern })).is_ok()
 }

@@ -14,7 +14,7 @@ use crate::source::{INVALID, TargetError};
 /// Reason for the missing child run of a step.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
-    /// The journal cannot be read.
+    /// The journal is unreadable.
     #[error("what is known of run {run} can not be read: {cause}")]
     Unreadable {
         /// The run of the step.
@@ -61,7 +61,7 @@ pub(crate) enum ChildStartError {
     /// The machine does not take the variables.
     #[error(transparent)]
     Variables(#[from] InvalidVariables),
-    /// The terminal that it is to work in cannot be used.
+    /// The terminal that it is to work in is unusable.
     #[error(transparent)]
     Terminal(#[from] LookupError),
     /// The engine does not start it.

@@ -31,8 +31,8 @@ pub(crate) struct LaunchParts {
 }
 
 impl Engine {
-    /// Begins a run. `begin` makes the kind of run and its first entries, which it has applied. Returns once these are stored, or the run
-    /// that began before under the same key or id.
+    /// Begins a run. `begin` makes the kind of run and its first entries, which it has applied. Returns once the
+    /// journal has these, or the run that began before under the same key or id.
     ///
     /// # Errors
     /// If it cannot begin.

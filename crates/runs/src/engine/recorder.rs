@@ -1,9 +1,9 @@
 //! Storage and publication of one run, whatever its kind.
 //!
-//! Owns the position in the history, the secrets that are sealed in it, the private part, the summary that lists show,
-//! and the channel on which followers see the progress. A driver appends entries in two steps: [`Recorder::seal`]
-//! finds which secrets they contain, then [`Recorder::write`] stores them with the progress of the run, from which
-//! these secrets are redacted.
+//! Owns the position in the history, the secrets sealed in it, the private part, the summary that lists show, and the
+//! channel on which followers see the progress. A driver appends entries in two steps: [`Recorder::seal`] finds which
+//! secrets they contain, then [`Recorder::write`] stores them with the progress of the run, after redacting these
+//! secrets from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
 /// Permission of an append that ends a run to store it as finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settlement {
-    /// Nothing is left to be done.
+    /// No work remains.
     Settled,
-    /// The end of the run takes more: terminals are closed, the library counts it.
+    /// The end of the run takes more: terminals close, the library counts it.
     Unsettled,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Settlement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     Stored,
-    /// All of it was stored already.
+    /// The journal had all of it already.
     Nothing,
     /// This daemon must no longer drive the run.
     Lost,
@@ -67,7 +67,7 @@ pub(crate) struct RecorderParts {
     /// Part of the caller's environment that the run needs after a restart.
     pub(crate) environment: Environment,
     pub(crate) seal: LiveSeal,
-    /// Form in which the private part is stored.
+    /// Stored form of the private part.
     pub(crate) private: PrivateForm,
     /// Number of the last entry; 0 for a new run.
     pub(crate) seq: u64,
@@ -105,8 +105,8 @@ impl Recorder {
     }
 
     /// Shows followers that a finished run no longer waits, and the answer that has ended the wait, which its sender
-    /// takes for recorded. Followers see the run as finished, with its last entry, only after its resources are cleaned
-    /// up.
+    /// takes for recorded. Followers see the run as finished, with its last entry, only after the cleanup of its
+    /// resources.
     pub(super) fn publish_closing(&self) {
         let is_changed = self.progress.send_if_modified(|shown| {
             let waits = shown.state == RunState::Waiting;
@@ -123,7 +123,7 @@ impl Recorder {
     }
 
     /// Replaces the secrets in new entries by marks. `own` are secrets of the run, wherever they occur. The header
-    /// hides the secrets that were found.
+    /// hides the found secrets.
     pub(super) async fn seal<E: SealedEntry>(&mut self, entries: &[E], own: &BTreeSet<String>) -> SealedEntries {
         let sealed = self.seal.close(&self.shared, &self.run.id, self.seq, entries, own).await;
         if sealed.has_learned {
@@ -151,8 +151,8 @@ impl Recorder {
         Ok(appended)
     }
 
-    /// Stores entries and the progress that follows from them. Waits while the journal has no room. Does nothing where all of it is
-    /// stored already.
+    /// Stores entries and the progress that follows from them. Waits while the journal has no room. Does nothing if the
+    /// journal has all of it already.
     pub(super) async fn write(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Written {
         let append = self.append_of(sealed, now, settlement).await;
         if append.texts.is_empty() && append.redacted.is_empty() && append.private.is_none() {
@@ -178,7 +178,7 @@ impl Recorder {
         self.shared.written(append, &self.progress).await.is_some()
     }
 
-    /// Returns whether a run that ended like `now` may be stored as finished with its last entry.
+    /// Returns whether the journal may have a run that ended like `now` as finished with its last entry.
     pub(super) fn settlement(&self, now: &RunStatus, leaves_work: bool) -> Settlement {
         let is_awaited =
             self.shared.is_parent_locked(self.about.parent.as_ref()) || self.hands_secrets_over(now).is_some();
@@ -186,7 +186,7 @@ impl Recorder {
     }
 
     /// Returns the function that started this run, if that function has to store a result with secrets before the run
-    /// is finished: after that, the values of the marks are deleted.
+    /// counts as finished: after that, the journal deletes the values of the marks.
     fn hands_secrets_over(&self, now: &RunStatus) -> Option<Arc<Run>> {
         let returned = now.returned.as_deref().filter(|returned| self.seal.hides(returned));
         let parent = returned.and(self.about.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
@@ -210,7 +210,7 @@ impl Recorder {
         append
     }
 
-    /// Returns the private part in the form to be stored, if that changes.
+    /// Returns the private part in the form to store, if that changes.
     async fn private_anew(&mut self, asks_person: bool, has_changed: bool) -> Option<String> {
         let seal = self.seal.seal();
         let text = || ResumeContext::new(&self.caller, self.environment, seal).text();

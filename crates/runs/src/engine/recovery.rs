@@ -28,7 +28,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Reads a history.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If reading it fails.
     fn read(
         shared: &Arc<Engine>,
         about: &RunHeader,
@@ -43,7 +43,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Returns whether it waits for the run that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
-    /// Returns the steps whose results it still needs; none if that is not known here.
+    /// Returns the steps whose results it still needs; none if they are unknown here.
     fn pending(&self) -> Option<Vec<StepId>>;
 }
 
@@ -55,14 +55,14 @@ pub(crate) struct StoredRun<H> {
     pub(crate) environment: Environment,
 }
 
-/// A run of any kind that an earlier daemon left, ready to be resumed.
+/// A run of any kind that an earlier daemon left, ready to resume.
 pub(crate) trait RecoveredRun: Send {
     fn run(&self) -> &Arc<Run>;
 
     /// Returns whether it waits for the run that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
-    /// Returns the steps whose results it still needs; none if that is not known here.
+    /// Returns the steps whose results it still needs; none if they are unknown here.
     fn pending(&self) -> Option<Vec<StepId>>;
 
     /// Shows followers how far the run is.
@@ -91,7 +91,7 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
     }
 
     fn publish(&self) {
-        // A finished run is published as finished only after its resources are cleaned up.
+        // Followers see a finished run as finished only after the cleanup of its resources.
         if !self.kind.is_over() {
             self.kind.publish();
         }
@@ -102,7 +102,7 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
     }
 }
 
-/// Callers of runs by their stored form: many runs were begun by few.
+/// Callers of runs by their stored form: few callers began many runs.
 pub(crate) type KnownCallers = HashMap<String, (Arc<Caller>, Seal)>;
 
 impl Engine {

@@ -28,11 +28,11 @@ impl Attempt {
 /// The result of handling an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handled {
-    /// It is stored, with what follows from it.
+    /// The journal has it, with what follows from it.
     Recorded,
     /// It has no effect in the run's current state.
     Ignored,
-    /// It was not taken now: the engine that decides the run is not reached, or has not answered.
+    /// The run did not take it now: the daemon does not reach the engine that decides the run, or has no answer.
     Unanswered,
     /// This daemon must no longer drive the run.
     Lost,
@@ -66,7 +66,7 @@ pub(crate) trait RunKind: Recovery {
     /// Returns whether the end of the run takes more than its last entry.
     fn leaves_work(&self) -> bool;
 
-    /// Returns the secrets of the run that are sealed wherever they occur in an entry.
+    /// Returns the secrets of the run to seal wherever they occur in an entry.
     fn own_secrets(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
@@ -76,12 +76,12 @@ pub(crate) trait RunKind: Recovery {
         self.recorder().publish(self.progress());
     }
 
-    /// Adds to the first entries what is to be looked up, before they are stored.
+    /// Looks up data for the first entries, before the journal stores them.
     fn prepare(&mut self, _: &mut [Self::Entry]) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Performs what follows from the entries that are stored.
+    /// Performs what follows from the stored entries.
     fn start(&mut self, attempt: Attempt) -> impl Future<Output = bool> + Send;
 
     /// Waits for an event. Safe to drop and call again.
@@ -96,7 +96,8 @@ pub(crate) trait RunKind: Recovery {
     /// Ends everything that the run has started, once the run has finished. Returns false when the daemon stops first.
     fn close(&mut self, inputs: &mut RunInputs) -> impl Future<Output = bool> + Send;
 
-    /// Does the work that depends on the end, before the run is stored as finished: the library saves or counts it.
+    /// Does the work that depends on the end, before the journal has the run as finished: the library saves or counts
+    /// it.
     fn settle(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Prepares for the next daemon.
@@ -110,7 +111,7 @@ pub(crate) trait RunKind: Recovery {
     /// Ends tasks whose results are no longer needed.
     fn release(&mut self) {}
 
-    /// Stores the first entries, which are applied already. `key` is a name under which only one run begins.
+    /// Stores the first entries, which the run has applied already. `key` is a name under which only one run begins.
     ///
     /// # Errors
     /// If the journal does not take them.
@@ -129,8 +130,9 @@ pub(crate) trait RunKind: Recovery {
         }
     }
 
-    /// Stores entries that are applied already, and everything else that has changed about the run: secrets that the daemon has
-    /// learned, and the form of the private part. Returns false when this daemon must no longer drive the run.
+    /// Stores entries that the run has applied already, and everything else that has changed about the run: secrets
+    /// that the daemon has learned, and the form of the private part. Returns false when this daemon must no longer
+    /// drive the run.
     fn record(&mut self, entries: &[Self::Entry]) -> impl Future<Output = bool> + Send {
         async move {
             let (sealed, now, settlement) = self.sealed(entries).await;
@@ -149,7 +151,7 @@ pub(crate) trait RunKind: Recovery {
         }
     }
 
-    /// Writes the marks of secrets into entries, and returns the progress, from which these secrets are redacted.
+    /// Writes the marks of secrets into entries, and returns the progress after redacting these secrets from it.
     #[doc(hidden)]
     fn sealed(
         &mut self,
@@ -169,7 +171,7 @@ pub(crate) trait RunKind: Recovery {
 enum Message<E> {
     Stopping,
     Input(Box<RunInput>),
-    /// The daemon has learned a secret, or the approver's passphrase was changed.
+    /// The daemon has learned a secret, or the approver's passphrase has changed.
     Changed,
     Event(E),
 }
@@ -181,7 +183,7 @@ pub(crate) async fn drive<K: RunKind>(mut run: Box<K>, mut inputs: RunInputs, at
     }
 }
 
-/// Returns false when the run is left unchanged.
+/// Returns false when the driver leaves the run unchanged.
 async fn drive_to_end<K: RunKind>(run: &mut K, inputs: &mut RunInputs, attempt: Attempt) -> bool {
     let shared = run.recorder().shared.clone();
     let (mut learned, mut key_changes) = (shared.secrets.learned(), shared.locked.key_changes());
@@ -198,8 +200,8 @@ async fn drive_to_end<K: RunKind>(run: &mut K, inputs: &mut RunInputs, attempt: 
     Box::pin(finish(run, inputs)).await
 }
 
-/// Waits for the next message. Events are polled last, so that a run with many ready events can still be paused and
-/// cancelled.
+/// Waits for the next message. Polls events last, so that a pause or a cancel reaches also a run with many ready
+/// events.
 async fn next<K: RunKind>(
     run: &mut K,
     inputs: &mut RunInputs,
@@ -217,7 +219,7 @@ async fn next<K: RunKind>(
     }
 }
 
-/// Handles a message. Returns false when the run is left unchanged.
+/// Handles a message. Returns false when the driver leaves the run unchanged.
 async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
     match message {
         Message::Stopping => {
@@ -243,7 +245,8 @@ async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
     }
 }
 
-/// Ends the run once everything that it leaves behind is cleared away. Returns false when it is left to the next daemon.
+/// Ends the run after it has cleared away everything that it leaves behind. Returns false when it leaves the run to the
+/// next daemon.
 async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
     if !run.close(inputs).await {
         return false;
@@ -263,7 +266,7 @@ async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
             return false;
         }
     }
-    // Also what is left of steps that were given up, and of those whose results an earlier daemon stored.
+    // Also what remains of abandoned steps, and of steps whose results an earlier daemon stored.
     run.recorder().shared.sessions.settle(&format!("{}/", run.recorder().run.id));
     run.release();
     run.publish();

@@ -23,13 +23,13 @@ pub(crate) enum StartError {
     /// The journal does not store the start.
     #[error("the run was not started, because it can not be stored: {0}")]
     NotStored(#[source] StorageError),
-    /// The run that began under the same key or id was deleted meanwhile. The request can be repeated.
+    /// The run that began under the same key or id no longer exists. The client can repeat the request.
     #[error("run {run} was forgotten just now; ask again")]
     Forgotten {
         /// The deleted run.
         run: RunId,
     },
-    /// The run that began under the same key or id cannot be read.
+    /// The run that began under the same key or id is unreadable.
     #[error("what is known of run {run} can not be read: {cause}")]
     Unreadable {
         /// The run.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use steplatch_clock::Timestamp;
 
-/// Adds up the time that a run is at work. Time in which it waits for a person or is paused does not count.
+/// Adds up the time that a run is at work. Waits for a person and pauses do not count.
 #[derive(Debug, Default)]
 pub(crate) struct WorkClock {
     before: Duration,
-    /// Since when the run is at work; `None` while the clock is stopped.
+    /// Since when the run is at work; `None` while the clock does not run.
     since: Option<Timestamp>,
 }
 
@@ -30,7 +30,7 @@ impl WorkClock {
         self.since = self.since.map(|since| since.min(now));
     }
 
-    /// Returns when the run will have worked for `limit`, if it is not interrupted. `None` while its clock is stopped.
+    /// Returns when the run will have worked for `limit`, without an interruption. `None` while its clock does not run.
     pub(crate) fn reaches(&self, limit: Duration) -> Option<Timestamp> {
         Some(self.since?.after(limit.saturating_sub(self.before)))
     }

@@ -79,12 +79,12 @@ pub(crate) enum FunctionLocation<'f> {
 }
 
 impl Engine {
-    /// Starts a run of a function, or finds the one that was started under the same key. Returns once the start is in
-    /// the journal.
+    /// Starts a run of a function, or finds the one started under the same key. Returns once the start is in the
+    /// journal.
     ///
     /// # Errors
     ///
-    /// With the reply that states why nothing was started.
+    /// If nothing starts, with the reply that states the reason.
     pub(crate) async fn begin_function(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -144,8 +144,7 @@ impl Engine {
         self.clone().begin_written(caller.clone(), started, source, None, key, engine).await.map_err(failed)
     }
 
-    /// Starts a run, or finds the one that was started under the same key or id. Returns once the start is in the
-    /// journal.
+    /// Starts a run, or finds the one started under the same key or id. Returns once the start is in the journal.
     ///
     /// # Errors
     ///
@@ -280,7 +279,7 @@ impl Started {
 ///
 /// # Errors
 ///
-/// If the project cannot be read, or has changed since the root run began.
+/// If reading the project fails, or it has changed since the root run began.
 pub(super) async fn nodes_of(
     shared: &Engine,
     caller: &Caller,
@@ -316,11 +315,11 @@ pub(super) enum WorkflowChoiceError {
     },
 }
 
-/// Returns the workflow with this name, or the only one if no name is given.
+/// Returns the workflow with this name, or the only one without a name.
 ///
 /// # Errors
 ///
-/// If the file does not declare it, or no name is given and it does not declare exactly one.
+/// If the file does not declare it, or `name` is `None` and it does not declare exactly one.
 pub(super) fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
     let workflows: Vec<&str> = declared
         .iter()

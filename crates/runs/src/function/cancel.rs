@@ -1,7 +1,7 @@
 //! Cancellation of a run of a function.
 //!
 //! The driver ends what the run had started. Then it raises `asyncio.CancelledError` wherever the function waits, and
-//! gives the function some time for its `except` and `finally` blocks, whose calls are performed. The run ends
+//! gives the function some time for its `except` and `finally` blocks, and performs their calls. The run ends
 //! cancelled, whatever the function does with the exception. Each step is in the journal, so that a daemon that
 //! recovers the run continues with the next step.
 
@@ -22,7 +22,7 @@ pub(super) const CALLS_END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit of a cancelled function for its cleanup.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit of a function for computing until its next call, where the cancel can be raised.
+/// Time limit of a function for computing until its next call, where the driver can raise the cancel.
 const COMPUTE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A cancel, in the history of a run that has not finished.
@@ -30,7 +30,7 @@ const COMPUTE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Cancel {
     /// Reason of the cancel.
     pub(super) reason: String,
-    /// True if the exception was raised in the function.
+    /// True if the driver raised the exception in the function.
     pub(super) is_told: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct CancelProgress {
     pub(super) cleans_up_until: Option<Timestamp>,
     /// True if this daemon received the cancel.
     is_asked_for: bool,
-    /// True if the function was abandoned because it took too long.
+    /// True if the driver abandoned the function because it took too long.
     is_given_up: bool,
     /// Failure of the run's function, if it failed.
     pub(super) raised: Option<FailureKind>,
@@ -122,7 +122,7 @@ impl FunctionRun {
         }
     }
 
-    /// Records what is known, and abandons the function.
+    /// Records `entries`, and abandons the function.
     pub(super) async fn give_up(&mut self, entries: Vec<Entry>) -> bool {
         self.ending.is_given_up = true;
         self.append(entries).await

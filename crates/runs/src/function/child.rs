@@ -39,7 +39,7 @@ const MAX_DEPTH: u32 = 16;
 
 /// The request of a call to start a run.
 pub(super) struct ChildRequest {
-    /// The step that starts it, by which it is found again.
+    /// The step that starts it, by which the daemon finds it again.
     pub(super) step: StepId,
     pub(super) workflow: String,
     pub(super) input: Value,
@@ -64,7 +64,7 @@ pub(crate) struct ChildFunctionLaunch {
     pub(crate) engine: EngineKind,
 }
 
-/// Starts the run, or finds it, and waits for its end. `file` is searched for workflows first.
+/// Starts the run, or finds it, and waits for its end. Searches `file` for workflows first.
 ///
 /// The future has a named type because a run's driver performs this, and this starts a driver.
 pub(super) fn perform(
@@ -186,8 +186,8 @@ async fn begin(
     Ok(begin_function(shared, caller, function, source, begins).await?)
 }
 
-/// Returns whether the library counts a run of a workflow that is defined in its parent's file: it does if the library
-/// has that same file.
+/// Returns whether the library counts a run of a workflow defined in its parent's file: it does if the library has that
+/// same file.
 async fn source_of_own(shared: &Engine, caller: &Caller, wanted: &ChildRequest, text: &str) -> DefinitionSource {
     match shared.workflows.find(caller, &wanted.workflow).await {
         Ok(WorkflowRef::Function(found)) if found.text() == text => DefinitionSource::of_function(&found),
@@ -273,7 +273,7 @@ async fn begin_machine(
 ///
 /// # Errors
 ///
-/// If its history cannot be read.
+/// If reading its history fails.
 pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));

@@ -1,5 +1,5 @@
-//! Decisions on an event of a function's run, from its state: entries, and what is to be done once these are stored.
-//! Pure: the driver consults the interpreter before, and performs after.
+//! Decisions on an event of a function's run, from its state: entries, and what to do once the journal has these. Pure:
+//! the driver consults the interpreter before, and performs after.
 
 use std::collections::HashMap;
 
@@ -35,14 +35,14 @@ impl From<Failure> for RaisedError {
 /// Consequences of the progress of a function.
 #[derive(Debug, Default)]
 pub(super) struct Advance {
-    /// Entries to be stored before anything is performed.
+    /// Entries to store before the driver performs anything.
     pub(super) entries: Vec<Entry>,
     /// The calls whose work ends, because their answers are no longer needed.
     pub(super) dropped: Vec<u64>,
     /// The calls that the function no longer waits for, by their numbers among its own. Those that it makes and drops
-    /// in one go are open only after the entries are applied.
+    /// in one go are open only after the run has applied the entries.
     pub(super) closed: Vec<u64>,
-    /// New calls to be performed, by their numbers.
+    /// New calls to perform, by their numbers.
     pub(super) calls: Vec<(u64, CallKind)>,
     /// The end of the function, if it has ended.
     pub(super) ended: Option<Result<Value, RaisedError>>,
@@ -62,7 +62,7 @@ pub(super) struct Abandonment {
 pub(super) enum CancelDecision {
     /// The cancel is in progress already.
     Ignore,
-    /// The exception is raised in the function of the run.
+    /// The driver raises the exception in the function of the run.
     Raise,
     /// The run ends without a word to its function.
     EndNow,
@@ -73,7 +73,7 @@ pub(super) enum CancelDecision {
 pub(super) struct CancelSituation {
     /// True if this daemon received a cancel before.
     pub(super) is_again: bool,
-    /// True if the function was abandoned because it computed for too long.
+    /// True if the driver abandoned the function because it computed for too long.
     pub(super) is_given_up: bool,
     /// True if the run is a function, and not a call of a node.
     pub(super) is_function: bool,
@@ -88,7 +88,7 @@ pub(super) struct FunctionSteps {
     pub(super) held: Vec<DeferredAnswer>,
 }
 
-/// An answer that is delivered to a function when the run is resumed.
+/// An answer that a function receives when the run resumes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DeferredAnswer {
     /// The number of the call within the run.
@@ -118,7 +118,7 @@ impl FunctionState {
                 let is_running = self.paused.is_none() && self.cancel.is_none();
                 is_running.then_some(FunctionEvent::Paused { by, above })
             }
-            // A run that was paused directly is not resumed with its parent.
+            // A directly paused run does not resume with its parent.
             Input::Resume { by, above } => {
                 let pause = self.paused.as_ref().filter(|pause| !above || pause.above);
                 pause.map(|_| FunctionEvent::Resumed { by })
@@ -130,8 +130,8 @@ impl FunctionState {
     }
 
     /// Returns what follows from the progress that a function made when it continued at time `at` because of `entries`,
-    /// which are not applied yet. `is_replayed` is whether it was executed again from its history; calls that it does not
-    /// wait for then were abandoned before.
+    /// which the run has not applied yet. `is_replayed` is whether it made that progress in a replay of its history;
+    /// calls that it does not wait for then are calls that it abandoned before.
     pub(super) fn advance(
         &self,
         run: &RunId,
@@ -149,7 +149,7 @@ impl FunctionState {
             advance.closed.extend(self.not_among(frame, waits));
         }
         for ordinal in &advance.closed {
-            // The call that has its answer now is still open here, and is not abandoned.
+            // The call that has its answer now is still open here, and not abandoned.
             if let Some(number) = self.open.number_of(frame, *ordinal).filter(|number| !closes(entries, *number)) {
                 let Abandonment { entries, calls } = self.abandon(run, number, at);
                 advance.entries.extend(entries);
@@ -169,8 +169,8 @@ impl FunctionState {
         advance
     }
 
-    /// Returns the entries that end the run as its function ended, after `entries`, which are not applied yet: gates
-    /// that these close are not closed again.
+    /// Returns the entries that end the run as its function ended, after `entries`, which the run has not applied yet:
+    /// it does not close gates again that these close.
     pub(super) fn root_ended(
         &self,
         run: &RunId,
@@ -195,7 +195,7 @@ impl FunctionState {
         abandonment
     }
 
-    /// Returns what ends with a call that is answered: everything below it.
+    /// Returns what ends with an answered call: everything below it.
     pub(super) fn abandon_below(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
         let calls: Vec<u64> = self.open.below(number).into_iter().collect();
         let entries = calls.iter().filter_map(|number| self.abandoned(run, *number, at)).collect();
@@ -207,7 +207,7 @@ impl FunctionState {
         Some(Entry::Abandoned { at, number, asked: open.label(run, number) })
     }
 
-    /// Returns the entry for a child that starts to wait for a person or stops; `None` if that is known.
+    /// Returns the entry for a child that starts to wait for a person or stops; `None` if the journal has that already.
     pub(super) fn child_changed(&self, at: Timestamp, number: u64, waits: bool) -> Option<Entry> {
         let is_known = self.waiting_children.contains(&number);
         match waits {
@@ -217,14 +217,14 @@ impl FunctionState {
         }
     }
 
-    /// Decides how the run is cancelled.
+    /// Decides how to cancel the run.
     pub(super) fn cancelled(&self, found: CancelSituation) -> CancelDecision {
         let CancelSituation { is_again, is_given_up, is_function } = found;
         if self.cancel.is_some() && !is_again {
-            // The cancel was requested from the last daemon, and is requested again because that daemon ended.
+            // The last daemon had the request for the cancel, which comes again because that daemon ended.
             return CancelDecision::Ignore;
         }
-        // A cancel is raised where the function waits. A paused function may wait for its resumption only.
+        // The driver raises a cancel where the function waits. A paused function may wait for its resumption only.
         let waits = self.open.has_of_frame(ROOT) || self.paused.is_some();
         if self.cancel.is_some() || is_given_up || !is_function || !waits {
             CancelDecision::EndNow
@@ -279,8 +279,8 @@ impl PendingCall {
 }
 
 impl FunctionSteps {
-    /// Returns the calls and answers of a function, from the entries of its run, with a last step that is not stored
-    /// yet.
+    /// Returns the calls and answers of a function, from the entries of its run, with a last step that the journal does
+    /// not have yet.
     pub(super) fn of(frame: u64, entries: impl IntoIterator<Item = Entry>, last: Option<Step>) -> Self {
         let (mut steps, mut held) = (Vec::new(), Vec::new());
         let (mut ordinals, mut is_paused) = (HashMap::new(), false);

@@ -14,10 +14,10 @@ use crate::event::Unreadable;
 use crate::seal::{Seal, SealedEntry};
 use crate::time_span::TimeSpan;
 
-/// One entry. No entry of a machine has the same tag, so neither is mistaken for the other. Fields may be added with a
-/// default.
+/// One entry. No entry of a machine has the same tag, so a reader mistakes neither for the other. A later version may
+/// add fields with a default.
 ///
-/// Calls are numbered within the run, from 1. A caller within the run is a frame, and has the number of the call that
+/// Calls have numbers within the run, from 1. A caller within the run is a frame, and has the number of the call that
 /// it executes; frame 0 is the run itself: a function, or the request to call one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "function", rename_all = "snake_case")]
@@ -33,14 +33,13 @@ pub(crate) enum Entry {
         /// The frame that made it.
         #[serde(default, skip_serializing_if = "is_root")]
         frame: u64,
-        /// The call of a node within which it is made, where the frame executes that node itself; 0 once that node has
-        /// finished.
+        /// The enclosing call of a node, where the frame executes that node itself; 0 once that node has finished.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
         /// The request, with its number among the calls of its function.
         call: Call,
     },
-    /// A call of a function node is executed by the function that makes it.
+    /// The function that makes a call of a function node executes it.
     Inlined {
         /// Time of the entry.
         at: Timestamp,
@@ -60,7 +59,7 @@ pub(crate) enum Entry {
         by: Option<By>,
         /// A short description of the request.
         asked: CallLabel,
-        /// Its time limit, if that was exceeded.
+        /// Its time limit, if it took longer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<TimeSpan>,
     },
@@ -87,17 +86,17 @@ pub(crate) enum Entry {
         /// The node whose call has an outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<NodeId>,
-        /// The time limit of the call, if that was exceeded.
+        /// The time limit of the call, if it took longer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<TimeSpan>,
     },
-    /// The run was paused: nothing new is started.
+    /// The run was paused: it starts nothing new.
     Paused {
         /// Time of the entry.
         at: Timestamp,
         /// Client that paused it.
         by: String,
-        /// True if it is paused because the run above it is.
+        /// True if the pause is that of the run above it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
@@ -108,14 +107,14 @@ pub(crate) enum Entry {
         /// Client that resumed it.
         by: String,
     },
-    /// A function received an answer that was recorded while the run was paused.
+    /// A function received an answer that the run recorded during a pause.
     Told {
         /// Time of the entry.
         at: Timestamp,
         /// Number of the answered call.
         number: u64,
     },
-    /// A cancel was requested. The calls of the run are ended next, then the cancel is raised in its function.
+    /// A cancel was requested. The driver ends the calls of the run next, then raises the cancel in its function.
     Cancelling {
         /// Time of the entry.
         at: Timestamp,
@@ -152,7 +151,7 @@ pub(crate) enum Entry {
     Failed {
         /// Time of the entry.
         at: Timestamp,
-        /// Reason: the text of an exception, where one was raised. In entries of older daemons, the whole traceback.
+        /// Reason: the text of an exception, if there was one. In entries of older daemons, the whole traceback.
         error: String,
         /// Python's traceback of the exception, with the exception's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,7 +332,7 @@ impl Entry {
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
     }
 
-    /// Returns the time at which it was written.
+    /// Returns the time of its writing.
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Started(started) => started.at,
@@ -356,8 +355,8 @@ impl Entry {
     }
 }
 
-/// Returns the name under which an event emitted by a function is sent to followers. It is never one of the daemon's
-/// own event names.
+/// Returns the name under which followers receive an event emitted by a function. It is never one of the daemon's own
+/// event names.
 pub(super) fn event_name(event_type: &str) -> String {
     if RunEvent::is_own(event_type) { format!("custom_{event_type}") } else { event_type.to_owned() }
 }

@@ -1,7 +1,7 @@
 //! The callers within a run: functions, graphs, and the request to call one node.
 //!
-//! A frame continues with an answer, and makes new requests. Both are appended in one transaction before anything new
-//! is performed.
+//! A frame continues with an answer, and makes new requests. The driver appends both in one transaction before it
+//! performs anything new.
 
 use serde_json::Value;
 use steplatch_nodes::graph::{
@@ -29,7 +29,7 @@ pub(super) enum Frame {
         execution: Box<Execution>,
         /// The node that it executes, unless it is the run itself.
         of: Option<Box<CalledNode>>,
-        /// Answers that are in the journal, but withheld from the function while the run is paused.
+        /// Answers in the journal that the run withholds from the function during a pause.
         held: Vec<DeferredAnswer>,
     },
     Graph(Box<GraphFrame>),
@@ -53,7 +53,7 @@ pub(super) struct GraphFrame {
     graph: Graph,
     progress: Progress,
     waits: CancellationToken,
-    /// Cancels the graph's retry delays when the graph is dropped.
+    /// Cancels the retry delays of a dropped graph.
     _ends: DropGuard,
 }
 
@@ -78,7 +78,7 @@ enum FrameError {
     /// Its worker failed, or it does not follow its history.
     #[error(transparent)]
     Worker(#[from] WorkersError),
-    /// The history from which it is replayed cannot be read.
+    /// The history for its replay is unreadable.
     #[error(transparent)]
     History(#[from] HistoryError),
 }
@@ -118,7 +118,7 @@ impl FunctionRun {
         let gone = tokio::select! {
             biased;
             gone = gone => gone,
-            // The result of the computation is dropped. The next event is the cancel itself.
+            // This drops the result of the computation. The next event is the cancel itself.
             () = &mut out_of_patience => return self.give_up(entries).await,
         };
         let is_replayed = matches!(gone, Ok(None));
@@ -179,7 +179,7 @@ impl FunctionRun {
             entries.extend(self.folded.root_ended(&self.recorder.run.id, at, &entries, ended));
             return self.append(entries).await;
         }
-        // Calls that it made last without awaiting them are recorded, but get no answer.
+        // The journal has calls that it made last without awaiting them, but they get no answer.
         if !self.append(entries).await {
             return false;
         }
@@ -294,11 +294,11 @@ impl FunctionRun {
     ///
     /// # Errors
     ///
-    /// If the history cannot be read.
+    /// If reading the history fails.
     pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), HistoryError> {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
-            // Answers that arrived while the run was paused may not have been delivered.
+            // Answers that arrived during a pause may not have reached the function.
             let found = if self.folded.was_paused { self.history_of(number, None).await?.held } else { Vec::new() };
             if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&number) {
                 *held = found;
@@ -316,7 +316,7 @@ impl FunctionRun {
             self.work.add_ready(number, CallOutcome::node(came));
             return Ok(());
         }
-        // Its calls are open, and are resumed separately.
+        // Its calls are open, and resume separately.
         for effect in resume(&of.graph, &of.progress) {
             if let Effect::Wait { step, until } = effect {
                 self.delay(number, step, until);
@@ -397,7 +397,7 @@ impl FunctionRun {
         }
     }
 
-    /// Delivers to all frames the answers that were withheld while the run was paused.
+    /// Delivers to all frames the answers withheld during the pause.
     pub(super) async fn resume_all(&mut self) -> bool {
         let numbers: Vec<u64> = self.frames.keys().copied().collect();
         for number in numbers {

@@ -34,7 +34,7 @@ pub(super) struct FunctionState {
     pub(super) one_heap: bool,
     /// The cancellation in progress, if there is one.
     pub(super) cancel: Option<Cancel>,
-    /// Since when the run is paused, and by whom.
+    /// Time and client of the present pause.
     pub(super) paused: Option<Pause>,
     /// True if it was ever paused.
     pub(super) was_paused: bool,
@@ -47,13 +47,13 @@ pub(super) struct FunctionState {
     clock: WorkClock,
 }
 
-/// A call that is waited for.
+/// A call for which the run waits.
 #[derive(Debug, Clone)]
 pub(super) struct PendingCall {
     pub(super) at: Timestamp,
     /// The frame that made it.
     pub(super) frame: u64,
-    /// The call of a node within which it is made, where the frame executes that node itself.
+    /// The enclosing call of a node, where the frame executes that node itself.
     pub(super) within: Option<u64>,
     pub(super) what: CallTarget,
     /// The progress of its execution, where the frame executes it itself.
@@ -195,7 +195,7 @@ impl FunctionState {
         self.clock.begin_by(now);
     }
 
-    /// Returns when the run will have worked for so long, if it is not paused; `None` while its clock is stopped.
+    /// Returns when the run will have worked for so long, without a pause; `None` while its clock does not run.
     pub(super) fn at_work_for(&self, limit: TimeSpan) -> Option<Timestamp> {
         self.clock.reaches(limit.duration()?)
     }
@@ -213,7 +213,7 @@ impl PendingCall {
         Self { at, frame, within: None, what, inlined: None }
     }
 
-    /// Returns the call for whose answer it is made.
+    /// Returns the call whose answer needs it.
     pub(super) fn parent(&self) -> u64 {
         self.within.unwrap_or(self.frame)
     }

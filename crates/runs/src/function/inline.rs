@@ -1,9 +1,9 @@
 //! Function nodes that the calling function executes itself.
 //!
-//! A function node in the same file as its caller is executed in the caller's interpreter, so that both share the
-//! module variables. The call is journaled and has its limits like any other. The requests of the node are made by the
-//! caller's frame and name the call within which they are made. The execution reports when the node has finished, and
-//! the call is then answered.
+//! The caller's interpreter executes a function node in the same file as its caller, so that both share the module
+//! variables. The call is in the journal and has its limits like any other. The caller's frame makes the requests of
+//! the node, which name their enclosing call. The execution reports when the node has finished, and the driver then
+//! answers the call.
 
 use serde_json::Value;
 use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
@@ -19,9 +19,9 @@ use super::work::CallOutcome;
 /// The progress of a call that its caller executes itself.
 #[derive(Debug, Clone)]
 pub(super) enum InlineExecution {
-    /// It is being executed.
+    /// It is in progress.
     Begun,
-    /// It has finished, and the call is not answered yet.
+    /// It has finished, and the call has no answer yet.
     Ended(Box<CallKind>),
 }
 
@@ -38,10 +38,10 @@ impl FunctionRun {
         self.folded.one_heap && function.source.as_deref().or(own) == Some(execution.text())
     }
 
-    /// Resumes a call that is executed by its caller, when another daemon may have begun it.
+    /// Resumes a call that its caller executes, when another daemon may have begun it.
     pub(super) fn resume_inline(&mut self, number: u64) {
         match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
-            // It starts once the progress of its caller is known.
+            // It starts once the driver knows the progress of its caller.
             None => self.work.add_ready(number, CallOutcome::Begin),
             Some(InlineExecution::Begun) => {}
             Some(InlineExecution::Ended(ended)) => self.inline_ended(number, *ended),
@@ -85,7 +85,7 @@ impl FunctionRun {
         }
     }
 
-    /// Closes the calls with these numbers (among the function's own) that could not be closed earlier, and all calls
+    /// Closes the calls with these numbers (among the function's own), which it could not close earlier, and all calls
     /// made within a call that has finished. Returns false when this daemon must no longer drive the run.
     pub(super) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
         let late =
@@ -108,8 +108,8 @@ impl FunctionRun {
 }
 
 impl FunctionState {
-    /// Applies a call of a function that states, by the function's own number, within which other call it is made, or
-    /// that the other call has finished.
+    /// Applies a call of a function that names its enclosing call by the function's own number, or states that the
+    /// enclosing call has finished.
     pub(super) fn apply_inline(&mut self, frame: u64, call: &Call) {
         if let CallKind::Ended { of, .. } = &call.kind
             && let Some(number) = self.open.number_of(frame, *of)

@@ -2,7 +2,7 @@
 //!
 //! A function may wait for tens of thousands of calls at once, and each answer looks some of them up. So every query
 //! made after each answer has an index: which calls wait for a person, which calls are below a call, which call a
-//! function means by its own number, and which calls have lost the call within which they were made.
+//! function means by its own number, and which calls have lost their enclosing call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,13 +17,13 @@ pub(super) struct OpenCalls {
     calls: BTreeMap<u64, PendingCall>,
     /// Those that wait for a person or another client.
     waiting: BTreeSet<u64>,
-    /// Those that are made for the answer to another call, or to the run itself, by that call.
+    /// Calls made for the answer to another call, or to the run itself, by that call.
     below: HashMap<u64, BTreeSet<u64>>,
     /// Those of each frame.
     frames: HashMap<u64, BTreeSet<u64>>,
     /// The calls of functions, by frame and by their number among its own.
     ordinals: HashMap<(u64, u64), u64>,
-    /// Those that were made within a call that has closed.
+    /// Calls made within a call that has closed.
     orphans: BTreeSet<u64>,
 }
 
@@ -102,8 +102,7 @@ impl OpenCalls {
         self.frames.get(&frame).into_iter().flatten().map(|number| (*number, &self.calls[number]))
     }
 
-    /// Returns all calls that were made, directly or indirectly, for the answer to a call, in the order in which they
-    /// began.
+    /// Returns all calls made, directly or indirectly, for the answer to a call, in the order in which they began.
     pub(super) fn below(&self, number: u64) -> BTreeSet<u64> {
         let (mut all, mut next) = (BTreeSet::new(), vec![number]);
         while let Some(number) = next.pop() {
@@ -118,7 +117,7 @@ impl OpenCalls {
         self.ordinals.get(&(frame, ordinal)).copied()
     }
 
-    /// Returns the calls that were made within a call that has closed.
+    /// Returns the calls made within a call that has closed.
     pub(super) fn orphans(&self) -> Vec<u64> {
         self.orphans.iter().copied().collect()
     }

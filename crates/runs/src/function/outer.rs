@@ -1,8 +1,9 @@
 //! A function whose calls an outer engine has performed: it continues here, in turns that the engine requests.
 //!
-//! The engine brings what happened: outcomes of calls, ends of timers and of nested runs, answers of people. The function
-//! continues with that, its new calls are recorded, and the engine is answered with what the run waits for then. The journal has
-//! the same entries as that of a function which this daemon decides by itself, so reports, gates and a restart are the same.
+//! The engine brings what happened: outcomes of calls, ends of timers and of nested runs, answers of people. The
+//! function continues with that, the driver records its new calls, and answers the engine with what the run waits for
+//! then. The journal has the same entries as that of a function which this daemon decides by itself, so reports, gates
+//! and a restart are the same.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,7 @@ impl FunctionRun {
                 self.show_trouble(None);
                 self.take_task(task, reply).await
             }
-            // A function has no events of the engine. The sender is answered that it has no driver for them.
+            // A function has no events of the engine. The sender learns that it has no driver for them.
             MirrorMessage::Events(_) => true,
         }
     }
@@ -191,8 +192,8 @@ impl FunctionRun {
         let is_in_turn = self.work.outer.as_ref().is_some_and(OuterWork::is_in_turn);
         let (shared, run) = (self.recorder.shared.clone(), self.recorder.run.id.clone());
         match &input {
-            // The engine waits for this turn, and is answered with what the run waits for after it. A second cancel is not
-            // requested there, since the first one is in progress there, too.
+            // The engine waits for this turn, and its answer has what the run waits for after it. The engine gets no
+            // second cancel, since the first one is in progress there, too.
             Input::Cancel { reason } if is_in_turn || self.folded.cancel.is_some() => {
                 let happened = FunctionEvent::Cancelled { reason: reason.clone() };
                 return Handled::recorded(Box::pin(self.apply_event(happened)).await);
@@ -210,7 +211,8 @@ impl FunctionRun {
         if self.folded.event_of(&run, input.clone()).is_none() {
             return Handled::Ignored;
         }
-        // The same for an answer that is given again because the first reply was lost, and another one for the next pause.
+        // The same for an answer that comes again because its first reply did not arrive, and another one for the next
+        // pause.
         let key = Signature::of_text(&format!("{}{}", self.recorder.published().seq, serde_json::json!(input)));
         self.passing = Some(PassedInput { input: input.clone(), is_taken: false });
         let passing = async move { shared.outer.pass(&run, key.to_string(), &input).await };
@@ -273,7 +275,7 @@ impl FunctionRun {
     }
 
     /// Performs a call that the engine requests. Another daemon may have begun it where the call is older than this one
-    /// and another request for it was made.
+    /// and the request is a repeated one.
     fn perform_asked(&mut self, number: u64, repeated: bool) {
         let Some(open) = self.folded.open.get(number).cloned() else { return };
         let attempt = if repeated && number <= self.found { Attempt::AfterRestart } else { Attempt::First };
@@ -399,7 +401,7 @@ impl FunctionRun {
     }
 }
 
-/// An input that is being passed to the engine, which brings it back in a turn.
+/// An input on its way to the engine, which brings it back in a turn.
 #[derive(Debug)]
 pub(super) struct PassedInput {
     input: Input,

@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// Maximum bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The output of a node is
-/// shortened to 512 KiB and is in its outcome twice, so that it fits unless JSON escapes most of it.
+/// Maximum bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The daemon shortens the
+/// output of a node to 512 KiB, which is in its outcome twice, so that it fits unless JSON escapes most of it.
 pub(super) const MAX_OUTCOME_BYTES: usize = 1_900_000;
 
 /// Maximum turn of a function that does not wait. The engine brings what has arrived there before the next one, so that
-/// such a function can be paused, too.
+/// a pause reaches such a function, too.
 const MAX_TURN: Duration = Duration::from_millis(200);
 
 /// Prefix of the name of the timer with which the engine requests another turn; the number of this turn follows.
@@ -31,7 +31,7 @@ pub(super) struct OuterWork {
     works: BTreeMap<String, FunctionWorkKind>,
     /// Outcome at the end of a timer, by its name.
     timers: HashMap<String, (u64, CallOutcome)>,
-    /// Calls that are being performed, or were and are not answered yet, by their numbers.
+    /// Calls in progress, and performed calls without an answer yet, by their numbers.
     calls: HashMap<u64, OuterCall>,
     /// The names of what the engine knows of.
     reported: BTreeSet<String>,
@@ -73,7 +73,7 @@ impl OuterWork {
         self.timers.insert(id, (number, came));
     }
 
-    /// Takes what follows from the end of a timer; `None` if it is not waited for any longer.
+    /// Takes what follows from the end of a timer; `None` if the run no longer waits for it.
     pub(super) fn take_timer(&mut self, id: &str) -> Option<(u64, CallOutcome)> {
         self.works.remove(id);
         self.timers.remove(id)
@@ -94,15 +94,15 @@ impl OuterWork {
         self.calls.clear();
     }
 
-    /// Returns whether the engine now requests the call, and it is to be performed.
+    /// Returns whether the engine now requests to perform the call.
     pub(super) fn is_asked_for(&self, number: u64) -> bool {
         self.calls.contains_key(&number)
     }
 
-    /// Takes a request of the engine to perform a call. Returns whether it is to be begun.
+    /// Takes a request of the engine to perform a call. Returns whether the caller has to begin it.
     pub(super) fn ask(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
         if !matches!(self.works.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
-            // The function waits for it no longer, or its answer is recorded. The engine may have gone.
+            // The function waits for it no longer, or the journal has its answer. The engine may have gone.
             let _ = reply.send(EngineAnswer::Done);
             return false;
         }
@@ -126,8 +126,8 @@ impl OuterWork {
         }
     }
 
-    /// Begins a turn. Returns whether its inputs are to be applied: a turn that was made before has its answer, and one
-    /// in progress continues.
+    /// Begins a turn. Returns whether the caller has to apply its inputs: an earlier turn has its answer, and one in
+    /// progress continues.
     pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
             let _ = reply.send(answer.clone());
@@ -157,8 +157,8 @@ impl OuterWork {
         self.turn.is_some()
     }
 
-    /// Returns whether the engine waits for a turn that is to be ended: the function waits, or it has continued for
-    /// long with what is available at once (`is_ready`: more of that is there).
+    /// Returns whether the engine waits for a turn that has to end: the function waits, or it has continued for long
+    /// with what is available at once (`is_ready`: more of that is there).
     pub(super) fn is_turn_over(&self, is_ready: bool, now: Instant) -> bool {
         self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }

@@ -31,8 +31,7 @@ enum FunctionSourceError {
 }
 
 impl FunctionRun {
-    /// Starts what a call requests, which was journaled at time `at`. After a
-    /// restart, the last daemon may have started it.
+    /// Starts what a call, journaled at time `at`, requests. After a restart, the last daemon may have started it.
     pub(super) fn perform(&mut self, number: u64, at: Timestamp, call: CallKind, attempt: Attempt) {
         match call {
             CallKind::Run { node, input, timeout, kwargs } => {
@@ -64,7 +63,7 @@ impl FunctionRun {
                 let message = format!("no answer within {timeout} s: {prompt}");
                 self.work.later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
-            // A gate is reported as part of the run's progress; its answer arrives as an input.
+            // A gate is part of the run's reported progress; its answer arrives as an input.
             CallKind::Gate { timeout: None, .. } => {}
             CallKind::Sleep { seconds } => {
                 let wait = Some(TimeSpan::from_seconds(seconds));
@@ -147,7 +146,7 @@ impl FunctionRun {
             }
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);
-                // A call of another daemon is resumed once its progress is known.
+                // A call of another daemon resumes once the driver knows its progress.
                 if is_begun && attempt == Attempt::First {
                     self.work.add_ready(number, CallOutcome::Begin);
                 }
@@ -281,7 +280,7 @@ impl FunctionRun {
 
     fn parent(&self) -> RunInbox {
         let run = self.recorder.shared.driven(&self.recorder.run.id);
-        // A run that is not driven has no inbox; inputs to this one are dropped.
+        // A run without a driver has no inbox; this one drops its inputs.
         run.map_or_else(|| RunInbox::new().0, |run| run.inputs())
     }
 
@@ -311,7 +310,7 @@ impl FunctionRun {
         std::iter::successors(parent(&number), parent).count()
     }
 
-    /// Returns the time limit of a graph's step that was called before this daemon began.
+    /// Returns the time limit of a graph's step whose call began before this daemon.
     pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
         let Some(Frame::Graph(of)) = self.frames.get(&frame) else { return None };
         of.limit(step, node)

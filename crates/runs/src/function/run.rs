@@ -1,4 +1,4 @@
-//! A function, or a call of a node, as a kind of run: its calls and their answers are recorded, then performed.
+//! A function, or a call of a node, as a kind of run: it records its calls and their answers, then performs them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct FunctionRun {
     pub(super) frames: HashMap<u64, Frame>,
     pub(super) folded: FunctionState,
     pub(super) work: PendingWork,
-    /// Frames that start once the run is resumed.
+    /// Frames that start once the run resumes.
     pub(super) to_begin: Vec<u64>,
     pub(super) depth: u32,
     /// The run's time limit.
@@ -47,11 +47,11 @@ pub(crate) struct FunctionRun {
     pub(super) file: Option<Arc<OwnFile>>,
     /// True if the library has counted the run, whose end another daemon recorded.
     pub(super) counted: bool,
-    /// State of its end while it is cancelled.
+    /// State of its end during a cancel.
     pub(super) ending: CancelProgress,
     /// The connection with the engine that has its calls performed, if that is not this daemon.
     pub(super) mirror: Option<Mirror>,
-    /// The input that is being passed to that engine.
+    /// The input on its way to that engine.
     pub(super) passing: Option<PassedInput>,
     /// The number of the last call that another daemon recorded.
     pub(super) found: u64,
@@ -59,7 +59,7 @@ pub(crate) struct FunctionRun {
     pub(super) bytes: u64,
 }
 
-/// The file that a run was begun with.
+/// The file with which a run began.
 #[derive(Debug)]
 pub(crate) struct OwnFile {
     pub(super) name: String,
@@ -138,7 +138,7 @@ impl Recovery for FunctionRun {
         declared.adopt(std::mem::take(&mut folded.terminals));
         let file = shared.file_of(&started);
         let frame = shared.frame_of(&started, file.as_deref());
-        // Looked up before any run continues: a finished run may have been counted, and others are counted after it.
+        // Looked up before any run continues: the library may have counted a finished run, and counts others after it.
         let counted = match (&about.source, &folded.end) {
             (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
                 shared.workflows.has_counted(folder, file, &about.workflow, run).await
@@ -164,7 +164,7 @@ impl Recovery for FunctionRun {
         self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
     }
 
-    /// Programs in terminals are found by steps of their own, also by later calls.
+    /// Later calls, too, find programs in terminals by steps of their own.
     fn pending(&self) -> Option<Vec<StepId>> {
         None
     }
@@ -258,7 +258,7 @@ impl RunKind for FunctionRun {
             return FunctionEvent::OutOfTime;
         }
         loop {
-            // Ready results are polled last, so that a function whose calls all complete at once does not starve its limits.
+            // Polls ready results last, so that a function whose calls all complete at once does not starve its limits.
             let is_ready = self.work.is_ready();
             tokio::select! {
                 biased;
@@ -287,7 +287,7 @@ impl RunKind for FunctionRun {
     }
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
-        // The engine repeats the request, and learns of the end once it is stored.
+        // The engine repeats the request, and learns of the end once the journal has that.
         self.mirror = None;
         self.work.end().await;
         self.declared.close(&self.recorder.caller).await;
@@ -412,7 +412,7 @@ impl FunctionRun {
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
                 let goes_on = match open {
                     Some(open) => self.answer(number, open, came, by).await,
-                    // The call was interrupted; its late result is dropped.
+                    // The call has ended with an interrupt; this drops its late result.
                     None => true,
                 };
                 if let Some(child) = child.and_then(|child| self.recorder.shared.driven(&child)).filter(|_| goes_on) {
@@ -423,11 +423,11 @@ impl FunctionRun {
         }
     }
 
-    /// Resumes what a run waits for that another daemon left. What may have been done is not repeated.
+    /// Resumes what a run waits for that another daemon left. Repeats nothing that may have happened.
     ///
     /// # Errors
     ///
-    /// If the history cannot be read.
+    /// If reading the history fails.
     async fn resume_open_calls(&mut self) -> Result<(), HistoryError> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
         // Frames come before their calls, in the order in which they began.
@@ -440,7 +440,7 @@ impl FunctionRun {
                 }
             }
         }
-        // The cancel is raised in the function next. Held answers are dropped.
+        // The driver raises the cancel in the function next, and drops held answers.
         if self.folded.cancel.as_ref().is_some_and(|cancel| !cancel.is_told) {
             return Ok(());
         }
@@ -448,7 +448,7 @@ impl FunctionRun {
         for number in frames {
             self.resume_frame(number).await?;
         }
-        // The run was resumed, but the last daemon ended before it delivered the withheld answers.
+        // The run had resumed, but the last daemon ended before it delivered the withheld answers.
         if self.folded.was_paused && self.folded.paused.is_none() && self.folded.end.is_none() {
             self.resume_all().await;
         }

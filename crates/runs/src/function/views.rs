@@ -17,7 +17,7 @@ use crate::run::{Run, RunState};
 use crate::seal::Seal;
 use crate::time_span::TimeSpan;
 
-/// Returns an entry as an event; `None` if the entry is not shown to followers.
+/// Returns an entry as an event; `None` if followers do not see the entry.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
     let gate_id = |number: u64| step(&run.id, number).map(|step| step.to_string());
     let (at, event_type, data) = match Entry::read(record, &Seal::default())? {
@@ -130,7 +130,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
     Ok(Some(envelope(run, record.seq, &event_type, data, clock::to_iso8601(at))))
 }
 
-/// Adds the call within which another one is made, unless the run itself makes it.
+/// Adds the enclosing call of another one, unless the run itself makes it.
 fn within(frame: u64, mut data: Value) -> Value {
     if frame != ROOT {
         data["within"] = frame.into();
@@ -202,7 +202,7 @@ fn of_graph(
 ///
 /// # Errors
 ///
-/// If an entry cannot be read.
+/// If reading an entry fails.
 pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut folded = FunctionState::default();

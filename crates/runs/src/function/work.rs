@@ -40,7 +40,7 @@ pub(crate) enum CallOutcome {
     TimedOut(String),
     /// The frame with this number starts, or is restored at its beginning.
     Begin,
-    /// A step of the graph with this number is to be retried.
+    /// A step of the graph with this number is due for a retry.
     DelayOver(NodeId),
     /// The outcome does not fit in the outer engine.
     TooLarge {
@@ -123,7 +123,7 @@ impl PendingWork {
         }
     }
 
-    /// Starts a task whose outcome is waited for.
+    /// Starts a task for whose outcome the run waits.
     pub(super) fn spawn(&mut self, number: u64, work: impl Future<Output = CallOutcome> + Send + 'static) {
         self.tasks.spawn(async move { (number, work.await) });
     }
@@ -162,7 +162,7 @@ impl PendingWork {
         });
     }
 
-    /// Adds an outcome of a step of a graph that is ready at `due`, unless `waits` is cancelled first.
+    /// Adds an outcome of a step of a graph that is ready at `due`, unless a cancel of `waits` comes first.
     pub(super) fn delay(&mut self, number: u64, step: NodeId, due: Timestamp, waits: CancellationToken) {
         if let Some(outer) = &mut self.outer {
             let part = format!("{step}/{}", due.0);
@@ -179,7 +179,7 @@ impl PendingWork {
         });
     }
 
-    /// Has the outer engine ask for a call, unless it does so now. Returns whether the call is to be performed here now.
+    /// Has the outer engine request a call, unless it does so now. Returns whether to perform the call here now.
     pub(super) fn is_to_be_performed(&mut self, number: u64) -> bool {
         match &mut self.outer {
             Some(outer) if !outer.is_asked_for(number) => {
@@ -190,7 +190,7 @@ impl PendingWork {
         }
     }
 
-    /// Ends all running work, and returns when it has ended or after `longest`. Its outcomes are dropped.
+    /// Ends all running work, and returns when it has ended or after `longest`. Drops its outcomes.
     pub(super) async fn settle(&mut self, longest: Duration) {
         for (_, interrupt) in self.interrupts.drain() {
             interrupt.cancel();
@@ -199,7 +199,7 @@ impl PendingWork {
             outer.clear();
         }
         let ended = async { while self.tasks.join_next().await.is_some() {} };
-        // The remaining tasks are waited for at the end of the run.
+        // The end of the run waits for the remaining tasks.
         let _ = tokio::time::timeout(longest, ended).await;
     }
 
@@ -216,7 +216,7 @@ impl PendingWork {
     }
 }
 
-/// Returns how much is left of a wait that began at `at`; `None` if it is endless.
+/// Returns the rest of a wait that began at `at`; `None` if it is endless.
 pub(super) fn left_of(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> Option<Duration> {
     let timer = wait.and_then(TimeSpan::timer)?;
     let now = clock.now();

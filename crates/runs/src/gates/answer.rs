@@ -8,7 +8,7 @@ use steplatch_workflow::{By, Field, Form, Proof, SignedAnswer};
 use super::error::InvalidAnswer;
 use super::open_gate::OpenGate;
 
-/// An answer to a gate, as it was sent.
+/// An answer to a gate, as received.
 #[derive(Debug)]
 pub struct GateAnswer {
     pub(super) run_id: String,
@@ -19,9 +19,9 @@ pub struct GateAnswer {
     pub(super) passphrase: Option<Passphrase>,
     /// The signature of a passkey.
     pub(super) passkey: Option<Box<PasskeyAssertion>>,
-    /// The digest of the gate that was shown.
+    /// The digest of the shown gate.
     pub(super) digest: Option<String>,
-    /// True if it was sent as an agent's decision, which never answers a gate for people.
+    /// True if the client sent it as an agent's decision, which never answers a gate for people.
     pub(super) decides: bool,
 }
 
@@ -50,7 +50,7 @@ impl From<Decide> for GateAnswer {
 }
 
 impl GateAnswer {
-    /// Returns the author of the answer, the surface that was used, and the proof.
+    /// Returns the author of the answer, the used surface, and the proof.
     pub(super) async fn by(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
         let mut through = caller.through().await;
         if self.decides {
@@ -64,7 +64,7 @@ impl GateAnswer {
     /// Returns what a passkey signs of it.
     ///
     /// # Errors
-    /// If the answer has a part that is not signed.
+    /// If the answer has an unsigned part.
     pub(super) fn signed_text<'a>(&'a self, info: &'a GateInfo) -> Result<SignedText<'a>, PasskeyRefusal> {
         if self.form.is_some() {
             return Err(PasskeyRefusal::Unsigned);
@@ -89,8 +89,8 @@ pub(super) struct VerifiedAnswer {
 }
 
 impl OpenGate {
-    /// Reads an answer to this gate, of which `info` is shown: a choice, the JSON of a form with all of its fields, or
-    /// a text.
+    /// Reads an answer to this gate, which clients see as `info`: a choice, the JSON of a form with all of its fields,
+    /// or a text.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl OpenGate {
         if given.form.is_some() {
             return Err(InvalidAnswer::NoForm);
         }
-        // A choice may hold a secret; its masked form is accepted as the answer.
+        // A choice may hold a secret; the gate accepts its masked form as the answer.
         let all = || self.choices.iter().zip(&info.choices);
         let is_meant = |(choice, shown): &(&String, &String)| **choice == given.answer || **shown == given.answer;
         if let Some(number) = given.number {

@@ -3,7 +3,7 @@
 use steplatch_ids::StepId;
 use steplatch_workflow::{By, Timestamp};
 
-/// A gate that is closed.
+/// A closed gate.
 #[derive(Debug)]
 pub(crate) struct ClosedGate {
     pub(crate) step: StepId,

@@ -83,7 +83,7 @@ pub(super) enum AnswerError {
     /// The gate does not accept the answer. The client can send another one.
     #[error(transparent)]
     Misread(#[from] InvalidAnswer),
-    /// The answer is a secret, and no more secrets are kept.
+    /// The answer is a secret, and the daemon keeps no more secrets.
     #[error(transparent)]
     TooManySecrets(#[from] TooManySecrets),
     /// The passphrase is missing or wrong.
@@ -102,7 +102,7 @@ pub(super) struct AmbiguousGate {
     pub(super) gates: Vec<String>,
 }
 
-/// Reason why a gate was closed before an answer arrived.
+/// Reason why a gate closed before an answer arrived.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClosedGateError {
     /// Another answer came first.
@@ -169,7 +169,7 @@ pub(super) enum InvalidAnswer {
     Number {
         /// The number.
         number: usize,
-        /// The choices as they are shown.
+        /// The shown choices.
         choices: Vec<String>,
     },
     /// Several choices look the same because their secrets are hidden.
@@ -181,7 +181,7 @@ pub(super) enum InvalidAnswer {
     /// The answer is empty, and the gate has choices.
     #[error("answer is required; it must be one of: {}", listed(.choices))]
     NoChoice {
-        /// The choices as they are shown.
+        /// The shown choices.
         choices: Vec<String>,
     },
     /// The answer is none of the choices.
@@ -189,7 +189,7 @@ pub(super) enum InvalidAnswer {
     OtherChoice {
         /// The answer, at most 200 characters.
         answer: String,
-        /// The choices as they are shown.
+        /// The shown choices.
         choices: Vec<String>,
     },
 }

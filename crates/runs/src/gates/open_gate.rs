@@ -11,7 +11,7 @@ use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
 use crate::machine::{MAX_TEXT_CHARS, shorten};
 use crate::run::Run;
 
-/// The hexadecimal digits of a digest: 128 bits, so that two questions with the same digest cannot be constructed.
+/// The hexadecimal digits of a digest: 128 bits, so that a client cannot construct two questions with the same digest.
 const DIGEST_DIGITS: usize = 32;
 
 /// The fields of the context that say where the hosts of the run lead.
@@ -32,7 +32,7 @@ pub(crate) struct OpenGate {
     pub(crate) choices: Vec<String>,
     /// Those of them that only a person takes, where an agent may answer otherwise.
     pub(crate) choices_for_person: Vec<String>,
-    /// The form to be filled in instead.
+    /// The form to fill in instead.
     pub(crate) form: Option<Value>,
     pub(crate) answered_by: AnsweredBy,
     pub(crate) context: Map<String, Value>,
@@ -64,8 +64,8 @@ impl OpenGate {
         self.answered_by == AnsweredBy::Human
     }
 
-    /// Returns the gate in the form that is shown in full: secrets hidden, with a digest of the shown gate and of the
-    /// definition of what follows. A secret that is learned later changes the digest.
+    /// Returns the gate in the form that clients show in full: secrets hidden, with a digest of the shown gate and of
+    /// the definition of what follows. A secret that the daemon learns later changes the digest.
     pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
         let mut info = GateInfo {
             gate_id: self.step.to_string(),

@@ -19,7 +19,7 @@ use crate::engine_state::Engine;
 pub(crate) struct Action {
     pub(crate) tool: String,
     pub(crate) params: Map<String, Value>,
-    /// The name under which it is performed once.
+    /// The name that ensures a single performance.
     pub(crate) step: String,
     pub(crate) limit: Option<Duration>,
     /// Attempt of the action: an earlier daemon may have performed it.
@@ -69,8 +69,8 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     let opens = tool == "open_terminal";
     let acting = async move {
         let result = actions::perform(&sessions, &caller, verb, params, step).await;
-        // The step has been given up: closes a terminal that was opened meanwhile. When the daemon stops, the terminal
-        // stays open for the resumed run.
+        // The run has given up the step: closes a terminal that the step opened meanwhile. When the daemon stops, the
+        // terminal stays open for the resumed run.
         if let Err(result) = done.send(result)
             && let Some(session_id) = result.get("session_id").and_then(Value::as_str)
             && opens
@@ -80,8 +80,8 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
             sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         }
     };
-    // An opening cannot be undone half-way, so a separate task completes it; any other action ends when this future is
-    // dropped.
+    // An opening cannot be undone half-way, so a separate task completes it; dropping this future ends any other
+    // action.
     let result = if opens {
         tokio::spawn(acting);
         limited(&clock, limit, result).await
@@ -97,7 +97,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     }
 }
 
-/// Checks that a person who was asked has seen a terminal, and replaces its name by its id.
+/// Checks that the person who answered has seen a terminal, and replaces its name by its id.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &
 }
 
 /// Returns the outcome of an action that another daemon may have performed, where the terminal host cannot answer: the
-/// host keeps a ledger of steps, which is lost with it.
+/// host keeps a ledger of steps, which ends with it.
 async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     let in_doubt = || shared.sessions.is_in_doubt(step).then_some(Outcome::Unknown);
@@ -138,11 +138,12 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, s
         // It may have ended because of the typed input.
         "run_command" | "send_input" | "dialogue" => match shared.sessions.exists(session).await {
             Ok(()) => None,
-            // The request waits for its machine, and its outcome is unknown if it is not connected in time.
+            // The request waits for its machine, and its outcome is unknown if that does not connect in time.
             Err(error) if error.is_away() => None,
             Err(_) => Some(Outcome::Unknown),
         },
-        // The terminal is closed already, so the request is fulfilled. While its host does not answer, it is repeated.
+        // The terminal has closed already, which fulfils the request. While its host does not answer, the run repeats
+        // it.
         "exit_terminal" => match shared.sessions.exists(session).await {
             Ok(()) | Err(LookupError::Host(_)) => None,
             Err(_) => {

@@ -30,10 +30,11 @@ pub(crate) struct MachineLaunch {
     pub(crate) engine: EngineKind,
 }
 
-/// Completes what a machine starts with, and checks it: nothing is started if a placeholder or an argument has no value.
+/// Completes what a machine starts with, and checks it: nothing starts if a placeholder or an argument has no value.
 ///
-/// Secrets by reference are variables of the caller's environment. A run that is given no terminal takes arguments that it
-/// was not given from its caller's environment, which the terminals that it opens have too; `PWD` is its caller's directory.
+/// Secrets by reference are variables of the caller's environment. A run without a given terminal takes missing
+/// arguments from its caller's environment, which the terminals that it opens have too; `PWD` is its caller's
+/// directory.
 ///
 /// # Errors
 ///
@@ -72,8 +73,8 @@ fn inherited<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
 }
 
 impl Engine {
-    /// Starts a run and its driver, or finds the run that was started under the same key or id. Returns once the start
-    /// is in the journal.
+    /// Starts a run and its driver, or finds the run that started under the same key or id. Returns once the start is
+    /// in the journal.
     ///
     /// # Errors
     ///
@@ -86,8 +87,8 @@ impl Engine {
         self.begin_with(caller, beginning, None).await
     }
 
-    /// Starts a run like [`Self::begin`]. `given` is the input from which its variables were made, if that was not a
-    /// map of texts.
+    /// Starts a run like [`Self::begin`]. `given` is the input from which its variables come, if that is not a map of
+    /// texts.
     ///
     /// # Errors
     ///

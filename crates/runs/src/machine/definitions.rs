@@ -7,15 +7,15 @@ use parking_lot::Mutex;
 use steplatch_library::Signature;
 use steplatch_workflow::Definition;
 
-/// Definitions by the digest of their documents as they are written, since reports show the order of keys. Holds none of
-/// them itself.
+/// Definitions by the digest of their documents as written, since reports show the order of keys. Holds none of them
+/// itself.
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionCache(Mutex<DefinitionIndex>);
 
 #[derive(Debug, Default)]
 struct DefinitionIndex {
     by_digest: HashMap<Signature, Weak<Definition>>,
-    /// Entries whose definitions are gone are removed when there are more entries than this.
+    /// Maximum number of entries before the cache removes entries whose definitions are gone.
     swept_above: usize,
 }
 

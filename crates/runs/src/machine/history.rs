@@ -18,7 +18,7 @@ pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
     serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
 }
 
-/// Maximum text of entries that is read in one step, in bytes. A longer history is read on a separate thread.
+/// Maximum text of entries to read in one step, in bytes. A separate thread reads a longer history.
 const MAX_INLINE_BYTES: usize = 256 * 1024;
 
 impl Engine {
@@ -47,7 +47,7 @@ impl Engine {
         let events = self.read_all(records, &Seal::default()).await?;
         let mut all = Vec::with_capacity(events.len());
         for (seq, event) in (from..).zip(events) {
-            // Data from earlier entries is looked up, which few events need.
+            // Looks up data from earlier entries, which few events need.
             let looked_up = match &event {
                 Event::GateExpired { step, .. } => Some(("timeout", self.limit_of_gate(&run.id, step).await?)),
                 Event::Completed { .. } => Some(("result", self.returned_by(run).await?)),
@@ -181,8 +181,8 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         }
         Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
-        // Single requests for variables are not shown, only their common result. An action that is held back is shown
-        // when it is released.
+        // Followers do not see single requests for variables, only their common result. They see a withheld action at
+        // its release.
         Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::HeldBack { .. }

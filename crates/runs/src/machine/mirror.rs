@@ -1,4 +1,4 @@
-//! A machine that an outer engine decides: inputs are passed on, and events arrive.
+//! A machine that an outer engine decides: it passes inputs on, and events arrive.
 //!
 //! The journal has what has arrived, in order and each event once, and gates, reports and lists come from it. An input counts
 //! as recorded once the events that follow from it are in the journal.
@@ -47,7 +47,7 @@ impl MachineRun {
                 let now = self.recorder.shared.clock.now();
                 let Decision { events, mut effects } =
                     decide(&self.definition, &self.history, Input::Cancel { reason }, now);
-                // The engine requests nothing any more, so that what the run has opened is closed by its host.
+                // The engine requests nothing any more, so that the host closes what the run has opened.
                 effects.retain(Effect::closes);
                 self.is_lost = true;
                 let from = self.history.events_applied() as u64;
@@ -57,7 +57,7 @@ impl MachineRun {
                 self.perform_all(effects, Attempt::First).await;
                 true
             }
-            // That is a task of a function. The engine is answered that it is not performed.
+            // That is a task of a function. The answer to the engine is that the run does not perform it.
             MirrorMessage::Task(..) => true,
         }
     }
@@ -73,15 +73,16 @@ impl MachineRun {
                 return Handled::Unanswered;
             }
             Input::GateAnswered { .. } | Input::Pause { .. } | Input::Resume { .. } => {}
-            // Everything else is decided and observed by the engine.
+            // The engine decides and observes everything else.
             _ => return Handled::Ignored,
         }
-        // The same for an answer that is given again because the first reply was lost, and another one for the next pause.
+        // The same for an answer that comes again because its first reply did not arrive, and another one for the next
+        // pause.
         let key = Signature::of_text(&format!("{}{}", self.history.events_applied(), serde_json::json!(input)));
         let (outer, run) = (shared.outer.clone(), run.id.clone());
         let passing = async move { outer.pass(&run, key.to_string(), &input).await };
         tokio::pin!(passing);
-        // What follows from the input may need a screen, and events are recorded before that is read.
+        // What follows from the input may need a screen, and the run records events before it reads that.
         let end = loop {
             let Some(mirror) = &mut self.mirror else { return Handled::Ignored };
             tokio::select! {
@@ -106,8 +107,8 @@ impl MachineRun {
         }
     }
 
-    /// Records the events that are not recorded yet, if they come next. Returns false when this daemon must no longer drive the
-    /// run.
+    /// Records the events that the journal does not have yet, if they come next. Returns false when this daemon must no
+    /// longer drive the run.
     async fn take(&mut self, from: u64, events: Vec<Event>) -> bool {
         let known = self.history.events_applied() as u64;
         let Some(skipped) = known.checked_sub(from).and_then(|skipped| usize::try_from(skipped).ok()) else {
@@ -128,7 +129,7 @@ impl MachineRun {
             self.history.apply(event);
             left.extend(self.steps_that_start_runs());
         }
-        // The engine has the events as they are; what is added is for people who look at the gate here.
+        // The engine has the events as they are; the additions are for people who look at the gate here.
         self.add_terminals(&mut new.clone()).await;
         if self.history.approved_at().is_some() || self.recorder.caller.approved_terminals.is_some() {
             self.recorder.shared.outer.set_caller(&self.recorder.run.id, self.approved_caller());
@@ -151,7 +152,7 @@ impl MachineRun {
         }
     }
 
-    /// Cancels the remote workflows that steps have started which are not awaited any longer. The engine ends what it decides, and
+    /// Cancels the remote workflows of steps for which the run no longer waits. The engine ends what it decides, and
     /// follows a remote workflow only once it has begun there.
     fn leave(&self, steps: BTreeSet<StepId>) {
         let shared = &self.recorder.shared;

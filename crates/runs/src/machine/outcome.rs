@@ -10,11 +10,12 @@ use crate::result_error::ResultError;
 use crate::run::Run;
 use crate::seal::Seal;
 
-/// Maximum bytes, as JSON, of all variables of a child in its result, which is stored with the run above. None is cut: the longest
-/// are omitted, and a state that reads one of those fails. What a child returns is not bounded by this.
+/// Maximum bytes, as JSON, of all variables of a child in its result, which the journal stores with the run above. The
+/// result cuts none: it omits the longest, and a state that reads one of those fails. This does not bound what a child
+/// returns.
 const MAX_VARIABLES_BYTES: usize = 64 << 10;
 
-/// Maximum bytes of the log of a child, as JSON, in its result. A longer one is omitted as a whole.
+/// Maximum bytes of the log of a child, as JSON, in its result. The result omits a longer one as a whole.
 const MAX_LOG_BYTES: usize = 64 << 10;
 
 /// Returns the outcome of a finished machine, for a machine that waits for it.
@@ -30,7 +31,7 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
             let mut set = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
             set("workflow_name", run.about.workflow.clone().into());
             set("workflow_saved", saving.saved.is_some().into());
-            // A null overwrites no variable, so `{saved_workflow_name}` is one that was saved.
+            // A null overwrites no variable, so `{saved_workflow_name}` is a saved one.
             set("saved_workflow_name", saving.saved.into());
             if let Some(name) = saving.duplicate_of {
                 set("duplicate_of", name.into());
@@ -90,7 +91,7 @@ fn omit_longest(variables: &mut Map<String, Value>, most: usize) -> Vec<String> 
 ///
 /// # Errors
 ///
-/// If its history cannot be read, or contains no result.
+/// If reading its history fails, or it contains no result.
 pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     let events = shared.events_of(&run.id, 1, &Seal::default()).await?;
     match child_outcome(&History::from_iter(&events), run.state().name()) {

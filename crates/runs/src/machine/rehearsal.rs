@@ -9,7 +9,7 @@ use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalS
 use super::report::{MAX_TEXT_CHARS, shorten};
 use crate::runs::not_started;
 
-/// Rehearses a machine. Nothing is opened, typed or stored, so the report has no `run_id`.
+/// Rehearses a machine. This opens, types and stores nothing, so the report has no `run_id`.
 pub(crate) fn rehearsed(
     definition: &Definition,
     stubs: &Map<String, Value>,

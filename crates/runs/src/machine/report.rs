@@ -16,13 +16,13 @@ use crate::event::Unreadable;
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// Maximum characters of a text in a report; its head and tail are kept.
+/// Maximum characters of a text in a report, which keeps its head and tail.
 pub(crate) const MAX_TEXT_CHARS: usize = 2000;
 
 /// Minimum to which the report of a long run lowers that limit.
 const MIN_TEXT_CHARS: usize = 200;
 
-/// The same minimum for variables after each state, which are repeated at the end.
+/// The same minimum for variables after each state, which the report repeats at the end.
 const MIN_VARIABLE_CHARS: usize = 80;
 
 /// Approximate number of characters of all screens in a report, since a model reads it.
@@ -47,7 +47,7 @@ const LEFT_OUT: &str = "left_out";
 ///
 /// # Errors
 ///
-/// If an entry cannot be read.
+/// If reading an entry fails.
 pub(crate) fn of(
     run: &Run,
     progress: RunStatus,
@@ -204,7 +204,7 @@ fn last_screen(log: &[Value], secrets: &Redactor) -> Option<String> {
 
 /// Returns the end of a screen, unless it is empty.
 fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
-    // Secrets are masked before anything is cut off.
+    // Masks secrets before it cuts anything off.
     let screen = secrets.masked_screen(screen.trim_end().to_owned());
     let lines: Vec<&str> = screen.lines().collect();
     let end = lines[lines.len().saturating_sub(MAX_SCREEN_LINES)..].join("\n");
@@ -257,7 +257,7 @@ pub(super) fn entries_of(event: &Event, log: &mut LogBuilder) -> Vec<Value> {
 }
 
 /// Cuts texts that are longer than `longest`, for a reader: keeps their ends and states what is missing. Returns
-/// whether there was one. Nothing that a run computes with is shortened.
+/// whether there was one. Shortens nothing that a run computes with.
 pub(crate) fn shorten(value: &mut Value, longest: usize) -> bool {
     match value {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! A machine as a kind of run: what the crate `workflow` decides is recorded, then performed.
+//! A machine as a kind of run: it records what the crate `workflow` decides, then performs it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -30,7 +30,8 @@ use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::{DefinitionSource, LibraryCopy, RunEnding};
 
-/// Time limit for reading a screen for a condition. After that, the pattern is matched against an empty text.
+/// Time limit for reading a screen for a condition. After that, the condition matches its pattern against an empty
+/// text.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The field of a gate's context that describes the terminals in which the run continues.
@@ -41,7 +42,7 @@ pub(crate) struct MachineRun {
     pub(super) recorder: Recorder,
     pub(super) definition: Arc<Definition>,
     pub(super) history: History,
-    /// Effects to be performed once the first entries are stored.
+    /// Effects to perform once the journal has the first entries.
     first: Vec<Effect>,
     /// True if work remains after the end of the run.
     pub(super) leaves_work: bool,
@@ -55,7 +56,7 @@ pub(crate) struct MachineRun {
     closing: Vec<JoinHandle<()>>,
     /// Place of the definition in the library, once the run has finished.
     kept: Option<LibraryCopy>,
-    /// Reason why it could not be saved.
+    /// Reason why the library could not save it.
     unsaved: Option<String>,
     /// True if another daemon recorded the run's end.
     ended_before: bool,
@@ -98,7 +99,7 @@ impl Recovery for MachineRun {
         let MachineHistory { definition, history, first } = found;
         let ended_before = history.is_over();
         let mut run = Self { history, ended_before, ..Self::new(recorder, definition) };
-        // What a run that has ended leaves open is closed here.
+        // Closes what a run that has ended leaves open.
         if !ended_before {
             run.mirror = Mirror::of(&run.recorder, false, first);
         }
@@ -196,7 +197,7 @@ impl RunKind for MachineRun {
         attempt == Attempt::First || self.record(&[]).await
     }
 
-    /// Outcomes and deadlines come as inputs. Only a run that is decided elsewhere has events.
+    /// Outcomes and deadlines come as inputs. Only a run that an outer engine decides has events.
     async fn next_event(&mut self) -> Self::Event {
         Mirror::next(&mut self.mirror).await
     }
@@ -282,8 +283,7 @@ impl RunKind for MachineRun {
         }
     }
 
-    /// Publishes the progress of the run to followers. While a gate for a person is open, the run's terminals are
-    /// held.
+    /// Publishes the progress of the run to followers. While a gate for a person is open, the run holds its terminals.
     fn publish(&self) {
         let is_for_person = |gate: &&Gate| gate.answered_by() == AnsweredBy::Human;
         let held = self.recorder.shared.sessions.held();
@@ -308,7 +308,7 @@ impl MachineRun {
         let Decision { events, effects } = run.decide(Input::Start(start));
         run.first = effects;
         run.mirror = Mirror::of(&run.recorder, false, events.clone());
-        // Its secrets are known now.
+        // The run knows its secrets now.
         let Recorder { shared, about, .. } = &mut run.recorder;
         about.mask(&shared.secrets);
         (run, events)
@@ -335,8 +335,8 @@ impl MachineRun {
         }
     }
 
-    /// Returns an input that can be handled now. For an outcome whose handling needs the screen, returns `None`: the
-    /// screen is read, and both are sent to the driver again, the screen first.
+    /// Returns an input that the driver can handle now. For an outcome whose handling needs the screen, returns `None`:
+    /// a task reads the screen, and sends both to the driver again, the screen first.
     fn look(&mut self, input: Input) -> Option<Input> {
         let Input::Outcome { step, outcome } = &input else { return Some(input) };
         let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
@@ -379,7 +379,8 @@ impl MachineRun {
         Some(kept)
     }
 
-    /// Waits for a terminal that was being opened when the run ended, and closes it: no other component knows of it.
+    /// Waits for a terminal whose opening was in progress when the run ended, and closes it: no other component knows
+    /// of it.
     async fn close_what_is_opened(&mut self, inputs: &mut RunInputs) {
         let Some(opening) = self.opening.take() else { return };
         // The outcome arrives within the limit of its state.
@@ -399,7 +400,7 @@ impl MachineRun {
     }
 
     fn decide(&mut self, input: Input) -> Decision {
-        // A secret must be known before the first follower of the run sees it.
+        // The daemon must know a secret before the first follower of the run sees it.
         let mut secrets = contract::secrets_of(&self.definition, &self.history, &input);
         if let Some(patched) = self.accepted(&input) {
             self.definition = patched;
@@ -418,7 +419,7 @@ impl MachineRun {
         decision
     }
 
-    /// Adds the output that was recorded in its state to a gate that requests the next state of the run.
+    /// Adds the recorded output of its state to a gate that requests the next state of the run.
     async fn add_recorded(&mut self, events: &mut [Event]) {
         let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return };
         let asks = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
@@ -473,20 +474,20 @@ impl MachineRun {
     /// Returns the machine that an input makes the run's own, if it accepts a patch.
     fn accepted(&self, input: &Input) -> Option<Arc<Definition>> {
         let proposal = accepted_patch(&self.history, input)?;
-        // The daemon read it when it was proposed. One that this version of it cannot read changes nothing.
+        // The daemon read it at its proposal. One that this version of it cannot read changes nothing.
         let patched = Definition::parse(&proposal.definition, &TerminalTools).ok()?;
         Some(self.recorder.shared.definitions.share(patched))
     }
 
-    /// Returns the first accepted patch that is still to be saved in the library of the machine, with its place there.
+    /// Returns the first accepted patch that the library of the machine still has to save, with its place there.
     fn unsaved_repair(&self) -> Option<(&Path, &WorkflowName, &Repair)> {
         let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return None };
         self.history.unsaved_repair().map(|repair| (folder.as_path(), name, repair))
     }
 
-    /// Saves the accepted patches in the library of the machine, and records that. They are in the journal before: a daemon
-    /// that is killed in between saves them again, which changes nothing. Returns false when this daemon must no longer drive
-    /// the run.
+    /// Saves the accepted patches in the library of the machine, and records that. They are in the journal before: the
+    /// next daemon after a crash in between saves them again, which changes nothing. Returns false when this daemon
+    /// must no longer drive the run.
     async fn save_repairs(&mut self) -> bool {
         let shared = self.recorder.shared.clone();
         while let Some((folder, name, repair)) = self.unsaved_repair() {
@@ -525,9 +526,9 @@ impl MachineRun {
         self.history.repairs().iter().map(info).collect()
     }
 
-    /// Returns the gate that a patch can be proposed at, and the machine that it is for.
+    /// Returns the gate at which a client can propose a patch, and the machine that it is for.
     fn repairable(&self) -> Option<(StepId, Arc<Definition>)> {
-        // A patch would have to be checked where the run is decided.
+        // The engine that decides the run would have to check a patch.
         let gate = self.history.gate().filter(|gate| self.mirror.is_none() && gate.asks_where_to_go_on())?;
         Some((gate.step.clone(), self.definition.clone()))
     }
@@ -583,7 +584,7 @@ impl MachineRun {
                 self.await_outcome(step.clone(), child::perform(shared, caller, parent, step, *child, limit));
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
-            // A gate is reported as part of the run's progress; its answer arrives as an ordinary input.
+            // A gate is part of the run's reported progress; its answer arrives as an ordinary input.
             Effect::OpenGate { .. } => {}
             Effect::ExpireGate { step, at } => self.await_outcome(step, act::expire(shared.clock.clone(), at)),
             Effect::SetVariables { step, session_id, variables } => {
@@ -595,7 +596,7 @@ impl MachineRun {
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
             }
             Effect::PauseChild { step, by } => {
-                // A child that has not started yet is notified once it has.
+                // A child that has not started yet gets this once it has.
                 if let Some(run) = shared.driven(&RunId::started_by(&step)) {
                     run.send(Input::Pause { by, above: true });
                 }
@@ -606,7 +607,7 @@ impl MachineRun {
                 }
             }
             Effect::Abandon { step } => {
-                // A terminal that is being opened has to be closed, and its id comes with the outcome.
+                // The run has to close a terminal whose opening is in progress, and its id comes with the outcome.
                 let opens = self.opening.as_ref() == Some(&step);
                 if !opens {
                     if let Some(task) = self.in_flight.remove(&step) {
@@ -614,8 +615,8 @@ impl MachineRun {
                     }
                     shared.sessions.settle(&step.to_string());
                 }
-                // A child ends before this run counts as finished, since its terminals are closed then.
-                // It may have completed just before, with an outcome that is not read any more.
+                // A child ends before this run counts as finished, since its terminals have closed then. It may have
+                // completed just before, with an outcome that this run no longer reads.
                 let (child, keep) = (RunId::started_by(&step), self.history.keep_terminals());
                 self.closing.push(tokio::spawn(async move {
                     let Ok(Some(run)) = shared.find(&child).await else { return };

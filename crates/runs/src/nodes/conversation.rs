@@ -1,7 +1,7 @@
-//! Calls of nodes whose programs ask: their questions are answered by the rules of the node.
+//! Calls of nodes whose programs ask: the rules of the node answer their questions.
 //!
-//! One call is one dialogue. Each answer is typed under a step of its own, so that none is typed twice. A call whose
-//! daemon ended is answered as unknown, like that of any node.
+//! One call is one dialogue. The executor types each answer under a step of its own, so that it types none twice. The
+//! outcome of a call whose daemon ended is unknown, like that of any node.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl PtyNodes {
         step: &str,
     ) -> Result<(Value, Map<String, Value>), PtyNodeError> {
         let invalid = |message: String| PtyNodeError(ErrorType::InvalidInput, message);
-        // Declarations are checked when they are read.
+        // Reading a declaration checks it.
         let script = DialogueScript::read(rules)
             .map_err(|problems| invalid(problems.first().map(|problem| problem.message.clone()).unwrap_or_default()))?;
         let secrets = nodes.secrets(script.secrets()).await.map_err(|why| PtyNodeError(why.kind, why.message))?;

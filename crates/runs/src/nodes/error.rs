@@ -1,17 +1,17 @@
-//! Reasons why nodes are not called.
+//! Reasons for refused calls of nodes.
 
 use std::fmt;
 
 use steplatch_project::NodeNotFound;
 use steplatch_workflow::Problems;
 
-/// Reason why a call of a node is refused.
+/// Reason for a refused call of a node.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NodeRefusal {
-    /// The project has no such node that can be used.
+    /// The project has no such usable node.
     #[error(transparent)]
     NotFound(#[from] NodeNotFound),
-    /// The node is not a graph, and only a graph is accepted.
+    /// The node is not a graph, and the caller accepts only a graph.
     #[error("'{id}' is a node of type {kind}, not a graph; call it as a node.")]
     NotGraph {
         /// The node.

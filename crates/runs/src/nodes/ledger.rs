@@ -1,7 +1,7 @@
 //! Calls that carry the name of a step, each made once in the lifetime of this daemon.
 //!
-//! A repeated request with the same step, also over another connection, waits for the same call or receives its
-//! result. A call without waiters continues for a grace period, in which a client may return, and is then interrupted.
+//! A repeated request with the same step, also over another connection, waits for the same call or receives its result.
+//! The ledger interrupts a call without waiters after a grace period, in which a client may return.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 /// Time that a call continues without waiters.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Bounds of the ledger: steps are remembered by their names only, once the bytes are used up.
+/// Bounds of the ledger: beyond the bytes, it remembers steps by their names only.
 const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
 
 /// The known steps. Cheap to clone.
@@ -58,7 +58,7 @@ impl CallFingerprint {
 pub(super) enum OnceError {
     /// Another call has this name.
     Another,
-    /// It was called, and its result is no longer kept; or the call was aborted.
+    /// The call happened, and the ledger no longer has its result; or the call was aborted.
     Lost,
 }
 
@@ -67,11 +67,11 @@ impl OnceCalls {
         Self { steps: Arc::new(Mutex::new(Ledger::new(LIMITS))), grace: GRACE }
     }
 
-    /// Makes a call, unless one was made as this step, and returns its result.
+    /// Makes a call, unless this step has made one, and returns its result.
     ///
     /// # Errors
     ///
-    /// If the step made another request before, or its result is no longer known.
+    /// If the step made another request before, or the ledger no longer has its result.
     pub(super) async fn once<C: Future<Output = NodeReply> + Send + 'static>(
         &self,
         step: String,

@@ -1,4 +1,4 @@
-//! Nodes that are programs in terminals: their input is typed, and their output is what they print until they are
+//! Nodes that are programs in terminals: a call types their input, and their output is what they print until they are
 //! ready again.
 //!
 //! The first call starts a program, which later calls use as well. Its terminal is an ordinary one: people may read
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 /// Time limit for a program to be ready, unless the call or the node states another.
 const READY_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time that the program of a finished call is given to end.
+/// Time for the program of a finished call to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit for the output of a line editor after it has redrawn its prompt.
@@ -50,7 +50,7 @@ pub(super) struct PtyNode {
     session: Option<PtyTerminal>,
     /// The previous terminal, after which the opening of the next one is named.
     last: Option<PtyTerminal>,
-    /// True if a call was abandoned, so that the program may still be busy with it.
+    /// True after an abandoned call, so that the program may still be busy with it.
     given_up: bool,
 }
 
@@ -102,7 +102,7 @@ impl PtyNodes {
         Self { sessions, owner, open: Mutex::default() }
     }
 
-    /// Returns the name of a node's terminal, by which it is found when nothing else is known of it.
+    /// Returns the name of a node's terminal, by which the daemon finds it when it knows nothing else of it.
     fn name_of(&self, node: &str) -> String {
         let node: String = node.chars().take(40).collect();
         let owner: String = self.owner.chars().take(23).collect();
@@ -192,7 +192,7 @@ impl PtyNodes {
         }
         if pane.given_up {
             let busy = self.shown(caller, &session, GetScreenContent::default()).await.busy;
-            // Since the last input, which was that of the call that was given up.
+            // Since the last input, which was that of the abandoned call.
             self.ready(caller, pty, &session, busy, None).await?;
             pane.given_up = false;
         }
@@ -259,7 +259,7 @@ impl PtyNodes {
         pane: &mut PtyNode,
         step: &str,
     ) -> Result<SendInputReply, PtyNodeError> {
-        // Enter ends the input. Text of several lines is pasted as such into programs that support bracketed paste.
+        // Enter ends the input. Programs that support bracketed paste get text of several lines as a paste.
         let send = SendInput {
             session_id: session.as_str().to_owned(),
             input_text: text.to_owned(),
@@ -279,7 +279,8 @@ impl PtyNodes {
         Ok(sent)
     }
 
-    /// Returns the terminal in which the program runs, and whether it was opened just now, because there was none.
+    /// Returns the terminal in which the program runs, and whether this call opened it just now, because there was
+    /// none.
     async fn opened(
         &self,
         caller: &Arc<Caller>,
@@ -333,7 +334,7 @@ impl PtyNodes {
             if opened.success {
                 let session = PtyTerminal::new(opened.session_id);
                 pane.session = Some(session.clone());
-                // The state of a terminal from before is kept.
+                // A terminal from before keeps its state.
                 if self.sessions.exists(session.as_str()).await.is_ok() {
                     // The opening of a shell has waited for its prompt.
                     if pty.ready != Ready::Shell && waits {
@@ -399,8 +400,8 @@ impl PtyNodes {
         }
     }
 
-    /// Returns whether a pattern was found in the line being typed, with more output to follow: a line editor such as that of IPython
-    /// redraws its prompt before each key.
+    /// Returns whether a pattern matched in the line of the input, with more output to follow: a line editor such as
+    /// that of IPython redraws its prompt before each key.
     async fn is_redrawing(&self, caller: &Arc<Caller>, session: &PtyTerminal, waited: &AwaitOutputReply) -> bool {
         if waited.reason != AwaitReason::Match {
             return false;
@@ -476,7 +477,7 @@ impl PtyNodes {
     /// Gives up on a program that did not become ready: interrupts a shell, and leaves any other program alone.
     async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut PtyNode) {
         if pty.dialogue.is_some() {
-            // The program may be at work: only its questions were waited for.
+            // The program may be at work: the wait was only for its questions.
             return;
         }
         if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
@@ -523,15 +524,15 @@ fn out_of_time(limit: Duration) -> PtyNodeError {
     PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
-/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what
-/// a pattern matched, or what was in the line before the input was typed.
+/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what a
+/// pattern matched, or what was in the line before the input.
 fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
     let mut text = match (&pty.ready, &waited.match_text) {
         (Ready::Pattern(_), Some(sign)) => raw.trim_end().strip_suffix(sign.trim_end()).unwrap_or(raw),
         _ if !prompt.is_empty() && raw.trim_end().ends_with(prompt) => {
             raw.trim_end().strip_suffix(prompt).unwrap_or(raw)
         }
-        // The prompt differs now; the last, unterminated line is taken for it.
+        // The prompt differs now; this takes the last, unterminated line for it.
         _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before),
         _ => raw,
     };

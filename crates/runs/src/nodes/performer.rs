@@ -29,7 +29,7 @@ pub struct ExecutorFactory {
 }
 
 /// Performs the kinds of nodes that make no calls of other nodes: everything but functions and graphs. The MCP servers
-/// that it starts run until it is closed.
+/// that it starts run until [`Self::close`].
 pub(crate) struct NodeExecutor {
     nodes: steplatch_nodes::Nodes,
     turns: Arc<Semaphore>,
@@ -38,11 +38,10 @@ pub(crate) struct NodeExecutor {
     resolved: Resolved,
 }
 
-/// The values of the secrets that were read.
+/// The values of the secrets read so far.
 type Resolved = Arc<Mutex<BTreeSet<String>>>;
 
-/// Secrets by reference: variables of the caller's environment. A value that was read is redacted from every reply
-/// from then on.
+/// Secrets by reference: variables of the caller's environment. After a read, every later reply hides the value.
 struct EnvSecrets {
     environment: Arc<[(OsString, OsString)]>,
     hidden: Arc<Redactor>,
@@ -66,7 +65,7 @@ impl steplatch_nodes::Secrets for EnvSecrets {
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ExecutorFactory {
-    /// Secrets that calls refer to are added to `secrets`.
+    /// `secrets` receives the secrets that calls refer to.
     pub fn new(sessions: Sessions, secrets: Arc<Redactor>) -> Self {
         Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)), sessions }
     }
@@ -76,7 +75,7 @@ impl ExecutorFactory {
     ///
     /// # Errors
     ///
-    /// If the system does not allow a process to adopt its descendants or to be notified of their end.
+    /// If the system does not allow a process to adopt its descendants or to learn of their end.
     pub fn adopt_orphans(&self) -> std::io::Result<()> {
         self.programs.adopt_orphans_beside_others(REAP_TIMEOUT)
     }
@@ -110,8 +109,8 @@ impl ExecutorFactory {
 }
 
 impl NodeExecutor {
-    /// Performs one call. `step` is its name: its input is typed once under that name, and its processes are found by
-    /// it.
+    /// Performs one call. `step` is its name: the executor types its input once under that name, and finds its
+    /// processes by it.
     pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
         let call = Call { family: Some(step.to_owned()), ..call };
         let turn = tokio::select! {
@@ -132,7 +131,7 @@ impl NodeExecutor {
         self.resolved.lock().clone()
     }
 
-    /// Ends the MCP servers that were started.
+    /// Ends the started MCP servers.
     pub(crate) async fn close(&self) {
         self.nodes.close().await;
     }

@@ -15,7 +15,7 @@ const MAX_START_AGE: Duration = Duration::from_secs(12 * 3600);
 /// Connection of the driver of such a run with the engine.
 pub(crate) struct Mirror {
     pub(crate) inbox: MirrorInbox,
-    /// Reason why the run does not continue, as far as is known.
+    /// Known reason why the run does not continue.
     pub(crate) trouble: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Mirror {
         }
     }
 
-    /// Sets the trouble of the run. Returns whether it has changed, so that the run has to be published.
+    /// Sets the trouble of the run. Returns whether it has changed, so that the driver has to publish the run.
     pub(crate) fn set_trouble(mirror: &mut Option<Self>, trouble: Option<String>) -> bool {
         let Some(mirror) = mirror.as_mut().filter(|mirror| mirror.trouble != trouble) else { return false };
         mirror.trouble = trouble;

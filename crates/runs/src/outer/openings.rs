@@ -1,8 +1,8 @@
 //! Actions that open a terminal of their own, held until the engine has recorded their end.
 //!
-//! The worker that requested one may be lost meanwhile. The next worker repeats the request under the same step, and
+//! The worker that requested one may disconnect meanwhile. The next worker repeats the request under the same step, and
 //! gets the outcome of the same action. Without that, the end of the first request would close the terminal, and the
-//! step could not be repeated.
+//! next worker could not repeat the step.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use steplatch_workflow::{Event, Outcome};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Actions in progress, and those whose end is not recorded yet.
+/// Actions in progress, and actions without a recorded end.
 #[derive(Debug, Default)]
 pub(crate) struct Openings(Mutex<HashMap<String, Opening>>);
 
@@ -29,7 +29,7 @@ impl Drop for Opening {
     }
 }
 
-/// Returns whether an action opens a terminal that is closed with its request.
+/// Returns whether an action opens a terminal that closes with its request.
 pub(super) fn opens(tool: &str, params: &Map<String, Value>) -> bool {
     tool == "open_terminal" || (tool == "run_command" && params.get("session_id").is_none_or(Value::is_null))
 }
@@ -72,7 +72,7 @@ impl Openings {
         }
     }
 
-    /// Forgets the actions of a run that has ended. One in progress is dropped.
+    /// Forgets the actions of a run that has ended. Drops one in progress.
     pub(super) fn forget(&self, run: &RunId) {
         let of_run = format!("{run}/");
         self.0.lock().retain(|step, _| !step.starts_with(&of_run));

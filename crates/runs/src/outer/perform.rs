@@ -1,4 +1,4 @@
-//! Tasks of an outer engine: events are recorded, then an effect is performed as the daemon's own engine performs it.
+//! Tasks of an outer engine: the daemon records events, then performs an effect as its own engine performs it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ enum TaskError {
     /// The text is no id of a run.
     #[error("'{0}' is no run")]
     NoRun(String),
-    /// The request cannot be read.
+    /// The request is unreadable.
     #[error("the task can not be read: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// The run has no driver at present.
@@ -91,7 +91,7 @@ impl Runs {
                 Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),
             },
         };
-        // The events may have brought the answer of a person, which is the approval of what is performed now.
+        // The events may have brought the answer of a person, which approves what the task performs now.
         let caller = match shared.outer.registration(&run).or(known) {
             Some(Registration { caller, .. }) => caller,
             None => Arc::new(Caller { run: Some(run), ..(**caller).clone() }),
@@ -110,14 +110,15 @@ impl Runs {
                 let attempt = if repeated { Attempt::AfterRestart } else { Attempt::First };
                 Box::pin(performed(shared, caller, *effect, attempt)).await?
             }
-            // They were answered above.
+            // The code above answers them.
             EngineTask::Advance { .. } | EngineTask::Call { .. } | EngineTask::BeginRun { .. } => EngineAnswer::Done,
         };
         Ok((recorded, answer))
     }
 }
 
-/// Has the driver of a function answer a task. A run that has ended, or that is not known here, ends in the engine.
+/// Has the driver of a function answer a task. A run that has ended, or that this daemon does not know, ends in the
+/// engine.
 async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Result<EngineAnswer, TaskError> {
     let is_turn = matches!(task, EngineTask::Advance { .. });
     if shared.outer.registration(&run).is_some() {
@@ -191,8 +192,8 @@ async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: 
     begun_here(shared, &id).await.unwrap_or_else(|| refused(format!("run {id} has ended already")))
 }
 
-/// Returns what the engine starts a run with that has begun here. A run of a remote workflow may have ended before the engine has
-/// it, and is followed to its end there.
+/// Returns what the engine starts a run with that has begun here. A run of a remote workflow may have ended before the
+/// engine has it, and the engine follows it to its end.
 pub(crate) async fn begun_here(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
     if let Some(begun) = shared.outer.begun(id) {
         return Some(begun);

@@ -34,10 +34,10 @@ impl WorkerToken {
         Self { token: state.join("worker_token"), host: state.join("host_id") }
     }
 
-    /// Returns the secret of the workers. It is made when it is first needed.
+    /// Returns the secret of the workers. Makes it if there is none.
     ///
     /// # Errors
-    /// If the file cannot be read or written.
+    /// If reading or writing the file fails.
     pub fn secret(&self) -> io::Result<String> {
         kept(&self.token, || random_name() + &random_name())
     }
@@ -72,7 +72,7 @@ fn queue_part(name: &str) -> String {
     if name.is_empty() { "host".to_owned() } else { name }
 }
 
-/// Returns the text of a private file, which is made if it is not there.
+/// Returns the text of a private file. Makes the file if there is none.
 fn kept(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
     match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
@@ -85,7 +85,7 @@ fn kept(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
     }
 }
 
-/// The requests for one worker, for as long as it is connected.
+/// The requests for one worker, for the duration of its connection.
 #[derive(Debug)]
 pub struct WorkerRequests {
     number: u64,

@@ -16,7 +16,7 @@ use crate::engine::RunKind as _;
 /// Maximum number of recorded status changes of one run, since a service may change its status any number of times.
 const MAX_STATUS_CHANGES: u32 = 1_000;
 
-/// Maximum characters of a service's question that are kept, and of each of its choices, and maximum number of these.
+/// Maximum characters to keep of a service's question, and of each of its choices, and maximum number of these.
 const MAX_PROMPT_CHARS: usize = 2_000;
 const MAX_CHOICE_CHARS: usize = 200;
 const MAX_CHOICES: usize = 50;
@@ -45,7 +45,7 @@ impl RemoteRun {
             }
             Err(StartError::Refused { words, status, retry_after }) => {
                 self.turn = None;
-                // The service was not reached, or it is busy; any other error would be the same again.
+                // The request did not reach the service, or that is busy; any other error would be the same again.
                 let again = matches!(status, None | Some(429));
                 let most = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
                 if !again || self.state.refusals >= most {
@@ -126,7 +126,7 @@ impl RemoteRun {
         }
     }
 
-    /// Ends a run that was cancelled or late, with what is known of it at the service.
+    /// Ends a cancelled or late run, with what the daemon knows of it at the service.
     pub(super) async fn give_up(&mut self, there: &str) -> bool {
         let at = self.recorder.shared.clock.now();
         let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };

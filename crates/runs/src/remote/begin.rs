@@ -22,7 +22,7 @@ use crate::time_span::TimeSpan;
 /// The data of a new run of a remote workflow.
 pub(crate) struct RemoteLaunch {
     pub(crate) run: RunId,
-    /// The tool that was called; its arguments are checked.
+    /// The called tool, with checked arguments.
     pub(crate) tool: ToolInfo,
     pub(crate) input: Map<String, Value>,
     /// Time limit, given by the caller.
@@ -36,8 +36,8 @@ pub(crate) struct RemoteLaunch {
 }
 
 impl Engine {
-    /// Starts a run of a remote workflow, or finds the one that was started under the same key or id. Returns once the
-    /// start is in the journal.
+    /// Starts a run of a remote workflow, or finds the one started under the same key or id. Returns once the start is
+    /// in the journal.
     ///
     /// # Errors
     ///

@@ -10,29 +10,29 @@ use crate::event::Unreadable;
 use crate::seal::{Seal, SealedEntry};
 use crate::time_span::TimeSpan;
 
-/// One entry. No entry of another kind of run has the same tag. Fields may be added with a default.
+/// One entry. No entry of another kind of run has the same tag. A later version may add fields with a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "remote", rename_all = "snake_case")]
 pub(crate) enum Entry {
     /// The run began. Always the first entry.
     Began(Box<RemoteStart>),
-    /// The service's limit of concurrent runs is reached; this one waits in the queue.
+    /// The service has its maximum of concurrent runs; this one waits in the queue.
     Queued {
         /// Time of the entry.
         at: Timestamp,
     },
-    /// The start is about to be sent to the service.
+    /// The driver is about to send the start to the service.
     Starting {
         /// Time of the entry.
         at: Timestamp,
     },
-    /// The service certainly did not start it, and the request may be repeated.
+    /// The service certainly did not start it, and the driver may repeat the request.
     NotStarted {
         /// Time of the entry.
         at: Timestamp,
         /// Reason of the refusal.
         error: String,
-        /// Time at which the request is repeated.
+        /// Time of the repeated request.
         again: Timestamp,
     },
     /// The service started it.
@@ -54,13 +54,13 @@ pub(crate) enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gate: Option<Value>,
     },
-    /// The run was paused: nothing new is requested from the service.
+    /// The run was paused: it requests nothing new from the service.
     Paused {
         /// Time of the entry.
         at: Timestamp,
         /// Client that paused it.
         by: String,
-        /// True if it is paused because the run above it is.
+        /// True if the pause is that of the run above it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
@@ -71,7 +71,7 @@ pub(crate) enum Entry {
         /// Client that resumed it.
         by: String,
     },
-    /// The cancel is about to be sent to the service.
+    /// The driver is about to send the cancel to the service.
     Cancelling {
         /// Time of the entry.
         at: Timestamp,
@@ -151,7 +151,7 @@ impl Entry {
                 seal.close_text(text);
                 seal.close_in(result);
             }
-            // The service's id of its run is needed to find that run, also after this run has finished.
+            // A daemon needs the service's id of its run to find that run, also after this run has finished.
             Self::Started { .. }
             | Self::Queued { .. }
             | Self::Starting { .. }
@@ -169,7 +169,7 @@ impl Entry {
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
     }
 
-    /// Returns the time at which it was written.
+    /// Returns the time of its writing.
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Began(began) => began.at,

@@ -1,5 +1,5 @@
-//! A run of a remote workflow that is on an outer engine: its service does the work, this daemon drives it, and the engine follows
-//! it, so that it is seen and cancelled there, and can be waited for by a run that the engine decides.
+//! A run of a remote workflow that is on an outer engine: its service does the work, this daemon drives it, and the
+//! engine follows it, so that people see and cancel it there, and a run that the engine decides can wait for it.
 
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, Input};
 use tokio::sync::oneshot;
@@ -33,7 +33,7 @@ impl RemoteRun {
                 self.show_trouble(None);
                 self.take_task(task, reply).await
             }
-            // It has no events of the engine. The sender is answered that it has no driver for them.
+            // It has no events of the engine. The sender learns that it has no driver for them.
             MirrorMessage::Events(_) => true,
         }
     }
@@ -55,7 +55,7 @@ impl RemoteRun {
                         taken.push(matches!(handled, Handled::Recorded));
                     }
                 }
-                // A run that has ended is answered for by the journal, which has its outcome.
+                // The journal answers for a run that has ended: it has the outcome.
                 if !self.is_over() {
                     self.turns.end(turn, taken, self.standing(), reply);
                 }

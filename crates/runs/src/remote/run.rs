@@ -1,4 +1,4 @@
-//! A remote workflow as a kind of run: each request to its service is recorded, then sent.
+//! A remote workflow as a kind of run: it records each request to its service, then sends it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ impl RunKind for RemoteRun {
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
         self.turn = None;
-        // The engine is answered by the journal from now on.
+        // The journal answers the engine from now on.
         self.mirror = None;
         self.report_end();
         true
@@ -258,7 +258,7 @@ impl RemoteRun {
         let service = recorder.shared.remotes.service(&began.service);
         let turn = state.there.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
-        // For a run that has ended, the engine is answered by the journal.
+        // For a run that has ended, the journal answers the engine.
         let mirror = if state.end.is_none() { Mirror::of(&recorder, true, Vec::new()) } else { None };
         Self {
             recorder,
@@ -316,7 +316,7 @@ impl RemoteRun {
                         if let Some(not_before) = not_before {
                             clock.sleep_until(not_before).await;
                         }
-                        // A service without a configuration may be configured again.
+                        // A service without a configuration may get one again.
                         service.usable().await;
                         match turn {
                             Some(turn) => ServiceReply::Turn(turn),
@@ -349,7 +349,7 @@ impl RemoteRun {
         }
     }
 
-    /// Sends a request to the service, after a delay, once it is configured.
+    /// Sends a request to the service, after a delay, once that has a configuration.
     fn request<F>(
         &self,
         what: RequestKind,
@@ -383,13 +383,13 @@ impl RemoteRun {
             Input::Cancel { reason } => Entry::Cancelling { at, reason, late: false },
             Input::Pause { by, above } if self.state.paused.is_none() => Entry::Paused { at, by, above },
             Input::Resume { by, above } => match &self.state.paused {
-                // A run that was paused directly is not resumed with its parent.
+                // A directly paused run does not resume with its parent.
                 Some(pause) if !above || pause.above => Entry::Resumed { at, by },
                 _ => return Handled::Ignored,
             },
             _ => return Handled::Ignored,
         };
-        // A start in progress is kept, since the service may have performed it already.
+        // Keeps a start in progress, since the service may have performed it already.
         if self.asking.as_ref().is_some_and(|asking| asking.what != RequestKind::Start) {
             self.asking = None;
         }
@@ -409,7 +409,7 @@ impl RemoteRun {
         match came {
             ServiceReply::Turn(turn) => {
                 self.turn = Some(turn);
-                // Recorded before the request is sent, since its outcome may stay unknown.
+                // Recorded before the request leaves, since its outcome may stay unknown.
                 if !self.append(Entry::Starting { at: self.recorder.shared.clock.now() }).await {
                     return false;
                 }

@@ -15,15 +15,15 @@ use crate::run::RunState;
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
-    /// Since when the run is paused, and by whom.
+    /// Time and client of the present pause.
     pub(super) paused: Option<Pause>,
-    /// Number of times that the start was sent to the service and certainly refused.
+    /// Number of starts that the service certainly refused.
     pub(super) refusals: u32,
     /// Number of changes of its status at the service.
     pub(super) tellings: u32,
     /// True if it waited in the queue.
     pub(super) queued: bool,
-    /// The run there, once it is started.
+    /// The run there, once it has started.
     pub(super) there: Option<ServiceRun>,
     /// Its end.
     pub(super) end: Option<End>,
@@ -34,16 +34,16 @@ pub(super) struct State {
 /// The phase of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum Phase {
-    /// The start is to be sent to the service.
+    /// The driver has to send the start to the service.
     #[default]
     ToStart,
     /// The same, after a refusal.
     ToStartAt(Timestamp),
-    /// The start was sent to the service, and has no recorded answer.
+    /// The driver has sent the start to the service, and recorded no answer.
     Starting,
     /// The service works on it.
     UnderWay,
-    /// The cancel is to be sent to the service.
+    /// The driver has to send the cancel to the service.
     Cancelling {
         reason: String,
         late: bool,
@@ -84,7 +84,7 @@ pub(super) enum Next {
     Look,
     /// Send the cancel to the service.
     Cancel,
-    /// Nothing, until an answer arrives or the run is resumed.
+    /// Nothing, until an answer arrives or the run resumes.
     Rest,
     /// Nothing, since it has finished.
     Nothing,
@@ -103,7 +103,7 @@ impl State {
             Entry::Started { at, correlation_id, instance } => {
                 let (correlation_id, instance) = (correlation_id.clone(), instance.clone());
                 self.there = Some(ServiceRun { correlation_id, instance, since: *at, status: None, gate: None });
-                // The run may have been cancelled while the start was in progress.
+                // A cancel of the run may have come while the start was in progress.
                 if !matches!(self.phase, Phase::Cancelling { .. }) {
                     self.phase = Phase::UnderWay;
                 }
@@ -156,7 +156,7 @@ impl State {
             Phase::Over => Next::Nothing,
             Phase::Starting if asked => Next::Rest,
             Phase::Starting => Next::Unknown,
-            // It was cancelled while the start was in progress, so there is no id to cancel.
+            // The cancel came while the start was in progress, so there is no id to cancel.
             Phase::Cancelling { .. } if self.there.is_none() && asked => Next::Rest,
             Phase::Cancelling { .. } if self.there.is_none() => Next::Unknown,
             Phase::Cancelling { .. } => Next::Cancel,
@@ -172,7 +172,7 @@ impl State {
         self.clock.begin_by(now);
     }
 
-    /// Returns when the run will have worked for so long, if it is not paused; `None` while its clock is stopped.
+    /// Returns when the run will have worked for so long, without a pause; `None` while its clock does not run.
     pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
         self.clock.reaches(limit)
     }

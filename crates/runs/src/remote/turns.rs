@@ -15,7 +15,7 @@ pub(super) struct Standing {
     pub(super) gate: bool,
     /// True if it waits for a person.
     pub(super) waits: bool,
-    /// Client that has paused it, if it is paused.
+    /// Client that has paused it, during a pause.
     pub(super) paused: Option<String>,
     /// True if it has ended.
     pub(super) is_over: bool,
@@ -31,7 +31,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Returns whether the inputs of a turn are to be applied: those of a repeated turn were.
+    /// Returns whether to apply the inputs of a turn: the run has applied those of a repeated turn.
     pub(super) fn is_new(&self, turn: u64) -> bool {
         self.last.as_ref().is_none_or(|(last, ..)| turn > *last)
     }
@@ -48,7 +48,7 @@ impl Turns {
             let follow = FunctionWork { id: turn.to_string(), kind: FunctionWorkKind::Call { number: turn } };
             let Standing { status, gate, waits, paused, .. } = standing.clone();
             let report = FunctionTurn {
-                // Also a call of an earlier turn is waited for no longer.
+                // The function no longer waits for a call of an earlier turn, either.
                 whole: true,
                 begun: vec![follow],
                 taken,

@@ -18,7 +18,7 @@ use crate::run::{Run, RunState};
 use crate::seal::Seal;
 use crate::source::DefinitionSource;
 
-/// Returns an entry as an event; `None` if the entry is not shown to followers.
+/// Returns an entry as an event; `None` if followers do not see the entry.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
     let entry = Entry::read(record, &Seal::default())?;
     let at = entry.at();
@@ -53,7 +53,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
 ///
 /// # Errors
 ///
-/// If an entry cannot be read.
+/// If reading an entry fails.
 pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut state = State::default();
@@ -108,7 +108,7 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
 ///
 /// # Errors
 ///
-/// If it cannot be read.
+/// If reading it fails.
 pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));

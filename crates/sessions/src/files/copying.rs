@@ -32,11 +32,11 @@ enum CopyStep {
     Directory(FilePlace),
     /// Copy a file. Its description is that of the plan, if it was made for it.
     File { source: FilePlace, target: FilePlace, facts: Option<FileFacts> },
-    /// Report that something is not copied.
+    /// Report that the copy omits something.
     Skip(String),
 }
 
-/// A copy that was planned. Its events report how it is carried out.
+/// A planned copy. Its events report its progress.
 #[derive(Debug)]
 pub struct CopyEvents {
     steps: Vec<CopyStep>,
@@ -45,7 +45,7 @@ pub struct CopyEvents {
 }
 
 impl Sessions {
-    /// Plans a copy. Nothing is written before its events are requested.
+    /// Plans a copy. Writes nothing before a request for its events.
     pub async fn copy_file(&self, caller: &Arc<Caller>, verb: CopyFile) -> (CopyFileReply, Option<CopyEvents>) {
         let replace = verb.overwrite;
         match self.plan(caller, verb).await {
@@ -82,7 +82,7 @@ impl Sessions {
     }
 }
 
-/// Returns the name of a copy in a directory: the name that was requested, never one that another machine reports.
+/// Returns the name of a copy in a directory: the requested name, never a name from another machine.
 fn own_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<String, FileTrouble> {
     let path = match (&source.host, requested) {
         (Some(_), "~") => "",
@@ -103,7 +103,7 @@ impl Sessions {
         target: FilePlace,
         identity: FileIdentity,
     ) -> Result<(Vec<CopyStep>, u64, u64), FileTrouble> {
-        // A directory that is copied into itself would grow without an end.
+        // The copy of a directory into itself would grow without an end.
         let mut above = Some(target.path.as_path());
         while let Some(folder) = above.filter(|_| source.host == target.host) {
             let outer = FilePlace { path: folder.to_owned(), ..target.clone() };
@@ -157,7 +157,7 @@ impl Sessions {
 }
 
 impl CopyEvents {
-    /// Carries the copy out and reports it, until it has ended or the client is gone; then what was not finished is removed.
+    /// Carries the copy out and reports it, until it has ended or the client is gone; then it removes unfinished files.
     ///
     /// # Errors
     /// If the client is gone.

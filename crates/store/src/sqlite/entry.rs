@@ -1,9 +1,9 @@
 //! The stored form of an entry, and the checks that make it trusted again.
 //!
-//! A text up to [`INLINE`] bytes is in the row itself. A longer one, such as the output of a
-//! terminal, is compressed in a row of `blobs` under the SHA-256 of its text, so that the same
-//! screen in ten entries is kept once. The checksum of a row covers the run, the numbers and the
-//! text or the name of the blob: it detects a row that was changed, or moved to another place.
+//! A text up to [`INLINE`] bytes is in the row itself. A longer one, such as the output of a terminal, is compressed in
+//! a row of `blobs` under the SHA-256 of its text, so that the same screen in ten entries takes room once. The checksum
+//! of a row covers the run, the numbers and the text or the name of the blob: it detects a changed row, and one at
+//! another place.
 
 use lz4_flex::block;
 use rusqlite::types::Null;
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{ReadError, Record};
 
-/// The longest text that is kept in the row of its entry, in bytes.
+/// Maximum length of a text in the row of its entry, in bytes.
 pub(super) const INLINE: usize = 16 * 1024;
 
 /// The text is in the row.

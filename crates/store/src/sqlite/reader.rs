@@ -33,7 +33,7 @@ pub(super) enum ReaderQuery {
 
 pub(super) struct Reader {
     connection: Connection,
-    /// The newest version of entries that is known.
+    /// The newest known version of entries.
     newest: u16,
 }
 

@@ -14,8 +14,8 @@ use crate::{OpenError, StorageError};
 /// Marks the file as ours for `file(1)` and for us: "Step". See <https://www.sqlite.org/fileformat.html#application_id>.
 const APPLICATION: i64 = 0x5374_6570;
 
-/// Steps that turn a database of one format into the next one; the first begins with an empty one. The format is
-/// kept as `user_version`. Steps are added and never changed.
+/// Steps that turn a database of one format into the next one; the first begins with an empty one. `user_version` holds
+/// the format. Later versions add steps and change none.
 const MIGRATIONS: &[&str] = &["
     -- One row: who may write.
     CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL);
@@ -67,7 +67,7 @@ const STATEMENTS: usize = 32;
 /// new owner with it.
 pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
     open_where_there_is_room(path, options).map_err(|error| match error {
-        // With a full disk, SQLite often reports that the file beside the database cannot be opened or made longer.
+        // With a full disk, SQLite often reports a failure to open or extend the file beside the database.
         OpenError::Storage { path, cause: StorageError::Failed(cause) } if lacks_room(&path) => {
             OpenError::Storage { path, cause: StorageError::Full(cause) }
         }
@@ -75,7 +75,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
     })
 }
 
-/// The bytes that are written to see whether there is room: what SQLite needs beside a database that it opens.
+/// Size of the write that shows whether there is room: what SQLite needs beside a database that it opens.
 const ROOM_BYTES: usize = 64 << 10;
 
 /// Returns whether the disk, or the quota of the user, has no room beside a file.
@@ -98,13 +98,13 @@ fn open_where_there_is_room(path: &Path, options: &SqliteOptions) -> Result<(Con
     create(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let storage = |cause: rusqlite::Error| OpenError::Storage { path: path.to_owned(), cause: cause.into() };
-    // Checked before anything is changed: a foreign database stays unchanged.
+    // Before any change: a foreign database stays unchanged.
     check_format(&connection, path)?;
     connection
         .pragma_update(None, "journal_mode", "WAL")
         .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
         .and_then(|()| connection.pragma_update(None, "journal_size_limit", LOG_KEPT))
-        // What was private is overwritten when it goes.
+        // Overwrites private data when it goes.
         .and_then(|()| connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(())))
         .map_err(storage)?;
     limit(&connection, options.at_most).map_err(storage)?;

@@ -30,7 +30,7 @@ pub(super) enum WriterCommand {
     Append(Append),
     /// Drop a run.
     Forget(RunId),
-    /// Drop some of the finished runs that are not kept.
+    /// Drop some of the finished runs beyond the retention.
     ForgetFinished { retention: Retention, at_most: usize },
     /// Take everything out of the log.
     EmptyLog,
@@ -114,7 +114,7 @@ impl Writer {
                 }
             }
             Err(error) if group.len() > 1 => {
-                // The group was rolled back. A request that needs too much room must not make the others fail.
+                // SQLite has rolled the group back. A request that needs too much room must not make the others fail.
                 tracing::warn!(%error, "a transaction of the journal failed and is tried again in its parts");
                 for request in group {
                     let answer = self.transact(std::slice::from_ref(&request)).map(|mut answers| answers.remove(0));

@@ -1,8 +1,8 @@
 //! Older output on disk, in a file that no other process sees.
 //!
 //! Owns a file without a name (it is gone with this process in any case) and uses it as a ring:
-//! blocks go in at one end and are given up at the other, in the same order, so the file never
-//! grows beyond its budget. The history interprets the blocks.
+//! blocks go in at one end and out at the other, in the same order, so the file never grows beyond
+//! its budget. The history interprets the blocks.
 
 use std::fs::File;
 use std::io;
@@ -41,19 +41,19 @@ impl Spill {
     /// Begins without a block, in a file of at most `capacity` bytes in `folder`.
     ///
     /// # Errors
-    /// If the folder is not there or no file can be made in it.
+    /// If the folder is not there or takes no file.
     pub(crate) fn new(folder: &Path, capacity: usize) -> io::Result<Self> {
         let file = off_the_runtime(|| tempfile::tempfile_in(folder))?;
         Ok(Self { file, capacity: capacity as u64, oldest: 0, next: 0 })
     }
 
-    /// Returns whether a block of `length` bytes can be written without giving up another one.
+    /// Returns whether there is room for a block of `length` bytes without giving up another one.
     #[must_use]
     pub(crate) fn has_room_for(&self, length: usize) -> bool {
         self.next - self.oldest + length as u64 <= self.capacity
     }
 
-    /// Returns whether a block of `length` bytes could ever be written.
+    /// Returns whether a block of `length` bytes fits into the whole file.
     #[must_use]
     pub(crate) fn could_hold(&self, length: usize) -> bool {
         length as u64 <= self.capacity
@@ -62,7 +62,7 @@ impl Spill {
     /// Writes a block behind all others. There must be room for it.
     ///
     /// # Errors
-    /// If the disk is full or fails; the block is not held then, all others are.
+    /// If the disk is full or fails; the file then keeps all other blocks, but not this one.
     pub(crate) fn write(&mut self, block: &[u8]) -> io::Result<Place> {
         debug_assert!(self.has_room_for(block.len()), "whoever writes makes room first");
         let place = Place { at: self.next, length: block.len() };
@@ -75,7 +75,7 @@ impl Spill {
         Ok(place)
     }
 
-    /// Reads a block that was not given up.
+    /// Reads a held block.
     ///
     /// # Errors
     /// If the disk fails.
@@ -106,7 +106,7 @@ impl Spill {
         helps
     }
 
-    /// Bytes that are used.
+    /// Used bytes.
     #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.next - self.oldest
@@ -131,7 +131,7 @@ impl Spill {
         self.file = full;
     }
 
-    /// Lets every read and write fail, as a disk that was taken away would.
+    /// Lets every read and write fail, like a removed disk.
     #[cfg(test)]
     pub(crate) fn break_down(&mut self) {
         self.file = File::open("/").expect("a folder, of which no bytes can be read");
@@ -150,7 +150,7 @@ impl Spill {
 fn off_the_runtime<T>(act: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(act),
-        // A runtime of one thread has no other to move to, and without a runtime no task is delayed.
+        // A runtime of one thread has no other to move to, and without a runtime there is no task to delay.
         _ => act(),
     }
 }

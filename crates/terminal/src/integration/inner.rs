@@ -1,9 +1,9 @@
-//! Shells within shells: the integration of a shell that is reached through `ssh`, `su`, `docker exec` or another shell.
+//! Shells within shells: the integration of a shell within `ssh`, `su`, `docker exec` or another shell.
 //!
-//! Such a shell was not started here and reads no file of ours. Two short lines are typed at its prompt instead: one
-//! queries the kind of the shell, and one sets up its marks. What the shell prints in answer is taken out of the
-//! output, see [`HiddenTyping`]. Lines begin with a blank, which keeps them out of the history of most shells; bash and
-//! fish drop them in any case.
+//! Another program starts such a shell, which reads no file of ours. The terminal types two short lines at its prompt
+//! instead: one queries the kind of the shell, and one sets up its marks. [`HiddenTyping`] removes the answers of the
+//! shell from the output. Lines begin with a blank, which keeps them out of the history of most shells; bash and fish
+//! drop them in any case.
 //!
 //! The lines are below 1,000 characters, because busybox reads no longer ones.
 
@@ -16,7 +16,7 @@ const ZSH: &str = include_str!("inner/zsh.zsh");
 const FISH: &str = include_str!("inner/fish.fish");
 const POSIX: &str = include_str!("inner/posix.sh");
 
-/// Draws what is agreed with an inner shell of unknown kind.
+/// Draws the agreement with an inner shell of unknown kind.
 pub(crate) fn agree() -> IntegrationSession {
     IntegrationSession { kind: Kind::Posix, nonce: random(), files: None }
 }
@@ -73,7 +73,7 @@ fn framed(nonce: &str, script: &str) -> String {
     line
 }
 
-/// Output that is held back from where a line is typed until the prompt is back.
+/// Output held back from the typed line until the prompt is back.
 #[derive(Debug)]
 pub(crate) struct HiddenTyping {
     begin: Vec<u8>,
@@ -82,7 +82,7 @@ pub(crate) struct HiddenTyping {
     held: Vec<u8>,
 }
 
-/// Output of a shell for a line that was typed unseen.
+/// Output of a shell for a line typed unseen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HiddenAnswer {
     /// Output of the line itself, with `\n` as line ends.
@@ -94,7 +94,7 @@ pub(crate) struct HiddenAnswer {
 }
 
 impl HiddenTyping {
-    /// Maximum bytes that are held back: the longest answer, and its line as the shell draws it.
+    /// Maximum bytes held back: the longest answer, and its line as the shell draws it.
     const MAX_HELD_BYTES: usize = 8 << 20;
 
     /// `marked` is whether the prompt that follows carries marks.
@@ -117,7 +117,7 @@ impl HiddenTyping {
         let behind = end + self.end.len();
         let (prompt, rest) = match &self.prompt {
             None => {
-                // The prompt comes in one piece as a rule; more of it is taken with the next line.
+                // The prompt comes in one piece as a rule; the next line takes more of it.
                 let shown = self.held[behind..].iter().any(u8::is_ascii_graphic);
                 shown.then_some((behind..behind, self.held.len()))?
             }
@@ -139,12 +139,12 @@ impl HiddenTyping {
         Some(HiddenAnswer { answer, prompt: self.held[prompt].to_vec(), rest: self.held[rest..].to_vec() })
     }
 
-    /// Returns whether so much was printed that it is no answer.
+    /// Returns whether the output is too long for an answer.
     pub(crate) fn is_too_long(&self) -> bool {
         self.held.len() > Self::MAX_HELD_BYTES
     }
 
-    /// Returns what was held back when there will be no answer.
+    /// Returns the output held back when there will be no answer.
     pub(crate) fn give_up(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }

@@ -36,7 +36,7 @@ pub(crate) struct Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.collected.load(Ordering::Relaxed) {
-            // Its exit will not be waited for any more: it is killed, and the collector of orphans reaps it.
+            // Nothing will wait for its exit any more: kill it, and let the collector of orphans reap it.
             signal_group(self.pid, Signal::KILL);
             self.orphans.remove(self.pid);
             let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
@@ -47,7 +47,7 @@ impl Drop for Child {
 impl Child {
     /// Starts `program` on these streams. Blocks for the time of a fork and an exec.
     pub(crate) fn start(program: &Program, streams: Streams, orphans: &Orphans) -> Result<Self, SpawnError> {
-        // Under the lock, so that an end that comes at once is not taken for an orphan's.
+        // Under the lock, so that an early end does not count as an orphan's.
         let (pid, pidfd) = orphans.adding(|| {
             let pid = spawn(program, streams)?;
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;

@@ -21,7 +21,7 @@ pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {
 }
 
 /// Returns the name of the program in a group that reads the terminal `device`: an editor rather than the program that
-/// started it. Of several, the last one. None if no process is known to read it.
+/// started it. Of several, the last one. None without a known reader.
 pub(crate) fn reader_of_group(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<String> {
     let reads = |pid: &i32| stillness(*pid, device).awaits_input(line_editing);
     members_of(session, group).into_iter().rev().find(reads).and_then(name_of)
@@ -44,7 +44,7 @@ pub(crate) fn catches(pid: i32, signal: i32) -> Option<bool> {
 
 /// The program that a process runs. Another program in the same process is another image.
 ///
-/// Identified by where the kernel laid out its code, stack, arguments and environment, which is drawn anew with every
+/// The addresses of its code, stack, arguments and environment identify it: the kernel draws new ones at every
 /// execve(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessImage([u64; 4]);
@@ -88,7 +88,7 @@ pub(crate) enum InputState {
 }
 
 impl InputState {
-    /// Returns whether the program waits for input, where that is known.
+    /// Returns whether the program waits for input; none where that is unknown.
     pub(crate) fn awaits(self) -> Option<bool> {
         match self {
             Self::Awaits => Some(true),
@@ -143,13 +143,13 @@ pub(crate) fn is_relay(name: &str) -> bool {
     RELAYS.contains(&name)
 }
 
-/// Programs that take entries at a prompt, unless they are given a file or a command to execute.
+/// Programs that take entries at a prompt, unless they get a file or a command to execute.
 const ENTRY_PROGRAMS: &[&str] = &[
     "ash", "bash", "csh", "dash", "fish", "ghci", "ipython", "irb", "julia", "ksh", "lua", "mksh", "node", "php",
     "pry", "python", "sh", "tcsh", "zsh",
 ];
 
-/// Programs that take entries at a prompt, whatever they are given.
+/// Programs that take entries at a prompt, with any arguments.
 const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
     &["R", "bc", "dc", "ftp", "gdb", "lldb", "mariadb", "mysql", "psql", "redis-cli", "sftp", "sqlite3"];
 
@@ -167,7 +167,7 @@ fn is_entry_program(pid: i32) -> bool {
     }
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).collect();
-    // "-bash", "python3.11", and a program that was started by way of another, such as `busybox sh`.
+    // "-bash", "python3.11", and a program started by way of another, such as `busybox sh`.
     let Some(first) = words.first() else { return false };
     let program = String::from_utf8_lossy(first.rsplit(|byte| *byte == b'/').next().unwrap_or_default()).into_owned();
     let program = program.trim_start_matches('-').trim_end_matches(|end: char| end.is_ascii_digit() || end == '.');
@@ -179,10 +179,10 @@ fn is_entry_program(pid: i32) -> bool {
     arguments.is_some_and(|arguments| arguments.iter().all(|word| word.starts_with(b"-") && !word.starts_with(b"-c")))
 }
 
-/// Returns what the processes of the group `group` do about input that is typed into the terminal `device`.
+/// Returns what the processes of the group `group` do about typed input of the terminal `device`.
 ///
-/// `session` is the terminal's own program. `line_editing` is whether keys are taken one by one rather than as
-/// whole lines, `is_echoed` whether what is typed is shown.
+/// `session` is the terminal's own program. `line_editing` is whether the program takes keys one by one rather than
+/// whole lines, `is_echoed` whether the terminal shows typed input.
 pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool, is_echoed: bool) -> InputState {
     let members = members_of(session, group);
     if line_editing && members.iter().any(|pid| has_reader_elsewhere(*pid, group, device)) {
@@ -219,7 +219,7 @@ fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
     children.any(|child| stillness(child, device) == WaitChannel::ReadsTerminal)
 }
 
-/// Maximum number of processes of a group, and of threads of a process, that are looked at.
+/// Maximum number of processes of a group, and of threads of a process, in one look.
 const MAX_INSPECTED: usize = 16;
 
 /// The living processes of a group: its first one, children of the same parent or of the terminal's own program,
@@ -264,7 +264,7 @@ fn children_of(pid: i32) -> Vec<i32> {
 /// Call in which a process sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitChannel {
-    /// In a read of the terminal, or until the terminal or something else can be read.
+    /// In a read of the terminal, or until the terminal or something else is readable.
     ReadsTerminal,
     /// Until one of several things happens, which may be a key.
     WaitsForSome,
@@ -311,7 +311,7 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
         return sleeps_on_terminal(pid, thread);
     };
     let mut fields = line.split_ascii_whitespace();
-    // "running", or a number; -1 for one that is stopped or in no system call.
+    // "running", or a number; -1 for a stopped process or a process in no system call.
     let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return WaitChannel::Runs };
     let mut argument = || fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
     let arguments = [argument(), argument()].map(Option::unwrap_or_default);
@@ -338,10 +338,10 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     }
 }
 
-/// Maximum descriptors of one system call that are looked at.
+/// Maximum descriptors of one system call in one look.
 const MAX_POLLED_DESCRIPTORS: u64 = 1024;
 
-/// Returns the descriptors that a system call waits to read from. None where that cannot be determined.
+/// Returns the descriptors that a system call waits to read from. None where the system does not reveal them.
 ///
 /// Reads the arguments of poll(2) and select(2) from the memory of the process, which the kernel allows for
 /// descendants, and the interest list of epoll(7) from proc_pid_fdinfo(5).
@@ -388,7 +388,7 @@ fn polled(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
     }
 }
 
-/// Returns what is known of a process whose system calls we may not read: where in the kernel it sleeps.
+/// Returns the little known about a process whose system calls we may not read: where in the kernel it sleeps.
 fn sleeps_on_terminal(pid: i32, thread: i32) -> WaitChannel {
     match fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).as_deref() {
         Ok("n_tty_read") => WaitChannel::ReadsTerminal,

@@ -1,9 +1,9 @@
-//! Processes that lost their parent and were adopted by this process.
+//! Orphaned processes that this process has adopted.
 //!
 //! A child subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`) becomes the parent of every descendant
-//! whose own parent ends first. That is how a process that left its session can still be found, and
-//! it makes this process responsible for reaping it when it ends. Only a process that owns all of
-//! its children adopts; tests share theirs.
+//! whose own parent ends first. So this process can still find a process that left its session, and
+//! is responsible for reaping it at its end. Only a process that owns all of its children adopts;
+//! tests share theirs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) struct Orphans {
     waited_for: Arc<Mutex<HashSet<i32>>>,
     families: Arc<Mutex<OrphanOrigins>>,
-    /// True if every child of this process without a waiting caller was left by a terminal.
+    /// True if every child of this process without a waiting caller is from a terminal.
     adopting: Arc<AtomicBool>,
 }
 
-/// Start times of the open terminals, by a number that each is given.
+/// Start times of the open terminals, by the number of each.
 #[derive(Debug, Default)]
 struct OrphanOrigins {
     next: u64,
@@ -34,7 +34,7 @@ struct OrphanOrigins {
 /// A time as the kernel counts it for processes: clock ticks since it booted, see proc_pid_stat(5), field 22.
 pub(crate) type Ticks = u64;
 
-/// A terminal's place among those that orphans may come from, for as long as it is kept.
+/// A terminal's place among the possible origins of orphans, during the life of this value.
 #[derive(Debug)]
 pub(crate) struct OrphanOrigin {
     number: u64,
@@ -85,7 +85,7 @@ impl Orphans {
         self.waited_for.lock().remove(&pid.as_raw_nonzero().get());
     }
 
-    /// Notes a terminal that was opened at `began`.
+    /// Notes a terminal opened at `began`.
     pub(crate) fn family(&self, began: Ticks) -> OrphanOrigin {
         let mut families = self.families.lock();
         families.next += 1;
@@ -94,13 +94,13 @@ impl Orphans {
         OrphanOrigin { number, began, families: self.families.clone() }
     }
 
-    /// Returns whether this child of ours was left by a terminal, whichever that was.
+    /// Returns whether this child of ours is from a terminal, whichever that was.
     pub(super) fn includes(&self, pid: i32) -> bool {
         self.adopting.load(Ordering::Relaxed) && !self.waited_for.lock().contains(&pid)
     }
 
     /// Makes this process the parent of its orphaned descendants and reaps them as they end. Each of its children
-    /// that is not waited for is an orphan then.
+    /// without a waiting caller is an orphan then.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -109,8 +109,8 @@ impl Orphans {
         self.adopt_beside_others(Duration::ZERO)
     }
 
-    /// The same for a process with other children, which are no orphans: a child that has ended is left to its owner
-    /// for as long as `grace`.
+    /// The same for a process with other children, which are no orphans: an ended child stays with its owner for as
+    /// long as `grace`.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -151,7 +151,7 @@ impl Orphans {
     }
 }
 
-/// Returns whether a child has ended and waits to be collected.
+/// Returns whether a child has ended and nothing has reaped it.
 fn has_ended(child: i32) -> bool {
     let wanted = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), wanted), Ok(Some(_))))

@@ -1,8 +1,9 @@
 //! Programs without a terminal: pipes for streams, and a family of processes that ends as a whole.
 //!
 //! For callers that want the output and the errors of a program apart, or speak a protocol with it.
-//! What it starts is found and ended by the same signs as what a terminal started. A dropped
-//! [`Piped`] ends its family in the background, so that a cancelled caller leaves nothing running.
+//! The search for its processes, and their end, use the same signs as those of a terminal. A
+//! dropped [`Piped`] ends its family in the background, so that a cancelled caller leaves nothing
+//! running.
 
 use std::ffi::OsString;
 use std::io;
@@ -34,11 +35,11 @@ pub struct Programs {
 /// A program to start on pipes.
 #[derive(Debug, Clone)]
 pub struct PipedSpec {
-    /// The program and its arguments; the program is looked up in the `PATH` of `environment`.
+    /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub arguments: Vec<OsString>,
     /// The folder it starts in.
     pub folder: PathBuf,
-    /// Its environment, complete but for the variable by which its family is known.
+    /// Its environment, complete but for the variable that marks its family.
     pub environment: Vec<(OsString, OsString)>,
     /// Source of its standard input.
     pub stdin: Stdin,
@@ -66,7 +67,7 @@ pub struct Piped {
     stderr: Option<Receiver>,
 }
 
-/// Key by which a family is found.
+/// Key for finding a family.
 #[derive(Debug)]
 struct ProcessGroupKey {
     child: Child,
@@ -78,7 +79,7 @@ struct ProcessGroupKey {
 pub struct ProcessEnd {
     /// Exit of the program itself; `None` if it did not end.
     pub exit: Option<Exit>,
-    /// The processes that could not be ended.
+    /// The processes that did not end.
     pub survivors: Vec<Survivor>,
 }
 
@@ -91,9 +92,9 @@ impl Programs {
 
     /// Makes this process the parent of its orphaned descendants, so that none of them can hide.
     ///
-    /// Only for a process of which every child was started through this set: any other child that ends is reaped
-    /// before its owner learns of it. Without this call, a descendant that leaves the session is known by a variable
-    /// of its environment.
+    /// Only for a process that starts every child through this set: the collector reaps any other child that ends
+    /// before its owner learns of it. Without this call, a variable of the environment identifies a descendant that
+    /// leaves the session.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -103,8 +104,8 @@ impl Programs {
 
     /// Makes this process the parent of its orphaned descendants, and leaves them alone.
     ///
-    /// For a process that also has other children. A child that has ended is left to its owner for as long as
-    /// `grace`, then it is reaped as an orphan.
+    /// For a process that also has other children. An ended child stays with its owner for as long as `grace`, then the
+    /// collector reaps it as an orphan.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -112,7 +113,7 @@ impl Programs {
         self.orphans.adopt_beside_others(grace)
     }
 
-    /// Ends what a process that is gone started as this family. Returns the processes that could not be ended.
+    /// Ends the processes that an ended process started as this family. Returns the processes that did not end.
     pub async fn end_left(&self, family: &str) -> Vec<Survivor> {
         end_left(family.to_owned()).await
     }
@@ -176,10 +177,10 @@ impl Piped {
 
     /// Waits until the program itself has ended and returns how. What it started may continue.
     ///
-    /// Safe to begin again when it was cancelled.
+    /// Safe to begin again after a cancellation.
     ///
     /// # Errors
-    /// If it was waited for before.
+    /// If an earlier wait has returned the exit.
     pub async fn wait(&mut self) -> io::Result<Exit> {
         let family = self.family.as_ref().ok_or_else(|| io::Error::other("it was waited for before"))?;
         let exit = family.child.wait().await?;
@@ -208,7 +209,7 @@ impl ProcessGroupKey {
 
 impl Drop for Piped {
     fn drop(&mut self) {
-        // Without a runtime, the leader and its group are killed as `child` is dropped.
+        // Without a runtime, the drop of `child` kills the leader and its group.
         if let Some(family) = self.family.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

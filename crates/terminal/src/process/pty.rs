@@ -30,16 +30,16 @@ pub(crate) struct Pty {
 pub(crate) struct Discipline {
     /// It collects lines and hands them over whole (ICANON).
     pub(crate) whole_lines: bool,
-    /// It shows what is typed (ECHO).
+    /// It shows typed input (ECHO).
     pub(crate) echo: bool,
     /// Mode in which the program reads.
     pub(crate) reading: Reading,
     /// A carriage return reaches the program as such (ICRNL and INLCR unset), also one that it reads only after it has
-    /// changed that: a character is translated on its arrival.
+    /// changed that: the kernel translates a character on its arrival.
     pub(crate) keeps_returns: bool,
 }
 
-/// Mode in which a program reads what is typed, according to the modes of the terminal.
+/// Mode in which a program reads typed input, according to the modes of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Whole lines, which the terminal collects.
@@ -125,8 +125,7 @@ impl Pty {
         }
     }
 
-    /// Returns whether there is something to read. [`Pty::read`] may find nothing if the reactor has not been notified
-    /// yet.
+    /// Returns whether there is something to read. [`Pty::read`] may find nothing if the reactor has no news yet.
     pub(crate) fn has_unread(&self) -> bool {
         let mut polled = [PollFd::new(self.master.get_ref(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -134,7 +133,7 @@ impl Pty {
     }
 
     /// Returns whether there is typed input that the program can read and has not read. In a mode that hands over whole
-    /// lines, a line that is not entered does not count.
+    /// lines, an unfinished line does not count.
     pub(crate) fn has_unread_input(&self) -> bool {
         // The kernel counts input at the program's side only (FIONREAD, see tty_ioctl(4)).
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -163,7 +162,7 @@ impl Pty {
         tcgetpgrp(self.master.get_ref()).ok()
     }
 
-    /// Returns how the terminal takes what is typed, as the program has set it (termios(3)).
+    /// Returns how the terminal takes typed input, as the program has set it (termios(3)).
     pub(crate) fn line_discipline(&self) -> Option<Discipline> {
         let modes = tcgetattr(self.master.get_ref()).ok()?;
         let reading = Reading::of(&modes);

@@ -13,7 +13,7 @@ use super::system::between_fork_and_exec;
 /// A program to start: what, where, and with which environment (the whole of it).
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// The program and its arguments; the program is looked up in the `PATH` of `environment`.
+    /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub(crate) arguments: Vec<OsString>,
     /// The folder that it starts in.
     pub(crate) folder: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct Program {
     pub(crate) descriptors: Option<u64>,
 }
 
-/// Reason why a program could not be started.
+/// Reason for which a program did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// There was no program to start.
@@ -54,7 +54,7 @@ pub(crate) enum Streams {
 
 /// Starts `program` on these streams, as the leader of a new session.
 ///
-/// Returns when the program is executed, or has failed to be; a few hundred microseconds.
+/// Returns once the system executes the program, or has failed to; a few hundred microseconds.
 pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnError> {
     let [name, arguments @ ..] = program.arguments.as_slice() else { return Err(SpawnError::Nothing) };
     // Looked at first, because afterwards a missing folder and a missing program are the same error.

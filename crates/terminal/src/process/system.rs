@@ -14,9 +14,9 @@ use tokio::io::unix::AsyncFd;
 /// # Errors
 /// If the reactor cannot watch it, or has no room.
 pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: `register` wants a descriptor that is open, stays open and stays the same for as long as it is
-    // registered. An `OwnedFd` is open until it is dropped, is never exchanged behind a shared reference, and
-    // is owned by the `AsyncFd` from here on.
+    // SAFETY: `register` wants a descriptor that is open, stays open and stays the same during its registration. An
+    // `OwnedFd` is open until its drop, does not change behind a shared reference, and belongs to the `AsyncFd` from
+    // here on.
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
@@ -24,7 +24,7 @@ pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 /// heap of hundreds of megabytes.
 pub(crate) fn give_memory_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: malloc_trim(3) may be called from any thread at any time (MT-Safe), and takes and returns numbers.
+    // SAFETY: any thread may call malloc_trim(3) at any time (MT-Safe), which takes and returns numbers.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -33,13 +33,13 @@ pub(crate) fn give_memory_back() {
 /// Makes the child a session leader, with the terminal on its standard input as controlling terminal if it has one,
 /// and gives it the signal handling that a program expects to begin with.
 pub(super) fn between_fork_and_exec(command: &mut Command, descriptors: Option<u64>, has_terminal: bool) {
-    // A signal that was ignored before exec stays ignored after it: started under nohup, every shell of
-    // ours would be deaf to hang-ups. `Command` itself restores SIGPIPE and the signal mask.
+    // A signal ignored before exec stays ignored after it: started under nohup, every shell of ours would be deaf to
+    // hang-ups. `Command` itself restores SIGPIPE and the signal mask.
     const DEFAULT: [libc::c_int; 7] =
         [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTOU];
     // SAFETY: the closure runs in the forked child of a process with several threads, so it may only make
-    // async-signal-safe calls (signal-safety(7)): signal, setrlimit, setsid and ioctl are system calls without locks
-    // or allocation, and the error is built from a number. `signal` is given no handler of ours.
+    // async-signal-safe calls (signal-safety(7)): signal, setrlimit, setsid and ioctl are system calls without locks or
+    // allocation, and the error consists of a number. `signal` gets no handler of ours.
     unsafe {
         command.pre_exec(move || {
             for signal in DEFAULT {

@@ -1,11 +1,11 @@
 //! Ending everything that a terminal started.
 //!
 //! Closing a terminal hangs up its session, and a process that ignores that lives on: `nohup`,
-//! `setsid`, a daemon that forks twice. So the family is looked up in `/proc` by three signs: its
-//! session, its ancestors, and for processes that left both, a variable in the environment they
-//! were started with. It then receives ever stronger signals until no process is left, or the
-//! remaining ones are reported by name. A process that discarded even that variable is ours if no
-//! other terminal can have started it, and is only reported if one can.
+//! `setsid`, a daemon that forks twice. So three signs identify the family in `/proc`: its session,
+//! its ancestors, and for processes that left both, a variable in the environment of their start.
+//! It then receives ever stronger signals until no process remains, or the report lists the
+//! remaining ones by name. A process that discarded even that variable is ours if no other terminal
+//! can have started it; if one can, the report only lists it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use super::TERMINAL_VARIABLE;
 use super::orphans::{Claim, OrphanOrigin, Orphans, Ticks};
 use super::system::watched;
 
-/// A process that could not be ended.
+/// A process that did not end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
     /// Its process id.
@@ -39,7 +39,7 @@ struct Process {
     session: i32,
     name: String,
     started: Ticks,
-    /// It has ended and waits to be collected.
+    /// It has ended and its parent has not reaped it.
     ended: bool,
 }
 
@@ -48,13 +48,13 @@ struct Process {
 pub(crate) struct SessionLeader {
     /// Its process id, which is also the id of its session.
     pub(crate) pid: Pid,
-    /// It has ended and was reaped, so that its number may be reused by another process.
+    /// It has ended and was reaped, so that another process may get its number.
     pub(crate) collected: bool,
 }
 
 /// Ends every process of the terminal `id`.
 ///
-/// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns the processes that are left.
+/// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns the remaining processes.
 pub(crate) async fn end_all(
     leader: SessionLeader,
     id: String,
@@ -79,7 +79,7 @@ async fn end_known(
     let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
     let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
     let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
-    // A process that was seen once belongs to the family, also when the parent by which it was found has ended.
+    // A process once seen belongs to the family, also after the end of the parent that led to it.
     let mut seen: BTreeMap<i32, PidHandle> = BTreeMap::new();
     for (signal, patience) in steps {
         seen.retain(|_, member| member.lives());
@@ -113,7 +113,7 @@ async fn end_known(
     survivors.map(|((pid, process), doubtful)| Survivor { pid, name: process.name, doubtful }).collect()
 }
 
-/// One process, held by a descriptor, so that its number cannot be reused for another one.
+/// One process, held by a descriptor, so that no other one can get its number.
 struct PidHandle {
     pidfd: AsyncFd<OwnedFd>,
 }
@@ -181,7 +181,7 @@ async fn family(
             }
         }
     }
-    // A daemon that was started within a terminal keeps what is not of this terminal.
+    // A daemon started within a terminal keeps what is not of this terminal.
     processes.retain(|pid, process| !serves_others(*pid, &process.name));
     let members = members(&processes, leader, known, |pid| carries(pid, &mark));
     processes.retain(|pid, process| members.contains(pid) && !process.ended);
@@ -229,7 +229,7 @@ pub(super) fn started(pid: Pid) -> Option<Ticks> {
     Some(parse_stat(&line)?.started)
 }
 
-/// Returns the processes that belong to a terminal, given all processes of the system and those that are known to.
+/// Returns the processes that belong to a terminal, given all processes of the system and the known members.
 fn members(
     processes: &BTreeMap<i32, Process>,
     leader: Option<SessionLeader>,
@@ -240,13 +240,13 @@ fn members(
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
         let Some(leader) = leader else {
-            // Its parent is gone, and so is everything else by which it could be known.
+            // Its parent is gone, and so is every other sign of its origin.
             return (pid != us && marked(pid)).then_some(pid);
         };
         let session = leader.pid.as_raw_nonzero().get();
         let of_session = pid == session || process.session == session;
         let adopted = (process.parent == us || process.parent == 1) && pid != us;
-        // A number that was given back may be a foreign process's, which does not carry the mark.
+        // A reaped process's number may be a foreign process's, which does not carry the mark.
         ((of_session && !leader.collected) || ((of_session || adopted) && marked(pid))).then_some(pid)
     }));
     // Descendants, wherever they went: until a pass finds no new one.
@@ -287,8 +287,8 @@ fn processes() -> BTreeMap<i32, Process> {
         .collect()
 }
 
-/// Parses a line of `/proc/PID/stat`, see proc_pid_stat(5). The name is in parentheses and may contain some itself,
-/// so the fields are counted from the last one.
+/// Parses a line of `/proc/PID/stat`, see proc_pid_stat(5). The name is in parentheses and may contain some itself, so
+/// the fields count from the last one.
 fn parse_stat(line: &str) -> Option<Process> {
     let (head, tail) = line.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;

@@ -1,8 +1,8 @@
 //! Sequences that the emulator does not have, as values.
 //!
-//! The transcript's parser meets every sequence. Those listed here are handed to the screen as a
-//! [`Control`] at their place in the output; all others are left to the emulator. Names are those
-//! of xterm's list (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
+//! The transcript's parser meets every sequence. Those listed here reach the screen as a
+//! [`Control`] at their place in the output; all others go to the emulator. Names are those of
+//! xterm's list (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
 
 use vte::Params;
 
@@ -15,7 +15,7 @@ pub(crate) enum Control {
         marks: [u8; 2],
         /// The final byte.
         action: u8,
-        /// The parameters; one that was left out is zero.
+        /// The parameters, with zero for an omitted one.
         params: Vec<u16>,
     },
     /// `ESC byte`.
@@ -63,7 +63,7 @@ impl Control {
         Some(Self::Csi { marks, action: action as u8, params })
     }
 
-    /// Returns whether nothing is left to see of `before` if this comes right behind it: both fill (DECFRA) or erase
+    /// Returns whether nothing of `before` remains visible if this comes right behind it: both fill (DECFRA) or erase
     /// (DECERA) the same rectangle.
     pub(crate) fn covers(&self, before: &Self) -> bool {
         let (Some((action, params)), Some((action_before, before))) = (self.fills(), before.fills()) else {
@@ -112,7 +112,7 @@ enum Kind {
     Capabilities,
 }
 
-/// Names of settings and capabilities are a few bytes long; what is longer than this is not answered.
+/// Names of settings and capabilities are a few bytes long; longer ones get no answer.
 const MAX_QUESTION_BYTES: usize = 256;
 
 impl Question {
@@ -137,7 +137,7 @@ impl Question {
         }
     }
 
-    /// Ends the string. Returns the query, if it is to be answered.
+    /// Ends the string. Returns the query, if it needs an answer.
     pub(crate) fn end(&mut self) -> Option<Control> {
         let text = std::mem::take(&mut self.text);
         self.kind.take().map(|kind| match kind {

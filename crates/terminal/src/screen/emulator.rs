@@ -26,7 +26,7 @@ pub(crate) struct Emulator {
     failures: u32,
 }
 
-/// Messages of the emulator, kept until they are taken.
+/// Messages of the emulator, until something takes them.
 #[derive(Clone, Default)]
 pub(super) struct Outbox(Arc<Mutex<EmulatorReplies>>);
 
@@ -38,7 +38,7 @@ struct EmulatorReplies {
 
 impl Outbox {
     fn with<R>(&self, act: impl FnOnce(&mut EmulatorReplies) -> R) -> R {
-        // A panic while the lock was held can only have left a shorter reply behind.
+        // A panic under the lock can only have left a shorter reply behind.
         act(&mut self.0.lock())
     }
 
@@ -90,7 +90,7 @@ impl Emulator {
 
     /// Runs a piece of the emulator that handles foreign input.
     ///
-    /// A bug in it must not end the terminal: the screen begins anew then, and the history is untouched.
+    /// A bug in it must not end the terminal: the screen begins again empty then, and the history stays.
     fn guarded(&mut self, act: impl FnOnce(&mut XtermScreen, &mut Processor)) {
         let (page, processor) = (&mut self.page, &mut self.processor);
         if catch_unwind(AssertUnwindSafe(|| act(page, processor))).is_err() {
@@ -103,7 +103,7 @@ impl Emulator {
 
     /// Does to the page what the emulator's parser has no call for.
     ///
-    /// What is held back by a synchronized update comes before it.
+    /// Output that a synchronized update holds back comes before it.
     fn in_turn(&mut self, act: impl FnOnce(&mut XtermScreen)) {
         self.guarded(|page, processor| {
             if processor.sync_timeout().sync_timeout().is_some() {
@@ -136,7 +136,7 @@ impl Screen for Emulator {
     }
 
     fn begin_portion(&mut self) {
-        // What a synchronized update holds back is drawn at once, however many portions brought it.
+        // The emulator draws the output of a synchronized update at once, however many portions brought it.
         if self.held_until().is_none() {
             self.page.renew_allowance();
         }
@@ -304,7 +304,7 @@ pub(super) fn push_cell(out: &mut String, cell: &Cell) {
         return;
     }
     out.push(match cell.c {
-        // A tab is stored in the first cell that it crosses; on a grid it is a blank.
+        // The emulator stores a tab in the first cell that it crosses; on a grid it is a blank.
         '\t' => ' ',
         shown => shown,
     });

@@ -1,8 +1,9 @@
 //! The page that a program draws on: the emulator, and what DEC terminals and xterm have besides.
 //!
 //! `alacritty_terminal` keeps the cells, and writes text into them. The page is a layer between the
-//! emulator and its parser: what the emulator does well is passed on, what it lacks is done here on
-//! its grid. While a program has no left and right margins, text and line ends go straight through.
+//! emulator and its parser: it passes on what the emulator does well, and does what the emulator
+//! lacks on its grid. While a program has no left and right margins, text and line ends go straight
+//! through.
 //!
 //! Sources: DEC STD 070 ("Video Systems Reference Manual") for what the sequences do, xterm's
 //! ctlseqs for their forms and for where xterm differs. Rows and columns count from 0 here, and
@@ -75,16 +76,16 @@ pub(super) struct XtermScreen {
     tabs: Vec<bool>,
     protection: Protection,
     remembered: ExtraModes,
-    /// True if origin mode was on when the cursor was saved, for the main and the alternate screen.
+    /// True if origin mode was on at the save of the cursor, for the main and the alternate screen.
     saved_origin: [bool; 2],
-    /// State that was saved before the last save, which may turn out to have been none: `CSI s` sets margins while left
-    /// and right margins are on.
+    /// State of the save before the last one, which may turn out to be no save: `CSI s` sets margins while left and
+    /// right margins are on.
     saved_before: (Cursor<Cell>, bool),
     /// The position of the cursor before the last relative motion.
     moved_from: (usize, usize),
-    /// The alternate screen as it was left by mode 47, which does not clear it.
+    /// The alternate screen as mode 47 left it, which does not clear it.
     alternate: Option<Vec<Vec<Cell>>>,
-    /// Attributes are changed in rectangles, rather than from one place to another as text runs (DECSACE).
+    /// Attributes change in rectangles, rather than from one place to another as text runs (DECSACE).
     attributes_in_rectangle: bool,
     palette: Palette,
     titles: Titles,
@@ -232,7 +233,7 @@ impl XtermScreen {
         }
     }
 
-    /// Puts modes back to their defaults without touching what is shown (DECSTR).
+    /// Puts modes back to their defaults without touching the shown text (DECSTR).
     pub(super) fn soft_reset(&mut self) {
         let here = self.at();
         self.reset_margins();
@@ -364,7 +365,7 @@ impl XtermScreen {
     }
 }
 
-/// The highest conformance level that is claimed: that of a VT420.
+/// The highest claimed conformance level: that of a VT420.
 const MAX_LEVEL: u8 = 4;
 
 /// The rows and columns that scroll.
@@ -559,8 +560,8 @@ impl Handler for XtermScreen {
     }
 
     fn clear_line(&mut self, mode: LineClearMode) {
-        // A line that has just been filled would lose its last character to a program that erases the rest
-        // of each line.
+        // A line that has just become full would lose its last character to a program that erases the rest of each
+        // line.
         if matches!(mode, LineClearMode::Right) && self.term.grid().cursor.input_needs_wrap {
             return;
         }

@@ -95,7 +95,7 @@ pub(super) fn attributes(cell: &Cell) -> String {
 
 /// Appends one row and resets the attributes behind it. Returns whether there was anything to show.
 ///
-/// With the addresses of its links, those are written as well.
+/// With the addresses of its links, writes the links as well.
 fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {
     let shows = |cell: &Cell| {
         !matches!(cell.c, ' ' | '\t')

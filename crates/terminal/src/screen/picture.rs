@@ -40,7 +40,7 @@ pub struct Run {
     pub cols: u16,
     /// True if each of its characters takes two columns.
     pub wide: bool,
-    /// One character for each cell; or all characters of the only cell, where they are combined in it.
+    /// One character for each cell; or all characters of the only cell, where it combines them.
     pub text: String,
     /// Style of the cells.
     pub style: Style,
@@ -70,7 +70,7 @@ pub struct Style {
     pub strike: bool,
     /// Text and ground have changed colours.
     pub inverse: bool,
-    /// The text is not to be seen.
+    /// The text is invisible.
     pub hidden: bool,
 }
 
@@ -221,13 +221,13 @@ fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<Cursor
     Some(CursorCell { row: cursor.row, col, wide: flags(col).contains(Flags::WIDE_CHAR), shape, colour: None })
 }
 
-/// Maximum bytes of addresses in a row; further ones are left out.
+/// Maximum bytes of addresses in a row; the row omits further ones.
 pub(super) const MAX_ROW_ADDRESS_BYTES: usize = 16 * 1024;
 
 fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut bytes = 0;
-    // A cell with combined characters stays alone, or its characters could not be distinguished from cells.
+    // A cell with combined characters stays alone, or its characters would look like cells.
     let mut alone = false;
     for (col, cell) in row.iter().enumerate() {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {

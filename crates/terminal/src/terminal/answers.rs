@@ -1,10 +1,10 @@
 //! Answers of the terminal to printed queries: cursor position, device attributes, colours.
 //!
-//! An answer is typed into the terminal like a key. A query that comes from a log or a file, by
+//! An answer reaches the program as input, like a key. A query that comes from a log or a file, by
 //! `cat`, has no program behind it: its answer would wait for the shell, which takes it for a
-//! command. So an answer is held until a program can be there that reads it, and belongs to the
-//! process group that had the terminal when the query came: it is dropped as soon as another group
-//! has it.
+//! command. So the terminal holds an answer until a program can be there that reads it. The answer
+//! belongs to the process group that had the terminal when the query came: the terminal drops it as
+//! soon as another group has it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,29 +14,28 @@ use tokio::time::Instant;
 
 use crate::process::Reading;
 
-/// Maximum bytes that are held for a program that does not read byte by byte yet. Older answers make room for newer
-/// ones.
+/// Maximum bytes held for a program that does not read byte by byte yet. Older answers make room for newer ones.
 const MAX_HELD_BYTES: usize = 4096;
 
-/// Maximum bytes that wait until everything that was printed is read.
+/// Maximum bytes that wait until the terminal has read all printed output.
 const MAX_WAITING_BYTES: usize = 256 * 1024;
 
-/// Maximum time that an answer is held for a program that does not read byte by byte yet.
+/// Maximum time of holding an answer for a program that does not read byte by byte yet.
 const MAX_HOLD_TIME: Duration = Duration::from_secs(2);
 
-/// Time limit for the prompt of a shell whose command has ended, on a busy machine. A query that the shell itself
-/// prints then, in a function for its prompt, is answered after that.
+/// Time limit for the prompt of a shell whose command has ended, on a busy machine. The answer to a query that the
+/// shell itself prints then, in a function for its prompt, comes after that.
 pub(super) const PROMPT_COMES: Duration = Duration::from_secs(1);
 
-/// Time limit for reading the end of a command whose shell has the terminal back. What was written to a terminal is
-/// read a moment later than a change of its modes is seen, because the kernel passes it on in the background.
+/// Time limit for reading the end of a command whose shell has the terminal back. Output of a program arrives a moment
+/// later than a change of the modes, because the kernel passes it on in the background.
 pub(super) const END_COMES: Duration = Duration::from_millis(200);
 
 /// Time until the first look at a program that sent a query while the terminal collected lines. Each further look is
 /// twice as late.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 
-/// Knowledge about the reader of the terminal, when everything that was printed so far was read.
+/// Knowledge about the reader of the terminal, when there is no unread output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader {
     /// The process group in the foreground.
@@ -56,7 +55,7 @@ pub(super) struct ShellReader {
     pub(super) prompt_comes: Duration,
 }
 
-/// Answers to what was read at one time.
+/// Answers to the output of one read.
 #[derive(Debug)]
 struct Answer {
     bytes: Vec<u8>,
@@ -79,7 +78,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Adds answers to queries that were printed at this moment, while this process group had the terminal.
+    /// Adds answers to queries printed at this moment, while this process group had the terminal.
     pub(super) fn add(&mut self, bytes: Vec<u8>, group: Option<Pid>, now: Instant) {
         if bytes.is_empty() {
             return;
@@ -94,7 +93,7 @@ impl Answers {
         self.waiting.is_empty()
     }
 
-    /// Returns when the reader is to be looked at without an occasion.
+    /// Returns the time of the next look at the reader without an occasion.
     pub(super) fn inspect_at(&self) -> Option<Instant> {
         self.inspect_at
     }
@@ -109,7 +108,7 @@ impl Answers {
         *self = Self::default();
     }
 
-    /// Returns what is to be typed now.
+    /// Returns the answers to type now.
     pub(super) fn take_due(&mut self, reader: Reader, now: Instant) -> Vec<u8> {
         self.retain(|answer| answer.group == reader.group);
         if self.is_empty() {

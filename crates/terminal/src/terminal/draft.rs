@@ -1,23 +1,23 @@
-//! Text that was typed and not entered yet, as far as keys alone show.
+//! Typed text before its Enter, according to the keys alone.
 
-/// The line that is being typed.
+/// The typed line, not entered yet.
 ///
-/// Follows plain text and the few keys that take all or the last of it away. Any other key leaves the line
-/// counted as begun: it is better to refuse a line than to spoil one.
+/// Follows plain text and the few keys that take all or the last of it away. Any other key leaves the line counted as
+/// begun: it is better to refuse a line than to spoil one.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     text: Vec<u8>,
-    /// A key was pressed whose effect on the line is not known here.
+    /// It includes a key with an unknown effect on the line.
     edited: bool,
     /// The last key was one that takes the line away: Ctrl-U, of which the screen shows what it has left.
     cleared: bool,
-    /// It was typed before the current prompt, and may have been read by the program that ran then.
+    /// It is from before the current prompt, and the program that ran then may have read it.
     ahead: bool,
     /// The run that typed all of it.
     by: Option<String>,
     /// The run that ended the line before it.
     entered_by: Option<String>,
-    /// A key was pressed that does not mean the same in every mode of every shell.
+    /// It includes a key that does not mean the same in every mode of every shell.
     uncertain: bool,
     /// The last byte, and how much of the marker of a paste has matched.
     last: u8,
@@ -31,19 +31,19 @@ fn is_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n' | 0x03)
 }
 
-/// No more of a draft than this is kept; it is longer then, and that is enough to know.
+/// Maximum bytes that a draft keeps; of a longer one, the length does not matter.
 const MAX_DRAFT_BYTES: usize = 4096;
 
 /// Blanks between the end of a line and a prompt at the right; no command begins with so many.
 const GAP: &str = "    ";
 
-/// Returns the line that is seen behind a prompt. Text behind a gap is a prompt at the right.
+/// Returns the line behind a prompt. Text behind a gap is a prompt at the right.
 fn line_of(seen: String) -> String {
     if seen.starts_with(GAP) { String::new() } else { seen.trim().to_owned() }
 }
 
 impl Draft {
-    /// Takes in what was typed by a run, or by something else.
+    /// Takes in the keys of a run, or of something else.
     pub(super) fn type_in(&mut self, bytes: &[u8], by: Option<&str>) {
         if !bytes.is_empty() {
             self.ahead = false;
@@ -58,7 +58,7 @@ impl Draft {
         }
     }
 
-    /// Returns whether nothing was typed, as far as keys show.
+    /// Returns whether the line is empty, according to the keys.
     fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.edited
     }
@@ -73,22 +73,22 @@ impl Draft {
         self.entered_by.as_deref() == Some(run)
     }
 
-    /// Returns the length of the text that was typed and not entered, in bytes, up to [`MAX_DRAFT_BYTES`].
+    /// Returns the length of the typed text in bytes, up to [`MAX_DRAFT_BYTES`].
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Returns the text that was typed and not entered, as far as keys show.
+    /// Returns the typed text, according to the keys.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
     /// Forgets the typed line, and returns the keys that take it away: Ctrl-U, from the end of the line. `seen` looks
-    /// at what the screen shows behind the prompt, where that is known.
+    /// at the text behind the prompt on the screen, if it knows the prompt.
     ///
     /// # Errors
-    /// With the typed line, if no client typed it, or after keys of which the effect on the line is not known: no key
-    /// takes that away in every mode of every shell.
+    /// If no client typed the line, or after keys with an unknown effect on it: no key takes that away in every mode of
+    /// every shell. The error is the typed line.
     pub(super) fn clear(&mut self, seen: impl FnOnce() -> Option<String>) -> Result<&'static [u8], String> {
         let seen = seen().map(line_of);
         let shows_nothing = seen.as_deref() == Some("");
@@ -98,7 +98,7 @@ impl Draft {
                 _ => Ok(b""),
             };
         }
-        // Text that was typed before this prompt and is not visible was read by the program that ran then.
+        // The program that ran before this prompt has read text of that time that is not visible.
         if self.uncertain && !(self.ahead && shows_nothing) {
             return Err(seen.filter(|seen| !seen.is_empty()).unwrap_or_else(|| self.text()));
         }
@@ -106,7 +106,7 @@ impl Draft {
         Ok(b"\x15")
     }
 
-    /// Begins a new line; the run that ended the last one is kept.
+    /// Begins a new line, and keeps the run that ended the last one.
     fn begin_line(&mut self) {
         *self = Self { entered_by: self.entered_by.take(), ..Self::default() };
     }
@@ -133,7 +133,7 @@ impl Draft {
                     }
                 }
             }
-            // Ctrl-U takes the line, from an end that is where it was typed.
+            // Ctrl-U takes the line, with the cursor at its end.
             0x15 if !self.edited => self.text.clear(),
             0x00..0x20 | 0x7f if byte != b'\t' => self.edited = true,
             _ if self.text.len() < MAX_DRAFT_BYTES => self.text.push(byte),
@@ -160,26 +160,26 @@ impl Draft {
         }
     }
 
-    /// Notes that a new prompt is shown. What was typed before it may be on its line, or may have been read.
+    /// Notes a new prompt. Text typed before it may be on its line, or a program may have read it.
     pub(super) fn comes_to_prompt(&mut self) {
         self.ahead = !self.is_empty();
     }
 
-    /// Returns the text on the line. `seen` looks at what the screen shows behind the prompt, where that is known.
+    /// Returns the text on the line. `seen` looks at the text behind the prompt on the screen, if it knows the prompt.
     pub(super) fn standing(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
         let text = self.text();
         if self.is_empty() {
             return None;
         }
         let seen = seen().map(line_of);
-        // Typed ahead: on the line if it can be seen there.
+        // Typed ahead: on the line if it is visible there.
         if self.ahead && (text.is_empty() || !seen.as_ref().is_some_and(|seen| seen.contains(&text))) {
             return None;
         }
         match seen {
             // A key that takes all of the line away has left nothing of the effects of other keys.
             Some(seen) if seen.is_empty() && self.cleared => None,
-            // Text that keys like Up and Ctrl-R have put there is not what was typed.
+            // Text that keys like Up and Ctrl-R have put there differs from the typed text.
             Some(seen) if self.edited => Some(seen),
             _ => Some(text),
         }

@@ -1,9 +1,8 @@
 //! Parts of the output, cut to a size that a reader can take.
 //!
-//! A part may be a gigabyte long and its reader wants ten thousand characters: so a part is
-//! described by ranges of offsets, and text is read from both of its ends only as far as it is
-//! needed. The text between is counted in bytes, because counting its characters would mean reading
-//! it.
+//! A part may be a gigabyte long and its reader wants ten thousand characters: so ranges of offsets
+//! describe a part, and a read takes only the needed text from both of its ends. The text between
+//! counts in bytes, because counting its characters would mean reading it.
 
 use std::ops::Range;
 
@@ -31,7 +30,7 @@ pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit)
     cut(history, &pieces, history.end(), dropped_before, limit, shown)
 }
 
-/// Bytes of a line before an offset that are looked at to find what of it is new.
+/// Maximum bytes of a line before an offset that the search for its new part reads.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
 /// Returns what is new to a client that has read up to `from`. Of the line that it has read the beginning of, that is
@@ -87,8 +86,8 @@ pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Lim
 /// Maximum bytes of all pieces together.
 const MAX_PIECES_BYTES: usize = 4 << 20;
 
-/// Returns a text as its lines looked when they were finished, with the blanks that its last line ends in if that is open:
-/// they belong to a question, and a pattern may ask for them.
+/// Returns a text as its finished lines looked, with the blanks at the end of its last line if that is open: they
+/// belong to a question, and a pattern may ask for them.
 fn settled_whole(raw: &str) -> String {
     let mut text = settled(raw);
     if !text.is_empty() && !text.ends_with([' ', '\n']) {
@@ -97,8 +96,8 @@ fn settled_whole(raw: &str) -> String {
     text
 }
 
-/// Returns the texts between offsets as lines looked when they were finished, each with its beginning and its end where
-/// it is longer than `most` characters. Once there are [`MAX_PIECES_BYTES`] bytes, the others are empty.
+/// Returns the texts between offsets as the finished lines looked, each with its beginning and its end where it is
+/// longer than `most` characters. Once there are [`MAX_PIECES_BYTES`] bytes, the others are empty.
 pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> Vec<String> {
     let mut left = MAX_PIECES_BYTES;
     let text = |(begin, end): &(u64, u64)| {
@@ -114,7 +113,7 @@ pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> V
     ranges.iter().map(text).collect()
 }
 
-/// Returns the text in `ranges`, in order, that is in `wanted` zones, as it was printed.
+/// Returns the text in `ranges`, in order, that is in `wanted` zones, as the program printed it.
 pub(super) fn as_printed_in(history: &History, ranges: &[Range<u64>], wanted: Zone, limit: Limit) -> Excerpt {
     let held = history.start();
     let dropped_before = ranges.first().is_some_and(|range| range.start < held).then_some(held);
@@ -157,19 +156,19 @@ fn cut(
     }
 }
 
-/// The fewest bytes that are read at once, so that characters of several bytes do not mean many small reads.
+/// Minimum bytes of a read, so that characters of several bytes do not mean many small reads.
 const PORTION: u64 = 4096;
 
 /// Ranges of a part, without its text.
 struct Pieces(Vec<Range<u64>>);
 
 impl Pieces {
-    /// Returns the ranges that are held from `start` on, without what was drawn and what is not `wanted`.
+    /// Returns the `wanted` ranges that the history holds from `start` on, without drawn text.
     fn from(history: &History, start: u64, wanted: impl Fn(u64, Zone) -> bool) -> Self {
         Self::within(history, start..history.end(), wanted)
     }
 
-    /// Returns the ranges that are held in `range`, without what was drawn and what is not `wanted`.
+    /// Returns the `wanted` ranges that the history holds in `range`, without drawn text.
     fn within(history: &History, range: Range<u64>, wanted: impl Fn(u64, Zone) -> bool) -> Self {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);
@@ -249,7 +248,7 @@ impl Pieces {
     }
 }
 
-/// Text with what is needed to find the offset of each of its bytes.
+/// Text with the means to find the offset of each of its bytes.
 struct Text {
     raw: String,
     /// Beginning of each piece in `raw`, and its offset.

@@ -3,9 +3,8 @@
 //! A terminal that always has more to read is always ready to run, and so is the program that fills
 //! it. A hundred of them would delay the one whose output a caller waits for: in our own queue, and
 //! in the kernel's for every process between that output and the caller. So they queue among
-//! themselves here, and when they are a crowd, each turn is followed by a pause: programs that
-//! print faster than that wait for us, and all other terminals are served at once. No output is
-//! lost.
+//! themselves here, and when they are a crowd, a pause follows each turn: programs that print
+//! faster than that wait for us, and no other terminal waits. No output is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +42,7 @@ pub(super) struct Place {
     flooding: bool,
 }
 
-/// A turn. It ends when this is dropped.
+/// A turn, which ends with the drop of this value.
 #[derive(Debug)]
 pub(super) struct Turn {
     permit: Option<OwnedSemaphorePermit>,
@@ -75,7 +74,7 @@ impl Place {
     pub(super) fn turn(&self) -> impl Future<Output = Turn> + use<> {
         let floods = self.floods.clone();
         async move {
-            // It is never closed.
+            // Nothing closes the semaphore.
             let permit = floods.turns.acquire_owned().await.ok();
             Turn { permit, paused: floods.flooding.load(Ordering::Relaxed) > CROWD }
         }

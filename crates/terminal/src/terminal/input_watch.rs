@@ -11,26 +11,26 @@ use tokio::time::Instant;
 use crate::process::InputState;
 use crate::wait::InputWait;
 
-/// Silence of a program before it is looked at. Programs write a question in one piece, or nearly so.
+/// Silence of a program before the first look at it. Programs write a question in one piece, or nearly so.
 const SETTLED: Duration = Duration::from_millis(70);
 
-/// Time until a program that waits is looked at again. What it wrote just before it began to read may still be on its
-/// way: the kernel passes it on in a task of its own.
+/// Time until the second look at a waiting program. What it wrote just before it began to read may still be on its way:
+/// the kernel passes it on in a task of its own.
 const CONFIRMED: Duration = Duration::from_millis(30);
 
-/// Silence that is required where its state cannot be determined.
+/// Required silence of a program with an unknown state.
 const SETTLED_UNKNOWN: Duration = Duration::from_millis(800);
 
-/// Silence that is required where its state cannot be determined, or is that of an editor of lines, and the text stands
-/// there that the wait is for.
+/// Required silence of a program with an unknown state, or an editor of lines, that shows the text that the wait is
+/// for.
 const SETTLED_FOUND: Duration = Duration::from_millis(200);
 
-/// Silence that is required of a program that takes keys, where the rows are not there that a wait looks for on the
-/// screen: it draws them once what it waits for besides keys has come.
+/// Required silence of a program that takes keys, where the rows that a wait looks for are not on the screen: it draws
+/// them once it has what it waits for in addition to keys.
 const SETTLED_DRAWING: Duration = Duration::from_secs(2);
 
-/// Silence that is required of a program that passes input on, without a question on the screen. Longer, because a
-/// silent remote command looks the same.
+/// Required silence of a program that passes input on, without a question on the screen. Longer, because a silent
+/// remote command looks the same.
 const SETTLED_RELAY: Duration = Duration::from_secs(3);
 
 /// The first pause between two looks, which doubles with each, and the maximum.
@@ -83,12 +83,12 @@ impl InputWatch {
         Self { wait, silent_since, seen_waiting: false, pause: FIRST_PAUSE, look_at: silent_since + SETTLED }
     }
 
-    /// Notes output, or input that was written.
+    /// Notes output, or written input.
     pub(super) fn stirred(&mut self, now: Instant) {
         *self = Self::new(self.wait, now);
     }
 
-    /// Returns whether a quiet program counts as waiting where its state cannot be determined.
+    /// Returns whether a quiet program with an unknown state counts as waiting.
     pub(super) fn guesses(&self) -> bool {
         self.wait == InputWait::KnownOrQuiet
     }

@@ -1,9 +1,9 @@
 //! Input that the kernel has not taken yet, in order, with pauses where a program must take the bytes before first.
 //!
-//! **Escape keys.** A terminal sends Alt-Q as the bytes of Escape and Q. A program therefore takes a byte that follows Escape at once for a
-//! part of the same key, and decides by time: vim waits 100 ms (`ttimeoutlen`), Node, readline and `prompt_toolkit` 500 ms,
-//! ncurses 1,000 ms (`ESCDELAY`). A person never types that fast; keys that are sent in one request do. The pause ends early
-//! if the program answers to the escape key.
+//! **Escape keys.** A terminal sends Alt-Q as the bytes of Escape and Q. A program therefore takes a byte that follows
+//! Escape at once for a part of the same key, and decides by time: vim waits 100 ms (`ttimeoutlen`), Node, readline and
+//! `prompt_toolkit` 500 ms, ncurses 1,000 ms (`ESCDELAY`). A person never types that fast; the keys of one request do.
+//! The pause ends early if the program answers to the escape key.
 //!
 //! **Lines typed ahead.** The kernel makes one line of all that it holds when a program begins to read whole lines. A line
 //! that follows Enter at a line editor therefore waits until the editor has passed the terminal on, or reads again.
@@ -19,7 +19,7 @@ const MAX_ESCAPE_PAUSE: Duration = Duration::from_millis(1050);
 /// Minimum pause behind a lone escape byte where the program answers to it.
 const MIN_ESCAPE_PAUSE: Duration = Duration::from_millis(150);
 
-/// Time after a lone escape byte in which output may be the echo of what was typed before it.
+/// Time after a lone escape byte in which output may be the echo of the keys before it.
 const ECHO_TIME: Duration = Duration::from_millis(60);
 
 /// Silence behind the answer to an escape key.
@@ -142,7 +142,7 @@ pub(super) struct Outgoing {
     bytes: VecDeque<u8>,
     /// Bytes that were ever handed to the kernel.
     written: u64,
-    /// Bytes that will have been written when a pause begins, ascending.
+    /// Count of written bytes at which a pause begins, ascending.
     pauses: VecDeque<(u64, PausedKey)>,
     pause: Option<Pause>,
 }
@@ -161,14 +161,14 @@ impl Outgoing {
         self.written
     }
 
-    /// Appends what was typed.
+    /// Appends the typed keys.
     pub(super) fn type_in(&mut self, typed: &Keystrokes) {
         let before = self.written + self.bytes.len() as u64;
         self.pauses.extend(typed.pauses.iter().map(|(upto, key)| (before + *upto as u64, *key)));
         self.bytes.extend(&typed.bytes);
     }
 
-    /// Returns when the rest can be written, if a pause holds it back.
+    /// Returns the time to write the rest, if a pause holds it back.
     pub(super) fn held_until(&self) -> Option<Instant> {
         self.pause.map(|pause| pause.until).filter(|_| !self.is_empty())
     }
@@ -237,7 +237,7 @@ impl Outgoing {
         }
     }
 
-    /// Drops what was not written: the program can no longer read it.
+    /// Drops the unwritten bytes: the program can no longer read it.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.pauses.clear();

@@ -12,10 +12,10 @@ use super::{Excerpt, Limit, Part, ScreenLine, excerpt};
 use crate::intake::OutputPipeline;
 use crate::screen::Screen;
 
-/// Marks that are kept; of an older one, the rows are not known.
+/// Maximum marks; of an older one, the rows are unknown.
 const MAX_MARKS: usize = 64;
 
-/// Rows that scrolled away and are compared.
+/// Maximum rows that scrolled away and take part in the comparison.
 const MAX_ROWS_ABOVE: usize = 1000;
 
 /// The marks of one terminal.
@@ -24,7 +24,7 @@ pub(super) struct ScreenMarks {
     hasher: RandomState,
     /// Oldest first.
     marks: VecDeque<ScreenMark>,
-    /// The last version in which other rows than the lowest one were drawn on.
+    /// The last version in which the program drew on other rows than the lowest one.
     moved_at: u64,
 }
 
@@ -38,14 +38,14 @@ struct ScreenMark {
 /// The rows since a mark.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RowsSince {
-    /// Lines of the screen and of what scrolled away since, each one row unless it was wrapped.
+    /// Lines of the screen and of what scrolled away since, each one row unless the screen wrapped it.
     pub(super) lines: Vec<ScreenLine>,
-    /// Rows that scrolled away and are not known any more.
+    /// Rows that scrolled away and are now unknown.
     pub(super) lost: u64,
 }
 
 impl RowsSince {
-    /// Returns the lines that changed and are not above the output of the command that was begun last.
+    /// Returns the lines that changed and are not above the output of the last command.
     pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
         let (scrolled, _) = intake.screen.scrolled();
         let first = i128::from(intake.command_row) - i128::from(scrolled);
@@ -55,7 +55,7 @@ impl RowsSince {
 }
 
 impl ScreenMarks {
-    /// Records that other rows than the lowest one were drawn on in a version.
+    /// Records that the program drew on other rows than the lowest one in a version.
     pub(super) fn add_motion(&mut self, version: u64) {
         self.moved_at = version;
     }
@@ -74,8 +74,8 @@ impl ScreenMarks {
     }
 
     /// Returns a part of the output. Where the program drew on several rows, the news of a client are the lines of the
-    /// screen, and the text since the last input, which was typed in version `input` of the screen, is that of the lines
-    /// that changed below the command line.
+    /// screen, and the text since the last input, in version `input` of the screen, is that of the lines that changed
+    /// below the command line.
     pub(super) fn excerpt(
         &self,
         intake: &OutputPipeline,
@@ -92,7 +92,7 @@ impl ScreenMarks {
         let Some(rows) = since.and_then(|since| self.moved_rows_since(since, intake)) else { return text() };
         let end = intake.transcript.history().end();
         if rows.lost > 0 {
-            // What scrolled away was printed, and what is on the screen ends it.
+            // The text that scrolled away is in the history, and the screen ends it.
             let screen = rows.lines.into_iter().filter(|line| line.row >= 0).map(|line| line.text);
             let tail = Some(excerpt::of_lines(screen, end, Limit::Head(usize::MAX)).head);
             return Excerpt { tail, ..text() };
@@ -103,13 +103,13 @@ impl ScreenMarks {
         }
     }
 
-    /// Returns the rows since a version of the screen, if the program has drawn on several of them since and the rows of
-    /// then are known.
+    /// Returns the rows since a version of the screen, if the program has drawn on several of them since and the marks
+    /// have the rows of then.
     pub(super) fn moved_rows_since(&self, version: u64, intake: &OutputPipeline) -> Option<RowsSince> {
         (self.moved_at > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
     }
 
-    /// Returns the rows since a version that was noted. None if the rows of then are not known, or have another size now.
+    /// Returns the rows since a noted version. None if the rows of then are unknown, or have another size now.
     fn rows_since(&self, version: u64, screen: &dyn Screen) -> Option<RowsSince> {
         let mark = self.marks.iter().rev().find(|mark| mark.version == version)?;
         let (scrolled, epoch) = screen.scrolled();

@@ -1,8 +1,8 @@
 //! The writer's seat: who may type.
 //!
-//! Usually every client may type. A person who takes over holds the seat, and every other client is
-//! refused with the name of the holder and the time since when. What happened meanwhile is kept for
-//! the next client that reads without holding it.
+//! Usually every client may type. A person who takes over holds the seat, and every other client
+//! gets a refusal with the name of the holder and the time since when. The seat keeps a record of
+//! that period for the next client that reads without holding it.
 
 use std::time::SystemTime;
 
@@ -26,7 +26,7 @@ pub struct HoldKey(pub String);
 pub struct Handover {
     /// The client that held it.
     pub holder: LockHolder,
-    /// Time at which it was given back.
+    /// Time at which the holder gave it back.
     pub until: SystemTime,
     /// Offset of the output when they took it.
     pub from: u64,
@@ -57,7 +57,7 @@ impl WriteLock {
         }
     }
 
-    /// Gives the seat back, with a note to the next client that types. Only the key that it was taken with does that.
+    /// Gives the seat back, with a note to the next client that types. Only the key of the holder does that.
     pub(super) fn give_back(&mut self, key: &HoldKey, note: Option<String>, now: SystemTime, offset: u64) {
         if let Some((holder, _, from)) = self.held.take_if(|(_, held_with, _)| held_with == key) {
             // Two holds without a read between them are one absence.

@@ -1,7 +1,7 @@
 //! State of a shell, according to its marks.
 //!
-//! Owns no text and no process: marks and lines that were typed go in, and whether the shell is at
-//! its prompt comes out.
+//! Owns no text and no process: marks and typed lines go in, and whether the shell is at its prompt
+//! comes out.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct Shell {
     /// The agreement with it; nothing where the program is no reporting shell, or no longer one.
     pub(super) agreed: Option<IntegrationSession>,
     /// Its process, and the program in it at its first prompt. Of an inner shell, the first process of the foreground
-    /// group when it was entered: the shell itself, or the program that passes on what it prints.
+    /// group when the terminal entered it: the shell itself, or the program that passes on what it prints.
     pub(super) pid: i32,
     image: Option<ProcessImage>,
     /// The program that has taken the place of the shell in its process.
@@ -30,23 +30,24 @@ pub(super) struct Shell {
     /// Prompts seen so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
-    /// A prompt was shown last, and no command has begun since. It may be one for which lines were typed ahead.
+    /// The shell has shown a prompt, and no command has begun since. Lines typed ahead may belong to it.
     pub(super) shows_prompt: bool,
     /// The text at the prompt, not entered yet.
     pub(super) draft: Draft,
-    /// Enter was typed and the shell has not come back to its prompt since.
+    /// The shell has not come back to its prompt since the last Enter.
     pub(super) sent: bool,
-    /// Lines that were typed and that the shell has not been seen to take.
+    /// Typed lines that the shell has not taken according to its marks.
     untaken: usize,
     /// A command has begun since the last prompt.
     took: bool,
-    /// A line was taken or a command ended since the last prompt, so that the next one is not the same drawn again.
+    /// The shell took a line or a command ended since the last prompt, so that the next one is not the same drawn
+    /// again.
     fresh: bool,
-    /// The prompt is shown and the line editor is about to begin: zsh reports that a moment later.
+    /// The prompt is there and the line editor is about to begin: zsh reports that a moment later.
     begins: bool,
-    /// A line was taken since the last prompt, whatever came of it.
+    /// The shell took a line since the last prompt, with a command or without.
     line_taken: bool,
-    /// A prompt of which it is not known yet whether the shell reads at it.
+    /// A prompt at which the shell may not read yet.
     pub(super) doubt: Option<Doubt>,
     pub(super) running: bool,
     /// Start time of the last command.
@@ -54,13 +55,13 @@ pub(super) struct Shell {
     pub(super) last_exit: Option<i32>,
     /// It runs within the terminal's own program, such as `ssh` or another shell.
     pub(super) is_inner: bool,
-    /// `last_exit` is that of the last line that was entered: not if the shell ran nothing of it.
+    /// `last_exit` is that of the last entered line: not if the shell ran nothing of it.
     pub(super) knows_exit: bool,
-    /// The directory that was reported (OSC 7), by the running command or by a program that reports nothing else.
+    /// The directory that the running command, or a program that reports nothing else, has reported (OSC 7).
     pub(super) folder: Option<String>,
 }
 
-/// A prompt that counts once the shell is seen to read at it.
+/// A prompt that counts once the shell reads at it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doubt {
     pub(super) prompt: DoubtfulPrompt,
@@ -72,15 +73,15 @@ pub(super) struct Doubt {
 /// Reason why a prompt may not be the awaited one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
-    /// It was shown while lines were untaken: typed ahead, or read by a program. Or zsh is about to begin its editor,
+    /// It appeared while lines were untaken: typed ahead, or read by a program. Or zsh is about to begin its editor,
     /// which it does not report where the user has turned pastes off.
     Shown,
-    /// Its mark may have been printed by a command, or its end has no mark.
+    /// A command may have printed its mark, or its end has no mark.
     Claimed,
 }
 
 impl Doubt {
-    /// Time in which a shell takes the next line that was typed ahead, and begins to read behind its prompt.
+    /// Time in which a shell takes the next line typed ahead, and begins to read behind its prompt.
     const FIRST_PAUSE: Duration = Duration::from_millis(30);
     /// The same where another machine or terminal is between, so that nothing but time shows it.
     const RELAYED: Duration = Duration::from_millis(300);
@@ -95,7 +96,7 @@ impl Doubt {
         Self { is_new: false, ..Self::new(self.prompt, (2 * self.pause).min(Self::MAX_PAUSE)) }
     }
 
-    /// Returns whether it was not looked at yet: what reads then may be the shell, at its prompt.
+    /// Returns whether there was no look at it yet: the reader may be the shell then, at its prompt.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
@@ -105,7 +106,7 @@ impl Doubt {
 /// twice as long, because a busy machine may start the program late.
 const REPLACES_SHELL: Duration = Duration::from_millis(100);
 
-/// The longest time between two looks; after that one, nothing is looked for any more.
+/// The longest time between two looks; the look after it is the last.
 const LAST_LOOK: Duration = Duration::from_secs(13);
 
 impl Shell {
@@ -113,7 +114,7 @@ impl Shell {
         Self { agreed, pid, ..Self::default() }
     }
 
-    /// Enters a shell within `outer`, which shows its prompt. Prompts are counted on.
+    /// Enters a shell within `outer`, which shows its prompt. The count of prompts continues.
     pub(super) fn enter(agreed: IntegrationSession, pid: i32, outer: &Self) -> Self {
         let (folder, prompts) = (None, outer.prompts);
         Self { agreed: Some(agreed), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
@@ -124,7 +125,7 @@ impl Shell {
         self.prompts = inner.prompts;
     }
 
-    /// Returns whether the program that was entered is gone. A shell that the terminal itself started is its own
+    /// Returns whether the program of an inner shell is gone. A shell that the terminal itself started is its own
     /// program.
     pub(super) fn has_left(&self) -> bool {
         self.is_inner && ProcessImage::of(self.pid).is_none()
@@ -140,12 +141,12 @@ impl Shell {
         self.is_reporting() && self.at_prompt && !self.sent && !self.running
     }
 
-    /// Returns whether its command has ended, as far as is known. fish reads keys again before it reports that.
+    /// Returns whether its command seems to have ended. fish reads keys again before it reports that.
     pub(super) fn is_between_commands(&self) -> bool {
         !self.running || self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Fish)
     }
 
-    /// Returns whether lines were typed that the shell has not taken.
+    /// Returns whether there are typed lines that the shell has not taken.
     pub(super) fn has_untaken_lines(&self) -> bool {
         self.untaken > 0
     }
@@ -170,7 +171,7 @@ impl Shell {
             // Line editors draw their prompt again when the screen changes; nothing has happened then.
             Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
             Mark::PromptReady => {
-                // A command whose end was not reported has ended all the same, with an unknown exit code.
+                // A command without a report of its end has ended all the same, with an unknown exit code.
                 if self.running {
                     self.last_exit = None;
                 }
@@ -180,7 +181,7 @@ impl Shell {
                 if !self.is_inner {
                     self.folder = None;
                 }
-                // An empty line is taken without a command. An unread line is not taken.
+                // The shell takes an empty line without a command. An unread line is not taken.
                 let is_taken = std::mem::take(&mut self.line_taken);
                 if !std::mem::take(&mut self.took) && is_taken {
                     self.untaken = self.untaken.saturating_sub(1);
@@ -247,7 +248,7 @@ impl Shell {
         }
     }
 
-    /// Notes that the prompt is shown, and nothing that was typed is still to be taken.
+    /// Notes that the shell shows its prompt, and has taken all typed lines.
     pub(super) fn come_to_prompt(&mut self) {
         if self.image.is_none() {
             self.image = ProcessImage::of(self.pid);
@@ -266,8 +267,8 @@ impl Shell {
         self.running && self.image.is_some() && ProcessImage::of(self.pid).is_some_and(|now| Some(now) != self.image)
     }
 
-    /// Returns whether a process is the shell itself once more, or no program yet: it was forked for a command and has not
-    /// executed that.
+    /// Returns whether a process is the shell itself once more, or no program yet: a fork for a command that it has not
+    /// executed.
     pub(super) fn is_forked(&self, pid: i32) -> bool {
         self.image.is_some() && ProcessImage::of(pid).is_none_or(|image| Some(image) == self.image)
     }

@@ -1,7 +1,7 @@
 //! The task that owns a terminal's parts and serves the requests to it.
 //!
 //! One `select` holds all that can wake it: a request, output, room to write, the end of the
-//! program, a deadline. After each, every pending wait is looked at.
+//! program, a deadline. After each, the task looks at every pending wait.
 
 mod entry;
 mod exchanging;
@@ -71,9 +71,9 @@ pub(crate) struct TerminalParts {
     pub(crate) grace: Duration,
     /// Time without a writer, a viewer, a wait and output before it is closed.
     pub(crate) idle: Option<Duration>,
-    /// True if requests to it are logged.
+    /// True if it logs requests.
     pub(crate) logs_inputs: bool,
-    /// Log of the lines that are typed unseen.
+    /// Log of the lines typed unseen.
     pub(crate) hushed: HiddenInputLog,
     /// The queue of terminals that print without end.
     pub(crate) floods: OutputScheduler,
@@ -86,7 +86,7 @@ pub(crate) struct TerminalParts {
 /// Portions read in one turn, so that a flood does not keep requests waiting.
 const READS_PER_TURN: usize = 3;
 
-/// Portions of a turn after each of which the waits are looked at, before the rest is read.
+/// Portions of a turn after each of which the task looks at the waits, before it reads the rest.
 const PROMPT_PORTIONS: usize = 2;
 
 /// Maximum bytes of input that a program has not read yet.
@@ -101,11 +101,10 @@ const ANSWER_TIME: Duration = Duration::from_millis(300);
 /// Time limit for output after the program ended, while another process holds the terminal open.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// Maximum time that quiet does not begin while the program has not read its input; a program that never reads is not
-/// waited for.
+/// Maximum time that quiet does not begin while the program has not read its input: a program may never read.
 const UNREAD_INPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Portions that an attached client may be behind before it is shown the screen anew.
+/// Portions that an attached client may be behind before it gets the whole screen again.
 const VIEWER_BACKLOG: usize = 256;
 
 struct Task {
@@ -117,11 +116,11 @@ struct Task {
     activity: Activity,
     life: Lifecycle,
     echo: Echo,
-    /// The shell whose marks count: the innermost one that is integrated.
+    /// The shell whose marks count: the innermost integrated one.
     shell: Shell,
     /// The shells around it, outermost first.
     outer: Vec<Shell>,
-    /// Time at which an inner shell was left last.
+    /// Time at which the last inner shell ended.
     left_inner: Option<Instant>,
     outgoing: Outgoing,
     /// True if the program was printing something of its own accord at the last input.
@@ -138,16 +137,16 @@ struct Task {
     hushed: HiddenInputLog,
     hushed_line: HiddenLine,
     place: Place,
-    /// The other side is closed: there is nothing to read, and no reader of input.
+    /// The other side has closed: there is nothing to read, and no reader of input.
     closed: bool,
-    /// The program ended so; the rest of its output is awaited until then.
+    /// The program ended so; the task awaits the rest of its output until then.
     ending: Option<(Exit, Instant)>,
     /// It ended and all of its output is here; readable until then.
     ended: Option<(Exit, Instant)>,
     input_offset: u64,
     last_input: Instant,
     last_output: Instant,
-    /// Counts changes of the screen, so that it is searched once for each.
+    /// Counts changes of the screen, for one search after each.
     drawn: u64,
     marks: ScreenMarks,
     /// Version of the screen at the last typed input.
@@ -191,10 +190,10 @@ struct Pending {
     reads: Option<InputReading>,
     /// The match that stands there, of a wait that ends once the program reads input.
     found: Option<PatternMatch>,
-    /// The count of drawn portions when such a wait was searched.
+    /// The count of drawn portions at the last search of such a wait.
     searched_at: Option<u64>,
-    /// Time at which it began, or all of the input whose answer it waits for was written; and whether there was output
-    /// since.
+    /// Time at which it began, or at which the terminal had all of the input whose answer it waits for; and whether
+    /// there was output since.
     began: Instant,
     heard: bool,
     deadline: Instant,
@@ -216,7 +215,7 @@ enum Reply {
         offset: u64,
         /// Version of the screen just before the input.
         version: u64,
-        /// Number of bytes that are written to the terminal once the input is.
+        /// Number of bytes written to the terminal at the end of the input.
         upto: u64,
         reply: oneshot::Sender<Result<Sent, InputError>>,
     },
@@ -244,7 +243,7 @@ impl Pending {
     }
 }
 
-/// Keeps a terminal until it is closed, then calls `removed`.
+/// Keeps a terminal until its close, then calls `removed`.
 pub(crate) async fn run(
     parts: TerminalParts,
     mut requests: mpsc::UnboundedReceiver<Request>,
@@ -300,7 +299,7 @@ pub(crate) async fn run(
     let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
     removed();
     if let Some((_, reply)) = closing {
-        // The caller may have disconnected; the terminal is closed all the same.
+        // The caller may have disconnected; the terminal closes all the same.
         let _ = reply.send(closed);
     }
 }
@@ -371,7 +370,7 @@ impl Task {
         waits.chain(own.into_iter().flatten()).chain(entering).chain(prompt).min()
     }
 
-    /// Returns the time at which it is closed because it is unused.
+    /// Returns the time at which the unused terminal closes.
     fn idle_until(&self) -> Option<Instant> {
         let used = !self.waits.is_empty()
             || self.running.is_some()
@@ -382,7 +381,7 @@ impl Task {
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
 
-    /// Returns whether the terminal types by itself, so that no command can be entered.
+    /// Returns whether the terminal types by itself, so that it can enter no command.
     fn is_typing_itself(&self) -> bool {
         self.exchanging.is_some() || self.typed_line.is_some()
     }
@@ -420,7 +419,7 @@ impl Task {
             Request::Inputs(from, reply) => drop(reply.send(self.inputs.from(from))),
             Request::Scrollback(most, reply) => drop(reply.send(self.intake.screen.scrollback(most))),
             Request::WatchScreen(watcher) => match watcher.known {
-                // Answered with the others, once more of the output is taken in.
+                // Gets its answer with the others, once the task has taken in more of the output.
                 Some(_) => self.watchers.add(watcher),
                 None => {
                     let update = self.screen_update();
@@ -480,7 +479,7 @@ impl Task {
         }
     }
 
-    /// Answers the viewers who do not know the current screen. Output that the program holds back is not shown yet.
+    /// Answers the viewers who do not know the current screen. Output that the program holds back does not show yet.
     fn answer_watchers(&mut self) {
         if self.watchers.is_empty() || self.intake.screen.held_until().is_some() {
             return;
@@ -545,8 +544,8 @@ impl Task {
         self.write_waiting();
     }
 
-    /// Types the answers to printed queries if a program can be there that reads them. The terminal was as given, and
-    /// since then nothing was printed.
+    /// Types the answers to printed queries if a program can be there that reads them. The parameters are the state of
+    /// the terminal before the last read, which found no output.
     fn answer_questions(&mut self, discipline: Option<Discipline>, foreground: Option<Pid>) {
         if self.pty.has_unread() {
             self.answers.postpone(Instant::now());
@@ -560,7 +559,7 @@ impl Task {
         let reading = discipline.map(|discipline| discipline.reading);
         let reader = Reader { group: foreground, reading, shell };
         let answers = self.answers.take_due(reader, Instant::now());
-        // A program that sends queries and never reads is not answered for ever.
+        // A program that sends queries and never reads gets a limited number of answers.
         if self.outgoing.len() + answers.len() <= MAX_WAITING_INPUT_BYTES {
             self.outgoing.extend(answers);
         }
@@ -654,7 +653,7 @@ impl Task {
         }
     }
 
-    /// Returns how the shell reads at this moment, if it does, and has read all that was typed.
+    /// Returns how the shell reads at this moment, if it does, and has read all typed input.
     fn shell_reads(&self) -> ShellReads {
         if self.is_stirring() || self.pty.has_unread_input() || self.is_input_in_transit() {
             return ShellReads::NotYet;
@@ -671,7 +670,7 @@ impl Task {
         }
     }
 
-    /// Begins the silence anew after which a program is looked at.
+    /// Begins again the silence before the next look at a program.
     fn stir_watches(&mut self) {
         let now = Instant::now();
         let waits = self.waits.iter_mut().filter_map(|wait| wait.input.as_mut());
@@ -821,15 +820,15 @@ impl Task {
             return Ok(());
         }
         let is_incomplete = !self.shell.running && !self.shell.draft.is_entered_by(run);
-        // The kernel has it, and passes it on in front of what is typed next.
+        // The kernel has it, and passes it on in front of the next input.
         if is_incomplete || (!self.shell.draft.text().is_empty() && self.collects_lines()) {
             return Err(InputError::LineStands { text: self.shell.draft.text() });
         }
         Ok(())
     }
 
-    /// Answers once the program has, as far as `input` requests that. The output stands at `offset`, and the last byte of
-    /// the input is byte number `upto` of all that are written to the terminal.
+    /// Answers once the program has, if `input` requests that. The output stands at `offset`, and the last byte of the
+    /// input is byte number `upto` of all bytes to the terminal.
     fn settle(
         &mut self,
         (offset, upto): (u64, u64),
@@ -942,7 +941,7 @@ impl Task {
                     Some(PausedKey::Enter) | None => {}
                 },
                 Err(_) => {
-                    // No program will ever read it. The end of the program is noticed where output is read.
+                    // No program will ever read it. The read of output notices the end of the program.
                     self.outgoing.clear();
                     break;
                 }
@@ -1018,7 +1017,7 @@ impl Task {
             Target::Output => self.pending(wait.patterns, from, wait.timeout, Reply::Wait(number, reply)),
             Target::Screen => {
                 let mut pending = self.pending(Vec::new(), from, wait.timeout, Reply::Wait(number, reply));
-                // Whatever has been drawn so far was not looked at.
+                // This wait has looked at no drawing so far.
                 pending.screen = Some((wait.patterns, u64::MAX));
                 pending
             }
@@ -1026,7 +1025,7 @@ impl Task {
         match wait.until {
             Until::Match | Until::Exit => {}
             Until::Prompt => {
-                // A line that is not entered begins no command, so its prompt is not the end of one.
+                // A line without Enter begins no command, so its prompt is not the end of one.
                 let is_over = self.shell.at_prompt && (wait.input.is_none() || self.half_typed().is_none());
                 pending.prompt_after = Some(if is_over { 0 } else { self.shell.prompts });
             }
@@ -1039,7 +1038,7 @@ impl Task {
         self.waits.push(pending);
     }
 
-    /// Ends every wait that is due. Returns whether some output is still to be searched.
+    /// Ends every wait that is due. Returns whether some output still needs a search.
     fn check_waits(&mut self) -> bool {
         self.check_command();
         self.check_entry();
@@ -1318,13 +1317,13 @@ enum ShellReads {
     Keys,
     /// Whole lines.
     Lines,
-    /// It works, or has not read all that was typed.
+    /// It works, or has not read all typed input.
     NotYet,
     /// Another program has the foreground.
     Other,
 }
 
-/// Splits output behind each mark of a shell that a command has ended, so that viewers are shown what is done there.
+/// Splits output behind each mark of a shell that a command has ended, so that viewers see the actions there.
 /// `is_in_string` states that the output begins within such a mark, or another control string.
 fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";
@@ -1345,7 +1344,7 @@ fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]>
 
 enum Look {
     Over(Reason, Option<PatternMatch>, Option<steplatch_pattern::TooMuchWork>),
-    /// Nothing so far, and there is output that was not searched yet.
+    /// Nothing so far, and there is unsearched output.
     More,
     NotYet,
 }

@@ -1,21 +1,21 @@
 //! Output for the viewers of a terminal, without the queries in it.
 //!
 //! A program queries its terminal for the cursor, for colours, for its capabilities, and the answer
-//! is typed into the program. The terminal here has answered already; the terminal of a viewer
-//! would answer again, once for each of them. It would also carry out what is meant for its window
-//! and desktop: titles, clipboards, notifications, files to save. A program that is watched must
-//! not control these.
+//! arrives as input of the program. The terminal here has answered already; the terminal of a
+//! viewer would answer again, once for each of them. It would also carry out sequences for its
+//! window and desktop: titles, clipboards, notifications, files to save. A watched program must not
+//! control these.
 //!
-//! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. All else is passed on
-//! byte for byte, and only an unfinished sequence is held back. What stands before and behind a
-//! sequence that is taken out must not become another one: a sequence that another one cuts off is
-//! not passed on, and a string that it ends is ended.
+//! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. The filter passes all
+//! else on byte for byte, and holds back only an unfinished sequence. The bytes before and behind a
+//! removed sequence must not become another one: the filter drops a sequence that another one cuts
+//! off, and ends a string that it ends.
 //!
-//! Output from another machine ([`QueryFilter::drawing_only`]) is filtered by a list of what is passed on instead:
-//! sequences that draw, and modes that are switched off when the viewer leaves. The effect of others on a terminal is
-//! not known.
+//! Output from another machine ([`QueryFilter::drawing_only`]) passes a filter with a list of permitted sequences
+//! instead: sequences that draw, and modes that end when the viewer leaves. The effect of others on a terminal is
+//! unknown.
 
-/// Maximum length of an unfinished sequence that is held back.
+/// Maximum length of an unfinished sequence held back.
 const MAX_SEQUENCE_BYTES: usize = 4096;
 
 const ESC: u8 = 0x1b;
@@ -34,14 +34,14 @@ const C1: u8 = 0xc2;
 /// Removes queries from a stream, however it is cut.
 #[derive(Debug, Default)]
 pub struct QueryFilter {
-    /// True if nothing but what draws is passed on.
+    /// True if only sequences that draw pass.
     draws_only: bool,
     state: State,
     /// The sequence that has begun.
     held: Vec<u8>,
-    /// Beginning of its parameters in what is held.
+    /// Beginning of its parameters in `held`.
     body: usize,
-    /// The beginning of a string was passed on, and not its end, as far as is known.
+    /// The beginning of a string has passed, and not its end, according to the bytes so far.
     in_string: bool,
 }
 
@@ -64,7 +64,7 @@ enum State {
     Application,
     /// A control sequence that is too long to be one, up to its end.
     DroppingCsi,
-    /// A string that is not passed on.
+    /// A string that does not pass.
     Dropping {
         bell: bool,
         escaped: bool,
@@ -77,13 +77,13 @@ impl QueryFilter {
         *self = Self { draws_only: self.draws_only, ..Self::default() };
     }
 
-    /// Returns a filter that passes nothing on but sequences that are known to draw, and modes that end with the view.
+    /// Returns a filter that passes on only known sequences that draw, and modes that end with the view.
     #[must_use]
     pub fn drawing_only() -> Self {
         Self { draws_only: true, ..Self::default() }
     }
 
-    /// Returns what of `bytes`, and of what was held back, is passed on now.
+    /// Returns the part of `bytes`, and of the bytes held back before, that passes now.
     pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.held.len() + bytes.len());
         let mut at = 0;
@@ -102,7 +102,7 @@ impl QueryFilter {
         out
     }
 
-    /// Takes a byte. Returns false if it is to be looked at again, as the beginning of something else.
+    /// Takes a byte. Returns false for a byte to consume again, as the beginning of something else.
     fn consume(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
         match self.state {
             State::Text => match byte {
@@ -158,7 +158,7 @@ impl QueryFilter {
                 b'q' if self.held[self.body..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
                     self.drop_string(false, out);
                 }
-                // Pictures of DEC's form are drawn.
+                // Pictures of DEC's form draw.
                 0x40..=0x7e if self.draws_only && !is_picture(&self.held[self.body..], byte) => {
                     self.drop_string(false, out);
                 }
@@ -169,7 +169,7 @@ impl QueryFilter {
             State::Command { escaped } => return self.take_command(byte, escaped, out),
             State::Application => match byte {
                 ESC => return self.give_up(out),
-                // Pictures of kitty's protocol, each of which is answered. This terminal shows none.
+                // Pictures of kitty's protocol: each gets an answer. This terminal shows none.
                 b'G' => self.drop_string(false, out),
                 _ if self.draws_only && !matches!(byte, CAN | SUB) => self.drop_string(false, out),
                 _ => self.finish(byte, out),
@@ -205,7 +205,7 @@ impl QueryFilter {
                 self.state = State::Text;
             }
             _ if escaped => {
-                // The other sequence, which may be taken out, ends the command.
+                // The other sequence, which the filter may remove, ends the command.
                 if !is_question() {
                     out.append(&mut self.held);
                     out.extend_from_slice(ST);
@@ -245,7 +245,7 @@ impl QueryFilter {
 
     /// Holds a byte back, unless there are too many of them.
     fn hold(&mut self, byte: u8, out: &mut Vec<u8>) {
-        // Also within a sequence it would be answered.
+        // A terminal would answer it also within a sequence.
         if byte == ENQ {
             return;
         }
@@ -268,7 +268,7 @@ impl QueryFilter {
         }
     }
 
-    /// Passes on what was held, up to this byte.
+    /// Passes on the held bytes, up to this byte.
     fn finish(&mut self, byte: u8, out: &mut Vec<u8>) {
         out.append(&mut self.held);
         out.push(byte);
@@ -281,13 +281,13 @@ impl QueryFilter {
         self.state = State::Text;
     }
 
-    /// Drops what was held: the byte behind it is no part of it, and begins something else.
+    /// Drops the held bytes: the byte behind them is no part of the sequence, and begins something else.
     fn give_up(&mut self, out: &mut Vec<u8>) -> bool {
         self.drop_held(out);
         false
     }
 
-    /// Drops a sequence, but for the control characters in it: those are performed as if they came before it.
+    /// Drops a sequence, but for the control characters in it: they take effect as if they came before it.
     fn drop_held(&mut self, out: &mut Vec<u8>) {
         self.end_string(out);
         out.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
@@ -301,7 +301,7 @@ impl QueryFilter {
         self.state = State::Dropping { bell, escaped: false };
     }
 
-    /// Ends the string that a sequence has ended which is not passed on.
+    /// Ends the string that a dropped sequence has ended.
     fn end_string(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.in_string) && self.held.first() == Some(&ESC) {
             out.extend_from_slice(ST);
@@ -309,7 +309,7 @@ impl QueryFilter {
     }
 }
 
-/// Returns whether a control sequence with these parameters and intermediates, and this final byte, is to be answered.
+/// Returns whether a control sequence with these parameters and intermediates, and this final byte, expects an answer.
 fn expects_answer(body: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
     match (marks.as_slice(), last) {
@@ -404,9 +404,9 @@ fn is_picture(body: &[u8], last: u8) -> bool {
     last == b'q' && body.iter().all(|byte| byte.is_ascii_digit() || *byte == b';' || *byte < 0x20)
 }
 
-/// Returns whether an operating system command is about the viewer's window or desktop, and not about what is drawn:
-/// titles (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves files
-/// and sets variables.
+/// Returns whether an operating system command is about the viewer's window or desktop, and not about the drawn
+/// content: titles (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves
+/// files and sets variables.
 fn is_of_window(number: u32) -> bool {
     matches!(number, 0..=2 | 9 | 52 | 99 | 777 | 1337 | 5522)
 }
@@ -419,7 +419,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     })
 }
 
-/// Returns whether an operating system command is to be answered: a value is `?`, or its number or its name makes it a
+/// Returns whether an operating system command expects an answer: a value is `?`, or its number or its name makes it a
 /// query.
 fn question(body: &[u8]) -> bool {
     if matches!(number(body), Some(60 | 61)) || number(body).is_some_and(is_of_window) {

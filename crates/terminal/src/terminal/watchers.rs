@@ -1,8 +1,7 @@
 //! Viewers that wait until the screen is another one, and what of it each of them does not know.
 //!
-//! A viewer knows a version of the screen. Each row has the version in which its current text was first noted, so a
-//! viewer receives the rows that are newer than its version. A row is known by its hash: 16 bytes a row, however much
-//! it shows.
+//! A viewer knows a version of the screen. Each row has the first version with its current text, so a viewer receives
+//! the rows that are newer than its version. A hash identifies a row: 16 bytes a row, however much it shows.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -33,7 +32,7 @@ impl ScreenReply {
 /// A viewer that waits, and the version that it knows.
 #[derive(Debug)]
 pub(crate) struct ScreenWatcher {
-    /// None for a viewer that knows nothing, which is answered at once.
+    /// None for a viewer that knows nothing, which gets an answer at once.
     pub(crate) known: Option<u64>,
     pub(crate) reply: ScreenReply,
 }
@@ -86,7 +85,7 @@ struct RowVersions {
     cols: u16,
     /// The hash of each row, and the version in which it was first noted.
     rows: Vec<(u64, u64)>,
-    /// The first version with this size, and the last one that was noted.
+    /// The first version with this size, and the last noted one.
     noted: Option<(u64, u64)>,
 }
 
@@ -111,7 +110,7 @@ impl RowVersions {
         }
     }
 
-    /// Returns the numbers of the rows that were first noted after a version; none if what they were then is not known.
+    /// Returns the numbers of the rows that are newer than a version; none if the rows of that version are unknown.
     fn changed_since(&self, known: u64) -> Option<Vec<u16>> {
         self.noted.filter(|(first, last)| (*first..=*last).contains(&known))?;
         Some((0_u16..).zip(&self.rows).filter(|(_, (_, version))| *version > known).map(|(row, _)| row).collect())

@@ -1,37 +1,37 @@
-//! The line that is being written, and the column of the cursor in it.
+//! The line that the program is writing, and the column of the cursor in it.
 //!
 //! Motions of the cursor within a line leave no text. They take effect with the next character: the history gets
 //! backspaces for a way back, the text that stands there for a way forward, and blanks behind the end of the line. So a
-//! program that moves the cursor to and fro changes nothing. The line is played back only where a column has to be
-//! known, and each character of it once.
+//! program that moves the cursor to and fro changes nothing. This module plays the line back only where it needs a
+//! column, and each character of it once.
 
 use crate::history::History;
 use crate::lines::{RenderedLine, next_tab_stop};
 
-/// Columns of a line that is followed; no person edits a longer one.
+/// Maximum columns of a followed line; no person edits a longer one.
 const MAX_COLUMNS: usize = 4096;
 
-/// The line that is being written.
+/// The line that the program is writing.
 #[derive(Debug, Default)]
 pub(super) struct OpenLine {
     /// The number of lines that began before. Two that follow each other may begin at one offset.
     number: u64,
     /// Offset of its first character.
     start: u64,
-    /// The line as it looks after the text up to `rendered_to`, which is behind `start` once it was needed.
+    /// The line as it looks after the text up to `rendered_to`, which is behind `start` after the first use.
     rendered: RenderedLine,
     rendered_to: u64,
-    /// It is too long to be followed.
+    /// It is too long to follow.
     is_lost: bool,
-    /// The column at which the next character is written, where that is not behind the last one.
+    /// Column of the next character, where that is not behind the last one.
     target: Option<usize>,
     /// A tab is in it, so that it may be wider than it is long.
     has_tabs: bool,
-    /// The cursor was moved back in it, so that an erase may take something away.
+    /// The cursor has moved back in it, so that an erase may take something away.
     is_rewound: bool,
     /// It began in the middle of a row, or on a row that has text already.
     is_floating: bool,
-    /// Columns of the screen; 0 where they are not known, and no line is wrapped.
+    /// Columns of the screen; 0 where they are unknown, and no line wraps.
     columns: usize,
 }
 
@@ -50,7 +50,7 @@ impl OpenLine {
         self.columns = columns;
     }
 
-    /// Returns the columns of the screen, 0 where they are not known.
+    /// Returns the columns of the screen, 0 where they are unknown.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
@@ -76,7 +76,7 @@ impl OpenLine {
         self.is_floating
     }
 
-    /// Returns whether the next character is not written behind the last one.
+    /// Returns whether the next character has another place than behind the last one.
     pub(super) fn is_moved(&self) -> bool {
         self.target.is_some()
     }
@@ -119,7 +119,7 @@ impl OpenLine {
         self.columns == 0 || !self.has_tabs && history.end() - self.start <= self.columns as u64
     }
 
-    /// Plays back what was written since the last call. Returns whether the line can be followed.
+    /// Plays back the text since the last call. Returns false for a line that it cannot follow.
     fn render(&mut self, history: &History) -> bool {
         if self.is_lost {
             return false;
@@ -167,7 +167,7 @@ impl OpenLine {
         }
     }
 
-    /// Moves the cursor to the left. A line that is not followed goes back one character for each.
+    /// Moves the cursor to the left. A line too long to follow goes back one character for each.
     pub(super) fn move_left(&mut self, history: &mut History, count: usize) {
         match self.row(history) {
             Some(row) => self.target = Some(row.cursor.saturating_sub(count).max(row.begin)),

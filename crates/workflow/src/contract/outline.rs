@@ -19,8 +19,8 @@ pub fn workflow_signature(document: &Value) -> Map<String, Value> {
 /// Returns the variables of one side of a contract in the order of the document: `{NAME: {name, description, required,
 /// default?, secret?, schema?}}`.
 ///
-/// `required` is whether the variable must be set from outside: false if a default sets it. The default of a secret is
-/// left out.
+/// `required` is whether the variable needs a value from outside: false if it has a default. The outline omits the
+/// default of a secret.
 #[must_use]
 pub fn contract_variables(side: &Value) -> Map<String, Value> {
     let entries = side.as_object().into_iter().flatten();

@@ -1,8 +1,8 @@
 //! The schema of a variable's value: a JSON Schema of a text.
 //!
-//! A shell's variables are texts, so the keywords of JSON Schema that apply to texts are supported, and `type` reads a
-//! text as a number, a boolean, a list or an object (both as JSON). Any other keyword is refused rather than ignored. JSON Schema 2020-12,
-//! <https://json-schema.org/draft/2020-12/json-schema-validation>.
+//! A shell's variables are texts, so this module supports the keywords of JSON Schema that apply to texts, and `type`
+//! reads a text as a number, a boolean, a list or an object (both as JSON). It refuses any other keyword rather than
+//! ignores it. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12/json-schema-validation>.
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
@@ -39,7 +39,7 @@ pub struct ValueSchema {
     count: (Option<u64>, Option<u64>),
 }
 
-/// As what a text is read.
+/// The type for reading a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -50,8 +50,7 @@ enum Kind {
     Object,
 }
 
-/// Returns the value that a text means under a `type`: a list or an object that is written as JSON. `None` where it is the text
-/// itself.
+/// Returns the value that a text means under a `type`: a list or an object in JSON. `None` where it is the text itself.
 pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     let value = || serde_json::from_str::<Value>(text).ok();
     match kind? {

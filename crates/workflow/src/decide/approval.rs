@@ -20,7 +20,7 @@ pub(super) struct Approvals<'d> {
 struct Entrance<'d> {
     /// The state that follows a gate; `None` for the beginnings of a run.
     approved: Option<&'d str>,
-    /// The states that are reached from there past no gate, and the gates that are reached.
+    /// The states on the ways from there past no gate, and the next gates.
     reached: BTreeSet<&'d str>,
 }
 
@@ -39,7 +39,7 @@ impl<'d> Approvals<'d> {
         let first: BTreeSet<&str> = gates.flat_map(|gate| gate.targets()).collect();
         let led = first.into_iter().map(|first| Entrance { approved: Some(first), reached: machine.reached([first]) });
         let entrances = [begin].into_iter().chain(led).collect();
-        // From a gate, the run goes on when it is answered.
+        // From a gate, the run continues after the answer.
         let is_gate = machine.gates.contains(at.name());
         let onward = if is_gate { BTreeSet::new() } else { machine.reached(at.targets()) };
         Self { entrances, onward, at: at.name() }
@@ -47,9 +47,9 @@ impl<'d> Approvals<'d> {
 
     /// Returns whether the run passes a gate for a person by going to the state `to`.
     ///
-    /// It does not where the machine leads there past no gate, from its beginning or from where the run waits, nor where each answer
-    /// that may have led the run here leads there as well: that is a repetition. What an answer leads to at once is what was
-    /// approved, and needs another answer.
+    /// It does not where the machine leads there past no gate, from its beginning or from where the run waits, nor
+    /// where each answer that may have led the run here leads there as well: that is a repetition. An answer approves
+    /// the state that it leads to at once, which needs another answer.
     pub(super) fn passes_gate(&self, to: &str) -> bool {
         let begins = |entrance: &Entrance<'_>| entrance.approved.is_none() && entrance.reached.contains(to);
         if self.onward.contains(to) || self.entrances.iter().any(begins) {
@@ -74,7 +74,7 @@ impl<'d> GatedMachine<'d> {
         }
     }
 
-    /// Returns the states that are reached from these, themselves included, past no gate, and the gates that are reached.
+    /// Returns the states on the ways from these, themselves included, past no gate, and the next gates.
     fn reached(&self, from: impl IntoIterator<Item = &'d str>) -> BTreeSet<&'d str> {
         let (mut seen, mut open): (BTreeSet<&'d str>, Vec<&'d str>) = (BTreeSet::new(), from.into_iter().collect());
         while let Some(name) = open.pop() {

@@ -1,9 +1,9 @@
 //! The exchanges of a run with its shell before the first state and after the last.
 //!
-//! Before the first state, the arguments that the run was started with are exported, the others are looked up, and
-//! defaults are exported for those that are not set. A secret is exported only if declared so; it is looked
-//! up and checked all the same. A run that opens its own terminal opens it first: the arguments that it was started
-//! with go into the environment of that terminal, and the others are looked up as soon as it is open.
+//! Before the first state, the run exports its initial arguments, looks up the others, and exports defaults for unset
+//! ones. It exports a secret only if declared so, but looks up and checks every secret. A run that opens its own
+//! terminal opens it first: its initial arguments go into the environment of that terminal, and the lookup of the
+//! others follows as soon as it is open.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use crate::history::{Exchange, Terminals, learned};
 use crate::substitute::Lookup;
 
 impl DecisionBuilder<'_> {
-    /// Goes to the first state, by way of the arguments as far as they can be known yet.
+    /// Goes to the first state, by way of the arguments that are available yet.
     pub(super) fn begin_with_arguments(self, to: &str) -> Decision {
         let history = self.history;
         let comes_later = self.definition.opens_terminal();
         if history.terminals().is_empty() && !self.definition.arguments().is_empty() && !comes_later {
-            // There will never be a shell to ask: what the run was started with has to do.
+            // There will never be a shell to ask: the initial variables have to suffice.
             let known = self.initial_arguments();
             return self.settle_arguments(known, None, to, history.variables(), history.terminals());
         }
@@ -45,7 +45,7 @@ impl DecisionBuilder<'_> {
 
     /// Ends a run that has nothing more to do, by way of the values that it returns.
     pub(super) fn finish(self, variables: &impl Lookup, terminals: &Terminals) -> Decision {
-        // What a run returns was read before its finally state.
+        // The return values of a run come from before its finally state.
         if self.definition.return_values().is_empty() || self.history.finally().is_some() {
             return self.succeed(terminals);
         }
@@ -109,7 +109,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Returns the arguments that the run was started with.
+    /// Returns the initial arguments of the run.
     pub(super) fn initial_arguments(&self) -> BTreeMap<String, String> {
         self.definition.arguments().initial_values(self.history.variables().initial())
     }
@@ -243,7 +243,7 @@ impl DecisionBuilder<'_> {
             Side::Arguments => self.definition.arguments(),
             Side::ReturnValues => self.definition.return_values(),
         };
-        // After this point the secrets are not needed any more, and every reader of the history sees this event.
+        // After this point nothing needs the secrets any more, and every reader of the history sees this event.
         for variable in contract.iter().filter(|variable| variable.is_secret()) {
             if let Some(value) = values.get_mut(variable.name()) {
                 value.replace_range(.., HIDDEN);
@@ -253,7 +253,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// Variables including the arguments that are not exported to the shell, once those are known.
+/// Variables including the arguments without an export to the shell, after their lookup.
 struct WithArguments<'a, L> {
     before: &'a L,
     arguments: BTreeMap<String, Value>,

@@ -11,7 +11,7 @@ use crate::substitute::Lookup;
 use crate::tool;
 
 impl DecisionBuilder<'_> {
-    /// Takes in the end of a turn: the next answer is typed, or the action has ended.
+    /// Takes in the end of a turn: the dialogue types the next answer, or the action has ended.
     pub(super) fn end_turn(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
         let Outcome::Finished { result: heard } = &outcome else { return self.complete(current, outcome) };
         let answers = self.history.answers();

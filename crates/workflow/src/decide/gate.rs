@@ -1,7 +1,7 @@
 //! The gates of a machine.
 //!
-//! The action `gate` puts a question, and the answer is its result. A transition whose condition has a description is
-//! chosen by a gate with the descriptions as choices. What follows on "none of these" is decided when the gate opens,
+//! The action `gate` puts a question, and the answer is its result. For transitions with descriptions in their
+//! conditions, a gate offers the descriptions as choices. The decision on "none of these" comes when the gate opens,
 //! while the end of the state is available.
 
 use serde_json::{Map, Value};
@@ -149,7 +149,7 @@ pub(super) fn asking(gate: &Gate, now: Timestamp) -> Vec<Effect> {
     [asking].into_iter().chain(expiring).collect()
 }
 
-/// Variables as they are once a gate was answered.
+/// Variables after the answer to a gate.
 struct Answered<'a> {
     before: &'a Variables,
     answer: Value,

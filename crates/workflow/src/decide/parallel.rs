@@ -13,7 +13,7 @@ use crate::items::{ForEach, ForEachParallel, ItemsError};
 use crate::parallel::{Branches, FAIL_FAST, ITEMS, MAX_PARALLEL, Parallel, WORKFLOWS, kept, left_open};
 use crate::substitute::Lookup;
 
-/// Reason that a state is not entered for its items.
+/// Reason for not entering a state with its items.
 pub(super) enum NotEntered {
     /// A placeholder has no value.
     Unresolved(String),
@@ -37,7 +37,7 @@ pub(super) fn of_items(
         if let Some(unresolved) = state.unresolved(&variables).filter(|_| refuses_unresolved) {
             return Err(NotEntered::Unresolved(unresolved.to_owned()));
         }
-        // No terminal is handed down: two runs would type into it at once.
+        // Hands no terminal down: two runs would type into it at once.
         let mut branch = params(state, &variables, &Terminals::default());
         // Its placeholders are its own, so it is the same for all.
         shared = branch.shift_remove(child::DEFINITION);
@@ -133,7 +133,7 @@ impl DecisionBuilder<'_> {
         self.decision
     }
 
-    /// Begins the branches that were held back while the run was paused.
+    /// Begins the branches that waited for the end of the pause.
     pub(super) fn go_on_with_branches(&mut self) {
         let history = self.history;
         if let (Some(current), Some(branches)) = (history.current(), history.branches())

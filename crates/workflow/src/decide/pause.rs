@@ -1,8 +1,8 @@
 //! Pausing and resuming of runs.
 //!
-//! An action that is in progress when a run is paused continues to its end and is recorded. What follows from it is
-//! decided then and held back until the run is resumed, so that a run that is paused for a week continues exactly as it
-//! would have at once.
+//! An action in progress at the pause of a run continues to its end, which the history records. The decision on it
+//! comes then and waits until the run resumes, so that a run continues after a pause of a week exactly as it would have
+//! at once.
 
 use steplatch_ids::StepId;
 
@@ -21,7 +21,7 @@ impl DecisionBuilder<'_> {
         self.decision
     }
 
-    /// Goes on with what was held back.
+    /// Continues with the waiting decision.
     pub(super) fn resume(mut self, by: String) -> Decision {
         self.paused = false;
         self.record(Event::Resumed { at: self.now, by: by.clone() });
@@ -52,7 +52,7 @@ impl DecisionBuilder<'_> {
         self.decision
     }
 
-    /// Restarts the time of the run, unless it is paused.
+    /// Restarts the time of the run, except during a pause.
     pub(super) fn rearm(&mut self) {
         if !self.paused {
             self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });

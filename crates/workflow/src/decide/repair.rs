@@ -1,7 +1,8 @@
 //! Patches of the machine of a run that stopped at a screen which the machine does not know.
 //!
-//! A proposal opens a gate for a person over the one that waits. If the patch is declined, that one waits again. If it is
-//! accepted, the patched document is the run's from the answer on, and the answer states where the run continues.
+//! A proposal opens a gate for a person over the one that waits. If the person declines the patch, that one waits
+//! again. If they accept it, the patched document is the run's from the answer on, and the answer states where the run
+//! continues.
 
 use steplatch_ids::StepId;
 
@@ -25,8 +26,8 @@ pub fn asks_about_patch(gate: &StepId) -> bool {
     gate.place.ends_with(PLACE_END)
 }
 
-/// Returns the document that decides from this input on, if the input accepts a patch of the machine: the definition that
-/// is passed to [`decide`](super::decide) with the input is made of it.
+/// Returns the document that decides from this input on, if the input accepts a patch of the machine: it is the source
+/// of the definition for [`decide`](super::decide) with the input.
 #[must_use]
 pub fn accepted_patch<'h>(history: &'h History, input: &Input) -> Option<&'h Proposal> {
     let Input::GateAnswered { step, choice, .. } = input else { return None };

@@ -1,4 +1,4 @@
-//! The order in which the effects of one decision are performed.
+//! The order of the effects of one decision.
 
 use super::Effect;
 
@@ -9,9 +9,9 @@ impl Effect {
         matches!(self, Self::CloseTerminal { .. } | Self::CloseOpened { .. } | Self::Abandon { .. })
     }
 
-    /// Splits effects into stages. Those of one stage are performed at once, and the next stage begins when what they close has
-    /// ended: a new action or run may use what they use, and a terminal is not closed while a run that was abandoned still waits at
-    /// a gate for a person.
+    /// Splits effects into stages. Effects of one stage begin at once, and the next stage begins after the end of what
+    /// they close: a new action or run may use what they use, and a terminal stays open while an abandoned run still
+    /// waits at a gate for a person.
     #[must_use]
     pub fn stages(effects: Vec<Self>) -> Vec<Vec<Self>> {
         let mut stages: Vec<Vec<Self>> = Vec::new();

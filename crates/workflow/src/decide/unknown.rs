@@ -1,7 +1,7 @@
 //! The end of a state that found nothing that it expects: a person or an agent decides what follows.
 //!
-//! A state with `on_unknown` does not fail at once. The run stops at a gate that shows what was expected and the line that
-//! is nearest to it. Programs in the terminal continue meanwhile; the respondent may type there first.
+//! A state with `on_unknown` does not fail at once. The run stops at a gate that shows the expected texts and the line
+//! that is nearest to them. Programs in the terminal continue meanwhile; the respondent may type there first.
 
 use serde_json::{Map, Value};
 
@@ -12,18 +12,18 @@ use crate::event::{Choice, FailureReason};
 use crate::gateless::GatelessNames;
 use crate::substitute;
 
-/// The fields that an answer at such a gate is based on, besides the result of the action.
+/// The fields with the basis of an answer at such a gate, in addition to the result of the action.
 const EXPECTED: &str = "expected";
 const NEAREST: &str = "nearest_line";
 
-/// The last lines of a screen that are compared with what was expected.
+/// Number of the last lines of a screen in the comparison with the expected texts.
 const COMPARED_LINES: usize = 60;
 
 /// The ends of a pattern that waits for a question. Captured workflows write the first for a line without an end, the second
 /// for one that has ended, and earlier versions wrote the third.
 const QUESTION_ENDS: [&str; 3] = [r" *\Z", r"\s*\Z", " *$"];
 
-/// Minimum similarity of a line that is called near, from 0 to 1.
+/// Minimum similarity of a near line, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.2;
 
 /// Returns where a run may continue: where the state leads, the state again, or any other state. A state behind a
@@ -51,7 +51,7 @@ pub(super) fn failure(error: String) -> Branch {
     Branch::Fail { reason: FailureReason::Unexpected, error }
 }
 
-/// Adds to the result of an action what was expected of it, and the line that comes nearest.
+/// Adds the expected texts to the result of an action, and the line that comes nearest.
 pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Value>) {
     let text = |key: &str| result.get(key).map(substitute::as_text).filter(|text| !text.is_empty());
     let shown = text("screen_content").or_else(|| text("output")).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Valu
     if patterns.is_empty() {
         return;
     }
-    // Where a question was expected, the program that waits for input has asked another one in its last line.
+    // Instead of an expected question, the program that waits for input has another one in its last line.
     let asked = result.get("reason").is_some_and(|reason| reason == "input")
         && patterns.iter().any(|pattern| QUESTION_ENDS.iter().any(|end| pattern.ends_with(end)));
     let question = shown.lines().rev().map(str::trim).find(|line| !line.is_empty()).filter(|_| asked);

@@ -12,8 +12,8 @@ pub trait ToolCatalog {
 
     /// Checks the parameters of one of these tools as far as they are literal.
     ///
-    /// A string with a `{` may turn out to be anything, so it passes. A session that is left out passes too:
-    /// it is filled in. The pointers of the problems begin at the parameters (`/timeout`).
+    /// A string with a `{` may turn out to be anything, so it passes. A missing session passes too: the run fills it
+    /// in. The pointers of the problems begin at the parameters (`/timeout`).
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem>;
 
     /// Returns the JSON Schema of a tool's parameters, whose description is that of the tool.
@@ -22,7 +22,7 @@ pub trait ToolCatalog {
         None
     }
 
-    /// Returns the fields that a tool's result may have, if they are known: `None` where it may have any.
+    /// Returns the known fields of a tool's result: `None` where it may have any.
     fn fields(&self, tool: &str) -> Option<Vec<String>> {
         let _ = tool;
         None
@@ -36,7 +36,7 @@ pub trait ToolCatalog {
         false
     }
 
-    /// Returns whether a parameter is text, or is made of texts.
+    /// Returns whether a parameter is text, or consists of texts.
     ///
     /// `"{exit_code}"` then becomes `"0"`; elsewhere it keeps the variable's type and becomes `0`.
     fn takes_text(&self, tool: &str, param: &str) -> bool {

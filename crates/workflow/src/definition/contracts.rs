@@ -42,8 +42,7 @@ impl Diagnostics {
         }
     }
 
-    /// Warns of secret arguments that no state can use: they are not exported, and no placeholder refers to their
-    /// value.
+    /// Warns of secret arguments that no state can use: they have no export, and no placeholder refers to their value.
     pub(super) fn unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
         let Some(place) = document.get(ARGUMENTS) else { return };
         for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {

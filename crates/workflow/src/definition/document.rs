@@ -54,7 +54,7 @@ impl Diagnostics {
         place
     }
 
-    /// Reports that a field is missing, unless an unknown key was reported that stands for it. `advice` follows the message.
+    /// Reports that a field is missing, unless a reported unknown key stands for it. `advice` follows the message.
     pub(crate) fn missing(&mut self, object: &Object<'_>, key: &str, advice: &str) {
         if !object.meant.iter().any(|meant| meant == key) {
             self.error(&object.pointer, format!("'{key}' is missing{advice}"));
@@ -116,7 +116,7 @@ pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Returns in words what kind of value was found in place of the expected one.
+/// Returns the kind of a found value, in words.
 pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -128,7 +128,7 @@ pub(crate) fn kind(value: &Value) -> String {
     }
 }
 
-/// Keys that authors write who know other languages, each with the key of this one, or what is written instead.
+/// Keys that authors write who know other languages, each with the key of this one, or the text to write instead.
 const SYNONYMS: [(&str, &str); 17] = [
     ("next", "next_state"),
     ("target", "next_state"),
@@ -168,7 +168,7 @@ pub(crate) fn hint(unknown: &str, meant: Option<&str>) -> String {
     }
 }
 
-/// Maximum size of a word, in bytes, that is taken for a mistyped one.
+/// Maximum size of a word, in bytes, in the search for mistyped ones.
 const MAX_COMPARED_BYTES: usize = 128;
 
 /// Names the known word that an unknown one is probably meant to be: `, did you mean 'transitions'?`

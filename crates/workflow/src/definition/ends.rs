@@ -1,8 +1,8 @@
 //! Possible ends of a run in a state, as far as the state itself shows.
 //!
-//! An action ends in one of a few [`OutcomeKind`]s. A run may end at an ending that no transition is sure to take and that
-//! no `on_timeout` leads on from: it completes if the action succeeded and fails if it did not, as in `decide`. The
-//! contents of fields and screens are not known beforehand, except that a pattern is found in a text or is not.
+//! An action ends in one of a few [`OutcomeKind`]s. A run may end at an ending that no transition is sure to take and
+//! that no `on_timeout` leads on from: it completes if the action succeeded and fails if it did not, as in `decide`.
+//! The contents of fields and screens are unknown beforehand, except that a pattern either matches a text or does not.
 
 use super::State;
 use crate::condition::Condition;
@@ -11,7 +11,7 @@ use crate::tool;
 /// The ways in which a run may end in a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PossibleOutcomes {
-    /// It may do what it was written for.
+    /// It may do its task.
     pub completes: bool,
     /// It may break off.
     pub fails: bool,
@@ -59,7 +59,7 @@ impl State {
             tool::SLEEP => vec![OutcomeKind::Succeeded],
             tool::SET | tool::RETURN => return vec![OutcomeKind::Succeeded],
             tool::FAIL => return vec![OutcomeKind::Failed],
-            // It is answered, or expires without an answer.
+            // It gets an answer, or expires without one.
             tool::GATE if self.action.params().contains_key("timeout") => {
                 vec![OutcomeKind::Succeeded, OutcomeKind::TimedOut]
             }
@@ -83,7 +83,7 @@ impl State {
         let unsuccessful = matches!(ending, OutcomeKind::TimedOut | OutcomeKind::FoundNothing | OutcomeKind::Failed);
         let late = unsuccessful && self.on_timeout().is_some();
         let conditions = || self.transitions.iter().map(|transition| &transition.condition);
-        // Of those that depend on one pattern only: each with whether it must be found.
+        // Conditions on one pattern only: each with whether it must match.
         let patterns: Vec<(&str, bool)> = conditions().filter_map(|condition| ending.leaves_to(condition)).collect();
         late || conditions().any(|condition| ending.surely_holds(condition))
             || patterns.iter().any(|(pattern, found)| patterns.contains(&(*pattern, !*found)))

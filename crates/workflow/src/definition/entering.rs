@@ -1,4 +1,4 @@
-//! Text that is typed and not entered, although the run then waits for what a command prints.
+//! Typed text without Enter, although the run then waits for the output of a command.
 
 use serde_json::Value;
 
@@ -6,7 +6,8 @@ use super::document::escaped;
 use super::{Problem, State};
 use crate::{dialogue, tool};
 
-/// Returns a warning for every input that looks like a command, does not end with a line feed, and is waited for.
+/// Returns a warning for every input that looks like a command, does not end with a line feed, and comes before a wait
+/// for its output.
 pub(super) fn warnings(states: &[State]) -> Vec<Problem> {
     let typed = states.iter().filter(|state| state.action.tool == tool::SEND_INPUT);
     let answers = states.iter().filter(|state| state.action.tool == tool::DIALOGUE).flat_map(in_dialogue);
@@ -22,7 +23,7 @@ fn in_dialogue(state: &State) -> impl Iterator<Item = Problem> + '_ {
     })
 }
 
-/// Returns whether a text looks like one that has to be entered, and does not end with a line feed.
+/// Returns whether a text looks like a command, and does not end with a line feed.
 fn is_command(text: &str) -> bool {
     // A variable may end with a line feed, and single keys are for programs that read them one by one.
     let is_entered = text.ends_with(['\n', '\r', '}', '\u{1b}']) || text.chars().any(char::is_control);

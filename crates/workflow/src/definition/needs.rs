@@ -1,8 +1,8 @@
-//! Variables that a run must be started with.
+//! Required initial variables of a run.
 //!
-//! The name in a placeholder is known if it is an argument, a field of a state's result or a standard name. Any other must
-//! be among the initial variables, which a definition does not list: it is a warning when the definition is read, and
-//! an error when a run is to be started without it.
+//! A placeholder has a known name if that is an argument, a field of a state's result or a standard name. Any other
+//! must be among the initial variables, which a definition does not list: it is a warning of the parser, and an error
+//! at the start of a run without it.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ pub(super) struct NeededVariable {
     name: String,
     /// The place of the first text with it.
     pointer: String,
-    /// The nearest name that is known, as `, did you mean 'x'?`, or a full stop.
+    /// The nearest known name, as `, did you mean 'x'?`, or a full stop.
     meant: String,
-    /// True if only messages of `fail` have it, which are shown as they are written.
+    /// True if only messages of `fail` have it, which appear as their author wrote them.
     is_optional: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn of(
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let patterns =
         patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
-    // Where several runs go on at once, an item is known to the parameters of its run only.
+    // With several runs at once, only the parameters of its run know an item.
     let in_turn = states.iter().filter(|state| state.for_each_at_once().is_none());
     let items = in_turn.filter_map(State::for_each).map(|for_each| for_each.name.as_str());
     let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).chain(items).collect();
@@ -118,7 +118,7 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         tool::GATE => {
             let form = action.params().get("form").map(Form::read);
             let names = match &form {
-                // A form with placeholders is known only when the state is entered.
+                // A form with placeholders is unknown before the entry of the state.
                 Some(Err(_)) => return None,
                 Some(Ok(form)) => form.fields().iter().map(Field::name).collect(),
                 None => Vec::new(),
@@ -194,7 +194,7 @@ pub(super) fn secrets(arguments: &Contract, return_values: &Contract, states: &[
 }
 
 impl NeededVariable {
-    /// Returns the warning that a run has to be started with it.
+    /// Returns the warning that its run requires it.
     pub(super) fn warning(&self) -> Problem {
         let Self { name, pointer, meant, .. } = self;
         let message = format!(
@@ -214,12 +214,12 @@ impl NeededVariable {
 }
 
 impl Definition {
-    /// Returns the warnings of a nested definition, without those for variables that it is given.
+    /// Returns the warnings of a nested definition, without warnings about its given variables.
     pub(super) fn warnings_with(self, given: Option<&Value>) -> Vec<Problem> {
         let is_given = |name: &str| match given {
             None | Some(Value::Null) => false,
             Some(Value::Object(given)) => given.contains_key(name),
-            // It is known only when the state is entered.
+            // It is unknown before the entry of the state.
             Some(_) => true,
         };
         let unneeded: Vec<Problem> =
@@ -227,7 +227,7 @@ impl Definition {
         self.warnings.into_iter().filter(|warning| !unneeded.contains(warning)).collect()
     }
 
-    /// Gives variables that a run is started with the names of arguments, where they differ from those in case only and are no
+    /// Gives initial variables of a run the names of arguments, where they differ from those in case only and are no
     /// variables of the definition themselves.
     pub fn match_names(&self, given: &mut Map<String, Value>) {
         for argument in self.arguments.iter().map(ContractVariable::name) {
@@ -245,12 +245,12 @@ impl Definition {
         }
     }
 
-    /// Checks that a run can be started with these variables: those of arguments fit their schemas, and every placeholder
-    /// that nothing else gives a value is among them. `in_shell` answers whether the shell that the run will work in may
-    /// have a variable; a required argument must be given where it may not.
+    /// Checks that a run can start with these variables: variables of arguments fit their schemas, and every
+    /// placeholder that nothing else gives a value is among them. `in_shell` answers whether the shell that the run
+    /// will work in may have a variable; where it may not, the run requires a value of each required argument.
     ///
     /// # Errors
-    /// With everything that is wrong. Values of secrets are not shown.
+    /// With everything that is wrong. The messages have no values of secrets.
     pub fn check_start(
         &self,
         initial: &Map<String, Value>,

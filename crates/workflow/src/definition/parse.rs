@@ -24,7 +24,7 @@ use crate::variables::{STANDARD_NAMES, may_be_named};
 use crate::{dialogue, items, question, tool};
 
 pub(super) const MAX_STATES: usize = 100;
-/// Maximum number of states that are checked in a machine that has too many.
+/// Maximum number of checked states of a machine that has too many.
 const MAX_CHECKED_STATES: usize = 2 * MAX_STATES;
 pub(super) const MAX_TRANSITIONS: usize = 20;
 pub(super) const MAX_NAME_CHARS: usize = 64;
@@ -42,7 +42,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
     let bytes = length(document);
     if bytes > MAX_DOCUMENT_BYTES {
-        // There could be as many problems as bytes, so they are not collected.
+        // There could be as many problems as bytes, so this does not collect them.
         let message = format!("the definition takes {bytes} bytes, at most {MAX_DOCUMENT_BYTES} are read");
         return Err(Problems::of(vec![Problem::error("", message)]));
     }
@@ -79,7 +79,7 @@ fn mentions(value: &Value, word: &str) -> bool {
     }
 }
 
-/// Reads a document that is nested in others, so many levels deep.
+/// Reads a document within others, so many levels deep.
 fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
     let mut reader = Reader { tools, findings: Diagnostics::default(), level };
     let definition = reader.document(document);
@@ -97,7 +97,7 @@ fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Def
 struct Reader<'a> {
     tools: &'a dyn ToolCatalog,
     findings: Diagnostics,
-    /// In how many other documents this one is nested.
+    /// Number of other documents around this one.
     level: u32,
 }
 
@@ -140,7 +140,7 @@ impl Reader<'_> {
         let host = object.get("host").and_then(|place| self.host(&place));
         let states = states.iter().map(|(name, place)| self.state(name, &place, &known, host.as_deref()));
         let states: Vec<_> = states.collect();
-        // A state that could not be read has no targets, and would make others look unreachable.
+        // An unreadable state has no targets, and would make others look unreachable.
         let states = states.into_iter().collect::<Option<Vec<State>>>()?;
         self.findings.unused_secrets(&object, &arguments, &states);
         let initial_state = initial_name?.to_owned();
@@ -273,7 +273,7 @@ impl Reader<'_> {
         word == Some("ask")
     }
 
-    /// Reads the items that a state is executed for: an object, or the items alone.
+    /// Reads the items for the executions of a state: an object, or the items alone.
     fn for_each(&mut self, place: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
         if let Some(action) = action.filter(|action| items::SINGLE.contains(&action.tool.as_str())) {
             self.findings.error(&place.pointer, format!("a {} can not be done for each of several items", action.tool));
@@ -479,7 +479,7 @@ impl Reader<'_> {
         let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
         let complaints = child::complaints(params, |value| value.to_string().contains('{'));
         problems.extend(complaints.into_iter().map(|complaint| {
-            // A parameter that is left out has no place.
+            // A missing parameter has no place.
             let param = complaint.param();
             let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
             Problem::error(pointer, complaint.to_string())
@@ -535,7 +535,7 @@ impl Reader<'_> {
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
     }
 
-    /// Reports conditions of a state that could not be distinguished in a gate.
+    /// Reports indistinguishable conditions of a state in a gate.
     fn report_ambiguous_choices(&mut self, place: &JsonPath<'_>, transitions: &[Option<Transition>]) {
         let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
         let descriptions: Vec<_> = transitions.iter().map(described).collect();

@@ -64,7 +64,7 @@ impl Problems {
         Self(problems)
     }
 
-    /// Returns the problems, in the order they were found: from the top of the document down.
+    /// Returns the problems, in the order of the checks: from the top of the document down.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.0.iter()
     }

@@ -10,12 +10,12 @@ pub(super) fn reached<'s>(initial: &'s str, states: &'s [State]) -> BTreeSet<&'s
     closure(vec![initial], |from| states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect())
 }
 
-/// Returns a warning for every state that cannot be reached, or from which a run cannot end.
+/// Returns a warning for every unreachable state, and for every state from which a run cannot end.
 pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[State]) -> Vec<Problem> {
     let reached = closure(std::iter::once(initial).chain(finally_state).collect(), |from| {
         states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect()
     });
-    // A missing target leaves the author's intent unknown, and it is reported already.
+    // A missing target leaves the author's intent unknown, and has a report already.
     let leads_astray = |state: &&State| state.targets().any(|target| states.iter().all(|known| known.name != target));
     let ending = closure(
         states.iter().filter(|state| state.may_end() || leads_astray(state)).map(|state| state.name.as_str()).collect(),
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// Returns everything that can be reached from `start`, itself included.
+/// Returns all states on the ways from `start`, itself included.
 fn closure<'s>(start: Vec<&'s str>, next: impl Fn(&str) -> Vec<&'s str>) -> BTreeSet<&'s str> {
     let mut seen = BTreeSet::new();
     let mut open = start;

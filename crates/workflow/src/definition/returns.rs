@@ -1,4 +1,4 @@
-//! Return values that cannot be read when the run ends: the shell that has them is closed, or is none.
+//! Return values that are unreadable at the end of the run: the shell that has them is closed, or is none.
 
 use super::document::escaped;
 use super::{Problem, State, reach};
@@ -9,7 +9,7 @@ use crate::tool;
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// Returns a warning for every return value that the shell has to report although it may not be able to. It reports
-/// before a finally state, so only what is reached from the initial state counts.
+/// before a finally state, so only states on the ways from the initial state count.
 pub(super) fn warnings(return_values: &Contract, initial: &str, states: &[State]) -> Vec<Problem> {
     let reached = reach::reached(initial, states);
     let closes = states.iter().find(|state| {

@@ -1,7 +1,7 @@
 //! The documentation of definitions for their authors: a JSON Schema, and a page to read.
 //!
-//! Both are generated from the types in `shape.rs` and `condition/test.rs`, and from the catalog's description of its
-//! tools. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+//! The types in `shape.rs` and `condition/test.rs`, and the catalog's description of its tools, are the source of both.
+//! JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
 use std::fmt::Write as _;
 
@@ -14,8 +14,8 @@ use crate::tool;
 
 /// Returns the JSON Schema (2020-12) of a machine over these tools.
 ///
-/// A document that has no errors for [`Definition::parse`](crate::Definition::parse) fits it; the other way round it
-/// is necessary and not enough, because names of states and patterns are not checked by a schema.
+/// A document that has no errors for [`Definition::parse`](crate::Definition::parse) fits it; the other way round it is
+/// necessary and not enough, because a schema does not check names of states and patterns.
 #[must_use]
 pub fn schema(tools: &dyn ToolCatalog) -> Value {
     let mut schema = schema_of::<Machine>();
@@ -81,7 +81,7 @@ pub fn action_reference(tools: &dyn ToolCatalog) -> String {
         let _ = write!(page, "\n## {tool}\n\n");
         let required = |name: &str| params["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
         for (name, property) in params["properties"].as_object().into_iter().flatten() {
-            // The run's terminal is filled in.
+            // The run fills its terminal in.
             if name == "session_id" && !required(name) {
                 continue;
             }
@@ -116,7 +116,7 @@ fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     of_catalog.chain(of_machines).collect()
 }
 
-/// Makes `session_id` a parameter that a machine may leave out, because the run's terminal is injected.
+/// Makes `session_id` a parameter that a machine may leave out, because the run injects its terminal.
 fn inject_session(params: &mut Value) {
     if let Some(Value::Array(required)) = params.get_mut("required") {
         required.retain(|name| name != "session_id");

@@ -1,8 +1,8 @@
 //! The shape of a definition, as types.
 //!
-//! These types are never built: a document is read by hand, so that all its problems can be reported at once. The types
-//! are used for two things instead: the reader takes its known keys from them, and the JSON Schema and the
-//! documentation for authors are generated from them. The keys of a condition are in `condition/test.rs`.
+//! No code builds these types: a reader written by hand reports all problems of a document at once. The types have two
+//! uses instead: the reader takes its known keys from them, and the generator makes the JSON Schema and the
+//! documentation for authors from them. The keys of a condition are in `condition/test.rs`.
 #![allow(dead_code, clippy::large_enum_variant, reason = "these types are described, never built")]
 
 use std::collections::BTreeMap;
@@ -381,7 +381,7 @@ pub(super) fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Removes null defaults, which only state that a key may be left out.
+/// Removes null defaults, which only mark an optional key.
 fn drop_null_defaults(schema: &mut Value) {
     match schema {
         Value::Object(words) => {

@@ -42,7 +42,7 @@ impl Dialogue {
     }
 }
 
-/// Returns every problem of the parameters as they are written, where values with placeholders are not known yet.
+/// Returns every problem of the written parameters, in which values with placeholders are still unknown.
 pub(crate) fn complaints(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
     let mut reader = Reader { complaints: Vec::new(), is_final: false };
     reader.dialogue(params);
@@ -52,7 +52,7 @@ pub(crate) fn complaints(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
 /// The reader of a dialogue.
 struct Reader {
     complaints: Vec<InvalidDialogue>,
-    /// True if all variables are replaced.
+    /// True after the replacement of all variables.
     is_final: bool,
 }
 
@@ -61,7 +61,7 @@ impl Reader {
         self.complaints.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
     }
 
-    /// Returns whether the value is not known before the state is entered.
+    /// Returns whether the value is unknown before the entry of the state.
     fn is_open(&self, value: &Value) -> bool {
         !self.is_final && value.as_str().is_some_and(has_placeholder)
     }

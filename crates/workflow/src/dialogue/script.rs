@@ -10,11 +10,11 @@ use crate::definition::{Problem, secret_variable};
 use crate::event::DialogueAnswer;
 use crate::substitute::{Lookup, Placeholder, placeholders};
 
-/// The parameters that a script has. The terminal and what is typed first are given with each turn.
+/// The parameters that a script has. Each turn supplies the terminal and the first text.
 const KEYS: [&str; 4] = ["rules", "until", "timeout", "max_answers"];
 
-/// The rules by which a caller answers the questions of a program, turn by turn: the parameters of the action `dialogue`
-/// except the terminal and the text that is typed first.
+/// The rules by which a caller answers the questions of a program, turn by turn: the parameters of the action
+/// `dialogue` except the terminal and the first text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueScript {
     dialogue: Dialogue,
@@ -86,7 +86,7 @@ impl DialogueScript {
 }
 
 impl Conversation<'_> {
-    /// Returns the parameters of the next turn: what is typed in the terminal `session`, if anything, and what is awaited
+    /// Returns the parameters of the next turn: the text for the terminal `session`, if any, and the patterns to await
     /// then. `spent` is the time since the dialogue began.
     #[must_use]
     pub fn turn(&self, session: &str, spent: Duration) -> Map<String, Value> {

@@ -5,7 +5,7 @@ use serde_json::{Number, Value, json};
 use super::format::Format;
 use super::kind::{Kind, Offered, offered, read_number, read_text};
 
-/// A plain value to be filled in.
+/// A plain value to fill in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     name: String,
@@ -19,10 +19,10 @@ pub struct Field {
 /// Requirement on a field of a form, as a fragment that follows its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidField {
-    /// A text is required.
+    /// The field requires a text.
     #[error("must be filled in")]
     Missing,
-    /// A value of another kind is required.
+    /// The field requires a value of another kind.
     #[error("must be filled in: {wanted}")]
     MissingKind {
         /// Description of the values that the field takes.
@@ -101,7 +101,7 @@ impl Field {
         &self.name
     }
 
-    /// Returns what a person is shown for it.
+    /// Returns its label for a person.
     #[must_use]
     pub fn label(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
@@ -113,13 +113,13 @@ impl Field {
         self.description.as_deref()
     }
 
-    /// Returns whether its value is secret: not shown where it is typed, and not recorded.
+    /// Returns whether its value is secret: invisible during its input, and absent from records.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         matches!(self.kind, Kind::Text { format: Some(Format::Password), .. })
     }
 
-    /// Returns whether it must be filled in.
+    /// Returns whether the form requires a value for it.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.required
@@ -141,7 +141,7 @@ impl Field {
         })
     }
 
-    /// Returns the choices, each as it is shown, with its value; empty where any value is allowed.
+    /// Returns the choices, each with its title and its value; empty for a field that takes any value.
     #[must_use]
     pub fn choices(&self) -> Vec<String> {
         match &self.kind {
@@ -191,11 +191,11 @@ impl Field {
         }
     }
 
-    /// Returns the value that was given, or the default where none was given.
+    /// Returns the given value, or the default in its absence.
     pub(super) fn value_or_default(&self, given: Option<&Value>) -> Result<Value, InvalidField> {
         let empty = |value: &&Value| match value {
             Value::Null => true,
-            // A form that was not filled in is returned with empty texts.
+            // An unfilled form comes back with empty texts.
             Value::String(text) if text.is_empty() => {
                 self.required || !matches!(self.kind, Kind::Text { least: None, format: None, .. })
             }
@@ -345,7 +345,7 @@ fn number(value: &Value) -> Option<Number> {
     }
 }
 
-/// The largest bound up to which every whole number can be represented exactly.
+/// The largest bound up to which an f64 represents every whole number exactly.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 fn is_whole(number: &Number) -> bool {

@@ -7,7 +7,7 @@ pub(super) enum Format {
     Uri,
     Date,
     DateTime,
-    /// Not shown where it is typed, and not recorded.
+    /// Invisible during its input, and absent from records.
     Password,
 }
 

@@ -16,7 +16,7 @@ pub(super) enum Kind {
     Truth,
 }
 
-/// A choice, and the title that it is shown with.
+/// A choice, and its shown title.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Offered {
     pub(super) value: String,
@@ -25,12 +25,12 @@ pub(super) struct Offered {
 
 impl Offered {
     fn new(value: &str, title: Option<&str>) -> Self {
-        // A form that is shown has titles with their values.
+        // A shown form has titles with their values.
         let bare = |title: &str| title.strip_suffix(&format!(" ({value})")).unwrap_or(title).to_owned();
         Self { value: value.to_owned(), title: title.map(bare) }
     }
 
-    /// Returns what a person is shown for it: also the value, since that is the answer.
+    /// Returns its label for a person: also the value, since that is the answer.
     pub(super) fn shown(&self) -> String {
         match &self.title {
             Some(title) if *title != self.value => format!("{title} ({})", self.value),

@@ -175,7 +175,7 @@ fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// Returns the usual result of an action. `None` where it cannot be known, such as what a program prints.
+/// Returns the usual result of an action. `None` for an unknown one, such as the output of a program.
 fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<String, Value>> {
     let CurrentState { tool, params, .. } = current;
     let mut result = session(params);
@@ -196,7 +196,7 @@ fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<St
                 result.insert("exit_code".to_owned(), 0.into());
             }
         }
-        // What a program asks cannot be known.
+        // The questions of a program are unknown.
         tool::DIALOGUE if params.get("until").is_some_and(|until| !until.is_null()) => return None,
         tool::DIALOGUE => {
             result.insert("reason".to_owned(), "exit".into());

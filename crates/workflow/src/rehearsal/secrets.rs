@@ -1,10 +1,10 @@
 //! The secrets that are hidden in the report of a rehearsal.
 //!
-//! A rehearsal is shown to people and kept in the logs of those who test machines, and its stubs may be made from a
-//! real run. Secrets are known by value and by name: the values of variables that a contract declares secret, and texts
-//! that are typed as a secret, are hidden wherever they occur, in the forms that our filters write too. A secret of
-//! fewer than [`MIN_SECRET_CHARS`] characters would hide half of every text, so it is hidden only where it is the whole
-//! text, and in fields with the name of its variable.
+//! People see a rehearsal, testers of machines keep it in their logs, and its stubs may come from a real run. Secrets
+//! are known by value and by name: the values of variables that a contract declares secret, and secretly typed texts,
+//! are hidden wherever they occur, in the forms that our filters write too. A secret of fewer than [`MIN_SECRET_CHARS`]
+//! characters would hide half of every text, so the redaction hides it only where it is the whole text, and in fields
+//! with the name of its variable.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::definition::Definition;
 use crate::parallel;
 use crate::substitute::{as_text, filtered_forms};
 
-/// Minimum number of characters of a secret that is searched for inside other text.
+/// Minimum number of characters of a secret in the search inside other text.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// The secrets of one rehearsal.
@@ -49,8 +49,7 @@ impl Secrets {
         secret.iter().for_each(|value| self.learn(value));
     }
 
-    /// Collects secrets from an action's parameters: a text that is typed as a secret, and the secrets of a nested
-    /// workflow.
+    /// Collects secrets from an action's parameters: a secretly typed text, and the secrets of a nested workflow.
     pub(super) fn learn_params(&mut self, params: &Map<String, Value>) {
         if is_typed_unseen(params)
             && let Some(typed) = params.get("input_text")
@@ -164,7 +163,7 @@ impl Secrets {
         }
     }
 
-    /// Hides secrets in one pass; of two in one place the longer is taken, which leaves no rest behind.
+    /// Hides secrets in one pass; of two in one place it takes the longer, which leaves no rest behind.
     fn hide(&self, text: &mut String) {
         if self.short.contains(text.trim()) {
             HIDDEN.clone_into(text);
@@ -190,7 +189,7 @@ impl Secrets {
     }
 }
 
-/// Returns whether these are the parameters of something that is typed as a secret.
+/// Returns whether these are the parameters of a secretly typed text.
 fn is_typed_unseen(params: &Map<String, Value>) -> bool {
     params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true")
 }

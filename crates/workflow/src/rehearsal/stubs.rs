@@ -1,7 +1,7 @@
 //! The stubs of a rehearsal: the results of actions, as the author of the stubs wrote them.
 //!
-//! A list is used in order, one entry a time. Using more entries than it has is an error: of the machine, or of stubs
-//! that expect fewer visits. A value that is not in a list is the answer every time.
+//! A list supplies its entries in order, one a time. Using more entries than it has is an error: of the machine, or of
+//! stubs that expect fewer visits. A value that is not in a list is the answer every time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl<T> Answers<T> {
         }
     }
 
-    /// Returns how many answers there are, where they are counted.
+    /// Returns the number of answers, where there is a limit.
     pub(super) fn count(&self) -> Option<usize> {
         match self {
             Self::Always(_) => None,
@@ -111,8 +111,8 @@ const OTHER_FIELDS: [&str; 18] = [
 ];
 
 impl Stubs {
-    /// Reads stubs: an object with `states` and `tools` (results by name), `gates` (answers by state), `shell` (variables)
-    /// and `session_id` (the terminal that the run is given), each of which may be left out.
+    /// Reads stubs: an object with `states` and `tools` (results by name), `gates` (answers by state), `shell`
+    /// (variables) and `session_id` (the given terminal of the run), each of them optional.
     ///
     /// # Errors
     /// With every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none of
@@ -184,7 +184,7 @@ impl Reading<'_> {
         stubs
     }
 
-    /// Reads answers by the names of something, all of which must be known.
+    /// Reads answers by names of something. Unknown names are errors.
     fn by_name<T>(
         &mut self,
         place: &JsonPath<'_>,
@@ -252,14 +252,14 @@ impl Reading<'_> {
     }
 
     fn answer(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        // A form is answered with its fields.
+        // The answer to a form is its fields.
         if place.value.is_object() {
             return Some(place.value.to_string());
         }
         self.found.text(place, "the answer to a gate").map(str::to_owned)
     }
 
-    /// Reports the answers that no gate offers, as far as that is known before the run.
+    /// Reports the answers that no gate offers, from the definition alone.
     fn offered(&mut self, gates: &BTreeMap<String, Answers<String>>) {
         for (name, answers) in gates {
             let Some(state) = self.definition.state(name) else { continue };

@@ -26,13 +26,13 @@ const UNRELATED: [&str; 17] = [
     "Zorp: quux zorp quux, zorp quux zorp; quux zorp quux zorp quux. Zorp quux zorp, quux zorp quux zorp quux zorp quux.",
 ];
 
-/// The first mark of a variable. Patterns that have such a character themselves are not compared.
+/// The first mark of a variable. Patterns with such a character of their own are beyond comparison.
 const FIRST_MARK: char = '\u{e000}';
 
 /// An alternative that a pattern has besides those of another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewAlternative {
-    /// The text as it is written.
+    /// The text, as its author wrote it.
     pub(super) text: String,
     /// A remark on it, besides that it is new.
     pub(super) remark: Option<Remark>,
@@ -41,19 +41,19 @@ pub(super) struct NewAlternative {
 /// Reason that a person should look twice at a new alternative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remark {
-    /// It matches nearly anything, or cannot be compared.
+    /// It matches nearly anything, or is beyond comparison.
     Anything,
-    /// It matches this line, which was recorded and which the pattern did not match so far.
+    /// It matches this recorded line, which the pattern did not match so far.
     Recorded(String),
     /// It has a group that captures, with a name or a number.
     Group,
-    /// It has a value that is not quoted, and that may be a pattern itself.
+    /// It has an unquoted value that may be a pattern itself.
     Value(String),
 }
 
 /// Patterns with marks in place of their variables.
 struct Marks<'p> {
-    /// Placeholders, as they are written.
+    /// Placeholders, as their author wrote them.
     known: Vec<&'p str>,
 }
 
@@ -86,15 +86,15 @@ impl<'p> Marks<'p> {
         self.known.get(usize::try_from(u32::from(mark).checked_sub(u32::from(FIRST_MARK))?).ok()?).copied()
     }
 
-    /// Returns a text with its variables as they are written.
+    /// Returns a text with the placeholders of its variables.
     fn written(&self, text: &str) -> String {
         let one = |sign: char| self.placeholder(sign).map_or_else(|| sign.to_string(), str::to_owned);
         text.chars().map(one).collect()
     }
 }
 
-/// Returns the alternatives that the patterns `after` have besides those of `before`. `None` where they are other patterns: one
-/// or an alternative of one is gone or was changed, or the flags were. `recorded` has lines of the recording.
+/// Returns the alternatives that the patterns `after` have besides those of `before`. `None` where they are other
+/// patterns: one, an alternative of one or the flags are gone or different. `recorded` has lines of the recording.
 pub(super) fn new_alternatives<'p>(
     before: &[&'p str],
     after: &[&'p str],
@@ -151,7 +151,7 @@ fn remark(flags: &str, alternative: &str, marks: &Marks<'_>, unknown_lines: &[&S
     values.find(|value| !value.ends_with("|regex}")).map(|value| Remark::Value(value.to_owned()))
 }
 
-/// Returns whether a pattern, or one of its alternatives, matches nearly anything or cannot be compared.
+/// Returns whether a pattern, or one of its alternatives, matches nearly anything or is beyond comparison.
 pub(super) fn matches_nearly_anything(pattern: &str) -> bool {
     let Ok(all) = Alternatives::of(&without_variables(pattern)) else { return true };
     all.iter().any(|alternative| {
@@ -166,7 +166,7 @@ fn without_variables(pattern: &str) -> String {
 }
 
 impl NewAlternative {
-    /// Returns the alternative and what is known of it, as a fragment.
+    /// Returns the alternative and its remark, as a fragment.
     pub(super) fn reason(&self) -> String {
         let text = &self.text;
         match &self.remark {

@@ -11,7 +11,7 @@ use crate::tool;
 /// One way out of a state.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Edge<'d> {
-    /// Its condition, as it is written.
+    /// Its condition, as its author wrote it.
     pub(super) condition: Value,
     /// State that it leads to; `None` is the completion of the run.
     pub(super) to: Option<&'d str>,
@@ -22,7 +22,7 @@ pub(super) fn document<'d>(definition: &'d Definition, state: &str) -> Option<&'
     definition.document().get("states")?.get(state)?.as_object()
 }
 
-/// Returns the ways out of a state, in the order in which they are tried.
+/// Returns the ways out of a state, in the order of their checks.
 pub(super) fn edges<'d>(definition: &'d Definition, state: &'d State) -> Vec<Edge<'d>> {
     let written = document(definition, state.name()).and_then(|document| document.get("transitions"));
     let written = written.and_then(Value::as_array).into_iter().flatten();
@@ -70,14 +70,14 @@ pub(super) fn is_human_gate(state: &State) -> bool {
     state.action().tool() == tool::GATE && who.is_none_or(|who| who == AnsweredBy::Human.name())
 }
 
-/// Returns the states that a run reaches without passing through `avoided`, from its beginning or from the state that is
-/// executed before it ends.
+/// Returns the states that a run reaches without passing through `avoided`, from its beginning or from its finally
+/// state.
 pub(super) fn reached_without<'d>(definition: &'d Definition, avoided: &str) -> BTreeSet<&'d str> {
     let begins = [definition.initial_state()].into_iter().chain(definition.finally_state());
     reached_from(definition, begins, avoided)
 }
 
-/// Returns the states that are reached from these without passing through `avoided`.
+/// Returns the states on the ways from these without passing through `avoided`.
 pub(super) fn reached_from<'d>(
     definition: &'d Definition,
     begins: impl IntoIterator<Item = &'d str>,

@@ -1,4 +1,4 @@
-//! A patch that was proposed for a run, as it is shown to a person.
+//! A proposed patch for a run, in the form for a person.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub const ACCEPT_AND_ASK: &str = "accept, then ask where the run goes on";
 /// The answer that leaves the machine unchanged.
 pub const DECLINE: &str = "decline";
 
-/// A patch to the machine of a run that stopped at a screen that the machine does not know. It was checked before.
+/// A checked patch to the machine of a run that stopped at a screen that the machine does not know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The state that the run waits in.
@@ -36,7 +36,7 @@ pub struct Proposal {
     /// Weakenings by the patch, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weakens: Vec<String>,
-    /// Checks that were made, as sentences.
+    /// The checks, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<String>,
     /// Ways to continue the run with the patched machine, by the answer.
@@ -44,8 +44,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Makes a proposal of a machine that [`super::patched`] returned, for a run that waits in `state`. `difference` has
-    /// the lines that differ, and `checked` what was checked.
+    /// Makes a proposal of a machine that [`super::patched`] returned, for a run that waits in `state`. `difference`
+    /// has the lines that differ, and `checked` the checks.
     #[must_use]
     pub fn new(
         patched: &Definition,
@@ -91,12 +91,12 @@ impl Proposal {
         format!("{by} proposes a patch of the workflow in state '{state}': {reason}.{weakens} Is it accepted?")
     }
 
-    /// Returns what can be answered.
+    /// Returns the possible answers.
     pub fn answers(&self) -> impl Iterator<Item = &str> {
         self.choices.iter().map(|choice| choice.description.as_str()).chain([ACCEPT_AND_ASK, DECLINE])
     }
 
-    /// Returns what the answer is based on, besides the screen.
+    /// Returns the basis of the answer, in addition to the screen.
     #[must_use]
     pub fn context(&self) -> Map<String, Value> {
         let mut fields = Map::new();

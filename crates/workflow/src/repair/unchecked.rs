@@ -8,8 +8,8 @@ use super::alternatives::matches_nearly_anything;
 use crate::definition::{Definition, State, Transition};
 use crate::tool;
 
-/// Returns the state that types behind an input although nothing that the input brought about is checked before. A command
-/// needs no check: it is refused where the shell is not at its prompt.
+/// Returns the state that types behind an input although no check of the effects of the input comes before. A command
+/// needs no check: a shell that is not at its prompt refuses it.
 pub(super) fn typed_unchecked_behind<'d>(definition: &'d Definition, input: &'d State) -> Option<&'d str> {
     if input.action().tool() != tool::SEND_INPUT {
         return None;
@@ -20,7 +20,7 @@ pub(super) fn typed_unchecked_behind<'d>(definition: &'d Definition, input: &'d 
         let Some(state) = definition.state(name).filter(|_| seen.insert(name)) else { continue };
         match state.action().tool() {
             tool::SEND_INPUT => return Some(name),
-            // A person or an agent sees what was printed.
+            // A person or an agent sees the output.
             tool::GATE => {}
             _ => open.extend(unchecked_targets(state)),
         }

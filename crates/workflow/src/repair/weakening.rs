@@ -1,9 +1,9 @@
 //! Weakenings of a machine by a patch.
 //!
-//! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, shorter time limits that
-//! end nothing but the run, arguments with a default that are not exported, and new states that do nothing, make no check old, and
-//! lead to where the run would have gone under the same condition. So a name may be given to a change that does no harm, and never
-//! the other way round. What is typed, run or waited for is shown whole.
+//! The list names every change of a patch, except changes that certainly leave every check the same: words for people,
+//! shorter time limits that end nothing but the run, arguments with a default and no export, and new states that do
+//! nothing, make no check old, and lead to where the run would have gone under the same condition. So the list may name
+//! a change that does no harm, and never omits a harmful one. It shows texts to type, to run or to wait for whole.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,12 +31,12 @@ impl fmt::Display for Weakening {
     }
 }
 
-/// Minimum number of consecutive blanks that are counted and not shown, and maximum number of characters of a text that
-/// is shown with what it has in common with another one.
+/// Minimum number of consecutive blanks with a count in their place, and maximum number of characters of a text for
+/// showing it with what it has in common with another one.
 const MIN_COUNTED_BLANKS: usize = 4;
 const MAX_COMMON_CHARS: usize = 120;
 
-/// The characters that are shown on either side of the part in which two texts differ.
+/// Number of shown characters on either side of the part in which two texts differ.
 const CONTEXT_CHARS: usize = 20;
 
 /// Fields of the document and of a state that are words for people.
@@ -63,8 +63,8 @@ const SHOWN_AT_GATES: [&str; 2] = ["match_text", "screen_content"];
 /// Variables that the result of an action sets, and that states use under these names.
 const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];
 
-/// Returns what the machine `after` weakens of the machine `before`. `recorded` has lines that programs printed when the
-/// machine did what it was made for: a new pattern must not match them.
+/// Returns what the machine `after` weakens of the machine `before`. `recorded` has lines that programs printed when
+/// the machine did its task: a new pattern must not match them.
 #[must_use]
 pub fn weakenings(before: &Definition, after: &Definition, recorded: &[String]) -> Vec<Weakening> {
     let mut comparison = Comparison { before, after, recorded, found: Vec::new() };
@@ -186,7 +186,7 @@ impl<'a> Comparison<'a> {
         self.ways(&place, before, after);
     }
 
-    /// Names a limit that is raised, and one that is lowered where the run continues once it is passed.
+    /// Names a raised limit, and a lowered one where the run continues after it.
     fn limit(&mut self, place: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
         // An action without a limit has the usual one.
@@ -249,8 +249,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the alternatives that a pattern has besides those that are there, or a list in patterns behind those that are
-    /// there: which one was found, conditions say by its text. `None` where it is another pattern.
+    /// Returns the alternatives that a pattern has in addition to the present ones, or that a list of patterns has
+    /// behind the present ones: conditions identify the matching one by its text. `None` where it is another pattern.
     fn new_alternatives(&self, old: &Value, new: &Value) -> Option<Vec<NewAlternative>> {
         fn texts(value: &Value) -> Option<Vec<&str>> {
             match value {
@@ -265,7 +265,8 @@ impl<'a> Comparison<'a> {
         new_alternatives(&known, &given, self.recorded).filter(|_| is_longer)
     }
 
-    /// Returns what is typed next behind a state, where nothing but passive states stand in between, as the end of a sentence.
+    /// Returns the next typed text behind a state, where nothing but passive states stand in between, as the end of a
+    /// sentence.
     fn typed_next(&self, name: &str) -> String {
         let typed = |name: &&str| {
             let state = self.after.state(name)?;
@@ -324,7 +325,7 @@ impl<'a> Comparison<'a> {
         self.after.states().iter().filter(leads).map(State::name).collect()
     }
 
-    /// Returns the states that are reached first from one, past passive states that are no gates for a person.
+    /// Returns the first states on the ways from one, past passive states that are no gates for a person.
     fn beyond(&self, name: &str, next: impl Fn(&str) -> Vec<&'a str>) -> BTreeSet<&'a str> {
         let passes = |state: &State| PASSIVE.contains(&state.action().tool()) && !is_human_gate(state);
         let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), next(name));
@@ -367,7 +368,7 @@ impl<'a> Comparison<'a> {
         let mut last = 0;
         for edge in &new {
             let targets = known_targets(self.after, edge, |name| self.before.state(name).is_some());
-            // A wait that is returned to from new states types nothing twice.
+            // A wait that new states return to types nothing twice.
             let is_passive = PASSIVE.contains(&before.action().tool());
             for to in targets.into_iter().filter(|to| *to != Some(before.name()) || edge.to == *to || !is_passive) {
                 let is_itself = to == Some(before.name());
@@ -458,8 +459,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Names a new state that types nothing where a person is shown what it reads, where it reads a terminal that no other state
-    /// names, and where it stands between a check and what the check is for.
+    /// Names a new state that types nothing where a person sees what it reads, where it reads a terminal that no other
+    /// state names, and where it stands between a check and what the check is for.
     fn passive_state(&mut self, state: &State, place: &str) {
         let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
         if READING.contains(&tool) {
@@ -585,7 +586,7 @@ fn may_go_on_late(state: &State) -> bool {
         || state.transitions().iter().any(|transition| !transition.condition().demands_output())
 }
 
-/// Returns when an edge is taken, in words.
+/// Returns the condition of an edge, in words.
 fn when(condition: &Value) -> String {
     match condition.as_str() {
         Some("on_timeout") => "when its time is up".to_owned(),
@@ -606,7 +607,8 @@ fn without_words(variable: &Value) -> Value {
 /// Maximum number of bytes of a sentence about where values come from, without the last one.
 const MAX_SOURCES_BYTES: usize = 16 << 10;
 
-/// Returns a value as it is written. Long runs of blanks are counted: what stands behind them is not moved out of sight.
+/// Returns a value as its author wrote it. A count stands for a long run of blanks, so that the text behind it stays in
+/// sight.
 fn whole(value: &Value) -> String {
     counted(&value.to_string())
 }
@@ -627,7 +629,7 @@ fn counted(text: &str) -> String {
     shown
 }
 
-/// Returns what a value was and is, in words. Of long ones, the part in which they differ is shown, and all of that.
+/// Returns what a value was and is, in words. Of long ones, it shows the part in which they differ, and all of that.
 fn change(old: Option<&Value>, new: Option<&Value>) -> String {
     let signs = |value: Option<&Value>| -> Vec<char> {
         value.map_or_else(|| "nothing".to_owned(), Value::to_string).chars().collect()

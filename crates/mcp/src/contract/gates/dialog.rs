@@ -29,10 +29,10 @@ pub(in crate::contract) enum NoDialog {
     TooLong,
 }
 
-/// Returns a gate as a dialog with its whole content; `wrong` is why the last answer was rejected.
+/// Returns a gate as a dialog with its whole content; `wrong` is the reason for the last rejection.
 ///
 /// # Errors
-/// If the content cannot be shown whole.
+/// If the dialog cannot show the whole content.
 pub(in crate::contract) fn form(
     gate: &GateInfo,
     wrong: Option<&str>,
@@ -61,7 +61,7 @@ pub(in crate::contract) fn form(
         }
     }
     let message = message(gate, wrong);
-    // Choices and texts of fields are read like the message; hidden characters in them must not pass unseen.
+    // People read choices and texts of fields like the message; hidden characters in them must not pass unseen.
     let all = format!("{message}\n{schema}");
     if gate.shortened
         || gate.masked
@@ -89,7 +89,7 @@ fn untitled(field: &Value) -> Option<PrimitiveSchemaDefinition> {
 /// Returns a form whose texts contain nothing that a client would interpret, such as control characters or markup.
 ///
 /// # Errors
-/// If the value of a choice differs from the text that is shown for it.
+/// If the value of a choice differs from the text shown for it.
 fn shown_form(form: &Value) -> Result<Value, NoDialog> {
     fn show(name: &str, value: &mut Value) -> Result<(), NoDialog> {
         match value {

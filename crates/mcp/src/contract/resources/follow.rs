@@ -1,7 +1,7 @@
-//! Subscriptions to resources: the subscriber is notified that a resource has changed, and reads it again.
+//! Subscriptions to resources: the subscriber receives a notification of a changed resource, and reads it again.
 //!
-//! A terminal is attached without input; a run's events are followed. One task waits for either, reconnects to the
-//! daemon as often as necessary, and ends with the subscription.
+//! The task attaches to a terminal without input, and follows a run's events. One task waits for either, reconnects to
+//! the daemon as often as necessary, and ends with the subscription.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ enum Followed {
 /// Subscribes to a resource; `None` if there is none of that URI.
 ///
 /// # Errors
-/// If the daemon cannot be reached.
+/// If the daemon is unreachable.
 pub(in crate::contract) async fn follow(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Updates>, AskError> {
     let mut followed = match Address::parse(uri) {
         Some(Address::Terminal { id, .. }) => Followed::Terminal(id),
         Some(Address::Run(id) | Address::Events { run: id, .. }) => Followed::Run { id, newest: 0 },
         Some(Address::Workflow(name)) => {
-            // The daemon sends no event when a workflow's file is edited, so no update ever arrives.
+            // The daemon sends no event for an edit of a workflow's file, so no update ever arrives.
             let known = daemon.call(DescribeWorkflow { name }).await?.name.is_some();
             return Ok(known.then(|| mpsc::channel(1).1));
         }
@@ -53,7 +53,7 @@ impl Followed {
     async fn join(&mut self, client: &Client) -> Result<Option<Events>, CallError> {
         match self {
             Self::Terminal(id) => {
-                // Secrets are masked, although the screen itself is not passed on.
+                // Masks secrets, although the subscriber does not receive the screen itself.
                 let verb = AttachTerminal { session_id: id.clone(), hold_key: None, masked: true };
                 let (reply, events) = client.subscribe(verb).await?;
                 Ok(reply.success.then_some(events))
@@ -112,7 +112,7 @@ async fn notify_all(mut followed: Followed, mut events: Events, daemon: Reconnec
         };
         let Some(again) = again else { return };
         events = again;
-        // Changes during the interruption are unknown, so one is assumed.
+        // Changes during the interruption are unknown, so this assumes one.
         if !notify(&told) {
             return;
         }

@@ -7,11 +7,11 @@ use tokio::net::unix::pipe::Receiver;
 
 use crate::host::MAX_OUTPUT_BYTES;
 
-/// Bytes that are kept from the beginning, and from the end.
+/// Bytes kept from the beginning, and from the end.
 const HEAD_BYTES: usize = MAX_OUTPUT_BYTES / 2;
 const TAIL_BYTES: usize = MAX_OUTPUT_BYTES - HEAD_BYTES;
 
-/// One stream of a program, as far as it was read.
+/// The output of one stream of a program so far.
 #[derive(Debug)]
 pub(super) struct Capture {
     stream: Option<Receiver>,
@@ -58,7 +58,7 @@ impl Capture {
         }
     }
 
-    /// Returns what was captured.
+    /// Returns the captured output.
     pub(super) fn text(&self) -> CapturedText {
         self.kept.text()
     }
@@ -80,7 +80,7 @@ impl CapturedOutput {
         if self.left_out == 0 {
             return CapturedText::Whole(String::from_utf8_lossy(&[&self.head[..], &tail[..]].concat()).into_owned());
         }
-        // Characters that were cut in two are part of what is left out.
+        // Characters cut in two count as omitted.
         let head = String::from_utf8_lossy(&self.head);
         let tail = String::from_utf8_lossy(&tail);
         let cut = |character| character == char::REPLACEMENT_CHARACTER;

@@ -2,7 +2,7 @@
 
 use reqwest::Response;
 
-/// The part of a body that was read.
+/// The read part of a body.
 #[derive(Debug, Default)]
 pub(crate) struct Bounded {
     pub(crate) bytes: Vec<u8>,

@@ -24,7 +24,7 @@ struct ToolCall {
     arguments: String,
 }
 
-/// Maximum number of calls in one answer; a piece with a larger index is rejected.
+/// Maximum number of calls in one answer; a piece with a larger index is an error.
 const MAX_CALLS: usize = 128;
 
 impl Answer {

@@ -28,10 +28,10 @@ use crate::template::TemplateValues;
 /// The time limit for a server's greeting; a package manager may have to download it first.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Time that a program may take to end by itself once its input is closed.
+/// Time for a program to end by itself after the end of its input.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Maximum bytes that are kept of a program's standard error.
+/// Maximum kept bytes of a program's standard error.
 const MAX_STDERR_BYTES: usize = 8 << 10;
 
 type Service = RunningService<RoleClient, ClientConfig>;
@@ -143,13 +143,13 @@ fn us() -> ClientConfig {
     us
 }
 
-/// Waits for the end of a program, or ends it when it is not needed any more.
+/// Waits for the end of a program, or ends an unneeded one.
 async fn keep(mut piped: Piped, stop: CancellationToken) {
     tokio::select! {
         _ = piped.wait() => return,
         () = stop.cancelled() => {}
     }
-    // Its input is closed, which requests a server to end.
+    // Its input has ended, which requests a server to end.
     if timeout(EXIT_TIMEOUT, piped.wait()).await.is_err() {
         let ended = piped.end(Some(Signal::TERM)).await;
         if !ended.survivors.is_empty() {

@@ -1,6 +1,6 @@
 //! The pool of running MCP servers, by their declarations.
 //!
-//! A server is started by the first call that needs it, and again by the first call after it died. Equal declarations
+//! The first call that needs a server starts it, and the first call after its death starts it again. Equal declarations
 //! share one.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::nodes::Surroundings;
 use crate::result::Failure;
 use crate::template::TemplateValues;
 
-/// Maximum number of servers that are kept at once; one more ends the least recently used one.
+/// Maximum number of servers at once; one more ends the least recently used one.
 const MAX_SERVERS: usize = 32;
 
 pub(crate) struct Servers {
@@ -24,7 +24,7 @@ pub(crate) struct Servers {
     places: Mutex<Vec<Arc<Place>>>,
 }
 
-/// The slot of one server. A caller that starts the server holds the lock, so that it is started once.
+/// The slot of one server. A caller that starts the server holds the lock, so that it starts once.
 struct Place {
     declared: Value,
     server: tokio::sync::Mutex<Option<Arc<Server>>>,
@@ -60,14 +60,14 @@ impl Servers {
         let found = places.iter().position(|place| place.declared == declared).map(|index| places.remove(index));
         let place = found.unwrap_or_else(|| Arc::new(Place { declared, server: tokio::sync::Mutex::new(None) }));
         if places.len() == MAX_SERVERS {
-            // Calls in progress hold their server until they are done.
+            // Calls in progress hold their server until their end.
             places.remove(0);
         }
         places.push(place.clone());
         place
     }
 
-    /// Removes a server that was lost, so that it is not used again.
+    /// Removes a lost server, so that no call uses it again.
     pub(crate) async fn forget(&self, lost: &Arc<Server>) {
         for place in self.all() {
             let mut server = place.server.lock().await;

@@ -1,8 +1,8 @@
 //! Colours that a program sets, queries and resets.
 //!
 //! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and the same numbers
-//! plus 100 to reset them, as in xterm's ctlseqs. Colours are written as XParseColor of Xlib reads
-//! them, without names and device-independent spaces. They are kept only to answer queries: the
+//! plus 100 to reset them, as in xterm's ctlseqs. Colours have the forms that XParseColor of Xlib
+//! reads, without names and device-independent spaces. Their only use is to answer queries: the
 //! cells of the screen hold numbers of colours, so a palette does not change them.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const BACKGROUND: Rgb = Rgb { r: 30, g: 30, b: 30 };
 pub(in crate::screen) struct Palette(BTreeMap<u16, Rgb>);
 
 impl Palette {
-    /// Performs a command and returns what is to be answered.
+    /// Performs a command and returns the answer.
     pub(super) fn perform(&mut self, params: &[Vec<u8>], bell: bool) -> Vec<u8> {
         let Some((command, rest)) = params.split_first() else { return Vec::new() };
         let Some(command) = number(command) else { return Vec::new() };
@@ -170,7 +170,7 @@ pub(in crate::screen) fn at_first(key: u16) -> Rgb {
             let grey = ((key - 232) * 10 + 8) as u8;
             (grey, grey, grey)
         }
-        // The ground of text, of the pointer, of Tektronix windows, and of what is selected.
+        // The ground of text, of the pointer, of Tektronix windows, and of the selection.
         key if [11, 14, 16, 17].contains(&key.wrapping_sub(DYNAMIC)) => return BACKGROUND,
         _ => return FOREGROUND,
     };

@@ -1,7 +1,7 @@
 //! Motions of the cursor, and its saved position.
 //!
-//! Motions stop at margins when they begin inside of them (DEC STD 070); HPR and
-//! VPR do not. What is saved is in the emulator, except for origin mode.
+//! Motions stop at margins when they begin inside of them (DEC STD 070); HPR
+//! and VPR do not. The emulator has the saved state, except for origin mode.
 
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;

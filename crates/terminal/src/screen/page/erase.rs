@@ -19,13 +19,13 @@ impl XtermScreen {
         self.term.grid_mut().cursor.template.flags.set(PROTECTED, on);
     }
 
-    /// Erases cells of a row, except for protected ones where they are to be kept.
+    /// Erases cells of a row, except for protected ones with `keep_protected`.
     pub(super) fn erase(&mut self, row: usize, columns: Range<usize>, keep_protected: bool) {
         let blank = self.blank();
         let end = columns.end.min(self.columns());
         let start = columns.start.min(end);
         if !keep_protected && start == 0 && end == self.columns() {
-            // The emulator knows how much of a row was written, and erases no more than that.
+            // The emulator knows the written part of a row, and erases no more than that.
             let template = self.term.grid().cursor.template.clone();
             return self.term.grid_mut()[line(row)].reset(&template);
         }

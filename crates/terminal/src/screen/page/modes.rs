@@ -1,9 +1,10 @@
 //! Modes: which there are, which of them are on, and what turning one on does.
 //!
-//! Numbers and names are those of xterm's ctlseqs (SM, RM, DECSET, DECRST, DECRQM,
-//! XTSAVE, XTRESTORE). A few modes are only remembered, since what they change is
-//! on no terminal here: the printer, the speed of scrolling, a keyboard that
-//! output could lock. What an agent or a person types always passes.
+//! Numbers and names are those of xterm's ctlseqs (SM, RM, DECSET, DECRST,
+//! DECRQM, XTSAVE, XTRESTORE). The page only remembers a few modes, since what
+//! they change is on no terminal here: the printer, the speed of scrolling, a
+//! keyboard that output could lock. What an agent or a person types always
+//! passes.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +20,11 @@ pub(super) const MORE_FIX: u16 = 41;
 const REVERSE_WRAP: u16 = 45;
 const EXTENDED_REVERSE_WRAP: u16 = 1045;
 
-/// DEC modes that are kept here: DECCOLM, DECSCLM, DECSCNM, DECPFF, DECPEX, xterm's permission for DECCOLM
-/// and its more(1) fix, DECNRCM, and reverse-wraparound in both of its forms.
+/// DEC modes that the page keeps: DECCOLM, DECSCLM, DECSCNM, DECPFF, DECPEX, xterm's permission for DECCOLM and its
+/// more(1) fix, DECNRCM, and reverse-wraparound in both of its forms.
 const KEPT: [u16; 10] = [DECCOLM, 4, 5, 18, 19, ALLOW_COLUMN_MODE, MORE_FIX, 42, REVERSE_WRAP, EXTENDED_REVERSE_WRAP];
 
-/// ANSI modes that are kept here: KAM and SRM.
+/// ANSI modes that the page keeps: KAM and SRM.
 const KEPT_ANSI: [u16; 2] = [2, 12];
 
 /// ANSI modes of ECMA-48 that no terminal of DEC ever turns on: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM, TTM,
@@ -55,7 +56,7 @@ impl From<Option<bool>> for State {
 pub(super) struct ExtraModes {
     /// A bit for each of [`KEPT`], and behind them for each of [`KEPT_ANSI`].
     on: u16,
-    /// DEC modes as they were saved (XTSAVE); only known ones get here.
+    /// Saved DEC modes (XTSAVE); only known ones get here.
     saved: BTreeMap<u16, bool>,
 }
 
@@ -93,12 +94,12 @@ impl ExtraModes {
     }
 
     /// Returns whether a cursor at the left margin goes back to the line before. Mode 45 is what it was in xterm until
-    /// patch 380, and mode 1045 is since then: wrapped lines and others are treated alike.
+    /// patch 380, and mode 1045 is since then: wrapped lines and others behave alike.
     pub(super) fn reverse_wrap(&self) -> bool {
         self.is_set(REVERSE_WRAP) || self.is_set(EXTENDED_REVERSE_WRAP)
     }
 
-    /// DECSTR: as in xterm, the modes that change how text is written are turned off.
+    /// DECSTR: as in xterm, turns off the modes that change the writing of text.
     pub(super) fn soft_reset(&mut self) {
         for mode in [REVERSE_WRAP, EXTENDED_REVERSE_WRAP, 42] {
             self.set_dec(mode, false);
@@ -149,7 +150,7 @@ impl XtermScreen {
         self.place(0, 0);
     }
 
-    /// Modes 47 and 1047: the cursor stays where it was. Only 47 finds the alternate screen as it was left.
+    /// Modes 47 and 1047: the cursor stays where it was. Only 47 finds the alternate screen as the program left it.
     fn show_alternate(&mut self, on: bool, keeps: bool) {
         if self.has(TermMode::ALT_SCREEN) == on {
             return;
@@ -172,7 +173,7 @@ impl XtermScreen {
         (0..self.rows()).map(|row| self.term.grid()[line(row)][..Column(columns)].to_vec()).collect()
     }
 
-    /// Mode 1049: the main screen's cursor is saved, and is back when the main screen is.
+    /// Mode 1049 saves the main screen's cursor, which is back when the main screen is.
     fn show_alternate_with_its_cursor(&mut self, on: bool) {
         if self.has(TermMode::ALT_SCREEN) == on {
             return;
@@ -207,7 +208,7 @@ impl XtermScreen {
             2004 => TermMode::BRACKETED_PASTE,
             12 => return Some(self.term.cursor_style().blinking),
             69 => return (self.level >= 4).then_some(self.sides.is_some()),
-            // The query is answered after what was held back.
+            // The answer to the query comes after the output held back.
             2026 => return Some(false),
             other => return self.remembered.dec(other),
         };
@@ -217,7 +218,7 @@ impl XtermScreen {
     /// DECRQM for a DEC mode.
     pub(super) fn report_dec_mode(&self, mode: u16) {
         let state = match mode {
-            // DECANM: there is no VT52 here. DECARM: keys are not repeated by the terminal.
+            // DECANM: there is no VT52 here. DECARM: the terminal does not repeat keys.
             2 | 8 => State::AlwaysOn,
             // DECHCCM: the screen shows all columns.
             60 => State::AlwaysOff,
@@ -244,7 +245,7 @@ impl XtermScreen {
         }
     }
 
-    /// XTSAVE. Which screen is shown is no part of it: the transcript would not learn of a change.
+    /// XTSAVE. The choice of the screen is no part of it: the transcript would not learn of a change.
     pub(super) fn save_modes(&mut self, modes: &[u16]) {
         for mode in modes.iter().filter(|mode| !matches!(mode, 47 | 1047 | 1049)) {
             if let Some(on) = self.dec_mode(*mode) {
@@ -253,7 +254,7 @@ impl XtermScreen {
         }
     }
 
-    /// XTRESTORE: modes that were not saved stay unchanged.
+    /// XTRESTORE: unsaved modes stay unchanged.
     pub(super) fn restore_modes(&mut self, modes: &[u16]) {
         for mode in modes {
             if let Some(on) = self.remembered.saved.get(mode).copied()

@@ -68,7 +68,7 @@ impl XtermScreen {
 
     /// DECFRA: the character, then the rectangle. The cells get the attributes of text written now.
     pub(super) fn fill_rectangle(&mut self, params: &[u16]) {
-        // Control characters cannot be shown; DEC's right half is Latin-1, as Unicode's is.
+        // Control characters are not visible; DEC's right half is Latin-1, as Unicode's is.
         let character = params.first().copied().filter(|code| matches!(code, 32..=126 | 160..=255));
         let Some(character) = character.and_then(|code| char::from_u32(code.into())) else { return };
         let Some(area) = self.rectangle(&params[1..]).filter(|area| self.may_draw(area.cells())) else { return };
@@ -106,7 +106,7 @@ impl XtermScreen {
             return;
         }
         let columns = Column(source.columns.start)..Column(source.columns.start + width);
-        // The two may overlap, so everything is taken before anything is written.
+        // The two may overlap, so this takes everything before it writes anything.
         let taken: Vec<_> =
             source.rows.take(height).map(|row| self.term.grid()[line(row)][columns.clone()].to_vec()).collect();
         for (row, cells) in (top..).zip(&taken) {
@@ -166,7 +166,7 @@ impl XtermScreen {
         self.outbox.reply(format!("\x1bP{id}!~{:04X}\x1b\\", sum.wrapping_neg()).as_bytes());
     }
 
-    /// Returns whether text written now is protected (DECSCA, SPA).
+    /// Returns whether the screen protects text written now (DECSCA, SPA).
     pub(super) fn protects(&self) -> bool {
         self.term.grid().cursor.template.flags.contains(PROTECTED)
     }

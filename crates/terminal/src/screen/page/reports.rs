@@ -1,9 +1,9 @@
 //! Answers to the queries that programs send to a terminal (DA, DSR, DECRQSS, XTWINOPS, XTVERSION,
 //! XTGETTCAP in xterm's ctlseqs; DEC STD 070).
 //!
-//! No answer repeats text that the output chose: an answer is typed into the program, and into
-//! whatever reads after it. So titles are reported as empty, and names of capabilities are only
-//! repeated where they are of our list.
+//! No answer repeats text that the output chose: an answer is input of the program, and of whatever
+//! reads after it. So reports of titles are empty, and reports of capabilities repeat only names of
+//! our list.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use alacritty_terminal::vte::ansi::CursorShape;
 use super::super::paint;
 use super::XtermScreen;
 
-/// The size of a cell in pixels that is reported to programs.
+/// The size of a cell in pixels, as reported to programs.
 const CELL: (usize, usize) = (8, 16);
 
-/// The release of xterm whose behaviour is claimed. Programs look at it to see what they may use.
+/// The release of xterm whose behaviour the reports claim. Programs look at it to see what they may use.
 const LIKE_XTERM: u16 = 380;
 
-/// Capabilities that are reported by name, as terminfo has them for our TERM.
+/// Capabilities reported by name, as terminfo has them for our TERM.
 const CAPABILITIES: [(&str, &str); 4] = [("Co", "256"), ("colors", "256"), ("TN", "xterm-256color"), ("RGB", "8")];
 
 impl XtermScreen {
@@ -37,7 +37,7 @@ impl XtermScreen {
         }
     }
 
-    /// Row and column of the cursor as positions are counted now, from 1.
+    /// Row and column of the cursor as positions count now, from 1.
     fn reported_position(&self) -> (usize, usize) {
         let ((row, column), home) = (self.at(), self.home());
         (row.saturating_sub(home.0) + 1, column.saturating_sub(home.1) + 1)
@@ -116,7 +116,7 @@ impl XtermScreen {
         blinking + u8::from(!style.blinking)
     }
 
-    /// XTWINOPS. No window is moved or resized here: the size is set by the opener of the terminal.
+    /// XTWINOPS. No window moves or changes its size here: the opener of the terminal sets the size.
     pub(super) fn window_operation(&mut self, params: &[u16]) {
         let (rows, columns) = (self.rows(), self.columns());
         match params.first().copied().unwrap_or(0) {
@@ -128,7 +128,7 @@ impl XtermScreen {
             19 => self.answer(&format!("\x1b[9;{rows};{columns}t")),
             20 => self.answer("\x1b]L\x1b\\"),
             21 => self.answer("\x1b]l\x1b\\"),
-            // Titles of icons alone are not kept.
+            // There is no stack for titles of icons alone.
             22 if params.get(1) != Some(&1) => self.titles.push(self.outbox.title()),
             23 if params.get(1) != Some(&1) => {
                 if let Some(title) = self.titles.pop() {
@@ -149,7 +149,7 @@ impl XtermScreen {
         self.answer(concat!("\x1bP>|steplatch(", env!("CARGO_PKG_VERSION"), ")\x1b\\"));
     }
 
-    /// XTGETTCAP: known names with their values, until the first that is not known.
+    /// XTGETTCAP: known names with their values, until the first unknown one.
     pub(super) fn report_capabilities(&self, names: &[u8]) {
         let mut known = String::new();
         for name in names.split(|byte| *byte == b';') {

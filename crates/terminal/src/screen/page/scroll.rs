@@ -1,8 +1,8 @@
 //! Moving the contents of the scroll area: rows up and down, columns left and right.
 //!
-//! IND, RI, SU, SD, IL, DL as ECMA-48 has them; DECIC, DECDC, DECBI and DECFI as
-//! in DEC STD 070. Without left and right margins, rows are moved by the emulator,
-//! which keeps what leaves at the top in its scrollback.
+//! IND, RI, SU, SD, IL, DL as ECMA-48 has them; DECIC, DECDC, DECBI and DECFI
+//! as in DEC STD 070. Without left and right margins, the emulator moves rows,
+//! and keeps what leaves at the top in its scrollback.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Titles that a program put aside for later (XTWINOPS 22 and 23 of xterm's ctlseqs).
 
-/// Titles that are kept, as in xterm; deeper stacks lose their oldest.
+/// Maximum titles, as in xterm; deeper stacks lose their oldest.
 const MAX_TITLES: usize = 10;
 
 /// A stack of window titles. Icons have none here.

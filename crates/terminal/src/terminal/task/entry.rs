@@ -1,9 +1,9 @@
 //! One entry at the prompt of a program without marks, and its output.
 //!
-//! The program is an interpreter, a debugger, or a shell without the integration. The entry ends when the prompt is
-//! back at which it was made, and the program reads again. There is no exit code. A text of several lines is typed line
-//! by line, each once the program requests it: a line that is typed ahead could be taken for the answer to a question,
-//! and its echo for output.
+//! The program is an interpreter, a debugger, or a shell without the integration. The entry ends when its prompt is
+//! back and the program reads again. There is no exit code. The terminal types a text of several lines line by line,
+//! each once the program requests it: a line typed ahead could pass for the answer to a question, and its echo for
+//! output.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -34,25 +34,25 @@ pub(super) struct PromptEntry {
     group: Option<rustix::process::Pid>,
     /// Prompts of the shell around the program, so far.
     prompts: u64,
-    /// Lines that are typed next, once the program requests them.
+    /// The next lines to type, once the program requests them.
     rest: VecDeque<String>,
-    /// The output of what was typed before the current part.
+    /// The output of the parts before the current one.
     outputs: Vec<Range<u64>>,
-    /// Offset of the output when the current part was entered.
+    /// Offset of the output at the entry of the current part.
     entered: u64,
     /// Ends of lines that the echo of the current part has.
     lines: usize,
     /// Offset at which the echo ends.
     echoed: Option<u64>,
-    /// An empty line was entered behind it.
+    /// The terminal has entered an empty line behind it.
     closed: bool,
-    /// The program wanted more, and the entry was taken back.
+    /// The program wanted more, and the terminal took the entry back.
     taken_back: bool,
     look_at: Instant,
     pause: Duration,
 }
 
-/// Silence of the row that is required, by what is known.
+/// Required silence of the row, by the knowledge about it.
 const AT_PROMPT: Duration = Duration::from_millis(15);
 const AT_UNKNOWN: Duration = Duration::from_millis(150);
 const AT_CONTINUATION: Duration = Duration::from_millis(120);
@@ -78,7 +78,7 @@ enum Verdict {
     NotYet,
 }
 
-/// Decides about a row that has stood still for `silent`. `has_more` is whether lines are left to be typed.
+/// Decides about a row that has stood still for `silent`. `has_more` is whether there are more lines to type.
 fn verdict(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
     let (needed, verdict) = match (row, state) {
         (_, InputState::Works) => return Verdict::NotYet,
@@ -126,14 +126,14 @@ impl Task {
             return None;
         }
         let row = self.row_before_cursor();
-        // Output without an end of line may stand before a prompt that was seen before.
+        // Output without an end of line may stand before a known prompt.
         let known = self.last_prompt.as_ref().filter(|known| known.is_behind_output(&row)).cloned();
         known
             .or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
             .or_else(|| self.last_prompt.clone().filter(|_| row.is_empty() && self.is_still_at_prompt()))
     }
 
-    /// Returns whether nothing was typed since the program came back to its prompt after the last entry. What it has
+    /// Returns whether there was no input since the program came back to its prompt after the last entry. What it has
     /// printed since, for instance of something that it does in the background, may have moved the cursor on.
     fn is_still_at_prompt(&self) -> bool {
         self.reached_prompt
@@ -151,8 +151,8 @@ impl Task {
         !is_taken && (is_known() || LearnedPrompt::learn(&row, self.foreground_name().as_deref()).is_some())
     }
 
-    /// Returns what stands at a prompt without marks and was not entered: text behind the cursor, or the end of the row
-    /// as it was typed.
+    /// Returns the text without an Enter at a prompt without marks: text behind the cursor, or the typed end of the
+    /// row.
     pub(super) fn typed_at_prompt(&self) -> Option<String> {
         let (before, behind) = (self.row_before_cursor(), self.row_behind_cursor());
         // A prompt at the right stands behind a gap.
@@ -184,7 +184,7 @@ impl Task {
             return entering.refuse(&RunError::Expanded);
         }
         let is_fish = program.as_deref().is_some_and(|name| name.trim_start_matches('-') == "fish");
-        // fish drops a tab of a text that is pasted.
+        // fish drops a tab of a pasted text.
         if text.contains('\t') && (is_fish || !self.takes_tabs()) {
             return entering.refuse(&RunError::Control(u32::from('\t')));
         }
@@ -196,7 +196,7 @@ impl Task {
         let is_paste = (text.contains('\n') || text.contains('\t')) && prompt.takes_pastes();
         let entries = match is_paste && is_edited {
             true => Ok(vec![format!("\x1b[200~{text}\x1b[201~")]),
-            // The line editors of shells show what is pasted twice.
+            // The line editors of shells show pasted text twice.
             false if is_edited => prompt.entries(&text.replace('\t', QUOTED_TAB)),
             false => prompt.entries(&text),
         };
@@ -298,7 +298,7 @@ impl Task {
         if now < entry.look_at {
             return;
         }
-        // Nothing counts before the lines are echoed that were entered.
+        // Nothing counts before the echo of the entered lines.
         let echoed = entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines));
         let verdict = match echoed {
             Some(_) if !self.is_stirring() => {
@@ -344,7 +344,7 @@ impl Task {
             Verdict::Incomplete if !entry.rest.is_empty() && !entry.taken_back && !entry.prompt.takes_statements() => {
                 self.type_next_entry(false);
             }
-            // A block is ended by an empty line, also one of a single line such as `for x in y: print(x)`.
+            // An empty line ends a block, also one of a single line such as `for x in y: print(x)`.
             Verdict::Incomplete if !entry.closed && entry.prompt.ends_with_empty_line() => {
                 entry.closed = true;
                 entry.lines += 1;
@@ -450,7 +450,7 @@ impl Task {
 /// A tab for a line editor, behind the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
 const QUOTED_TAB: &str = "\x16\t";
 
-/// Bytes behind an echo that are searched for further lines of it.
+/// Bytes behind an echo in which to search for further lines of it.
 const ECHO_LOOKED_AT: u64 = 64 << 10;
 
 /// Returns the offset behind the `nth` end of a line from `from` on, counted from 1.

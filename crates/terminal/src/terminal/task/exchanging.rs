@@ -15,12 +15,12 @@ pub(super) struct Exchanging {
     reply: oneshot::Sender<Result<(), VariablesError>>,
     pub(super) deadline: Instant,
     nonce: String,
-    /// Output that is held back while bash draws its prompt again.
+    /// Output held back while bash draws its prompt again.
     redraw: Option<Redraw>,
 }
 
 impl Task {
-    /// Has the shell run the request that is written, and answers when it has.
+    /// Has the shell run the written request, and answers at its end.
     pub(super) fn begin_exchange(&mut self, reply: oneshot::Sender<Result<(), VariablesError>>) {
         let agreed = match self.fit_to_answer() {
             Ok(agreed) => agreed,
@@ -101,9 +101,9 @@ impl Task {
                 }
                 HoldResult::Redrawn([before, redrawn, after]) => {
                     self.end_exchange(Ok(()));
-                    // What came before is drawn before, so it is taken in here.
+                    // Earlier output comes first on the screen.
                     self.take_in_all(&before);
-                    // A prompt that is drawn again contains no query.
+                    // A redrawn prompt contains no query.
                     self.intake.draw(&redrawn, &mut Vec::new());
                     self.drawn += 1;
                     vec![after]
@@ -112,7 +112,7 @@ impl Task {
         }
     }
 
-    /// Takes in the mark of an answer that came in two portions, so that it was not taken out of them.
+    /// Takes in the mark of an answer that came in two portions and therefore is still in them.
     pub(super) fn follow_exchange(&mut self, mark: &Mark) {
         if *mark == Mark::Answered && self.exchanging.as_ref().is_some_and(|exchanging| exchanging.redraw.is_none()) {
             self.end_exchange(Ok(()));
@@ -133,7 +133,7 @@ impl Task {
         self.take_in_all(&held);
     }
 
-    /// Returns what was held back.
+    /// Returns the output held back.
     fn end_exchange(&mut self, outcome: Result<(), VariablesError>) -> Vec<u8> {
         let Some(mut exchanging) = self.exchanging.take() else { return Vec::new() };
         // The caller may have stopped listening.

@@ -1,7 +1,7 @@
 //! Shells within the terminal's own program: entering them, asking them for variables, and leaving them.
 //!
-//! A line is typed at the prompt of such a shell and taken out of the output again. Persons who watch see neither the
-//! line nor the prompt that follows it.
+//! The terminal types a line at the prompt of such a shell and removes it from the output again. Persons who watch see
+//! neither the line nor the prompt that follows it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::terminal::shell::Shell;
 /// Time limit for an inner shell to answer a typed line, over a slow connection.
 const ANSWERS: Duration = Duration::from_secs(5);
 
-/// A line that was typed, and whose answer is awaited.
+/// A typed line that awaits its answer.
 pub(super) struct HiddenLineTask {
     typing: HiddenTyping,
     purpose: Purpose,
@@ -55,7 +55,7 @@ impl Task {
             if let Some(text) = self.half_typed() {
                 return Err(VariablesError::HalfTyped { text });
             }
-            // The shell may have been left since the script was written.
+            // The shell may have ended since the caller wrote the script.
             if !self.shell.is_inner || agreed.kind != script.kind() {
                 return Err(VariablesError::Unanswered);
             }
@@ -86,7 +86,7 @@ impl Task {
         self.write_waiting();
     }
 
-    /// Takes in output while a line is typed unseen. Returns what is ordinary output.
+    /// Takes in output while the terminal types a hidden line. Returns what is ordinary output.
     pub(super) fn hold_back(&mut self, bytes: &[u8]) -> Vec<u8> {
         let Some(task) = &mut self.typed_line else { return bytes.to_vec() };
         match task.typing.hold(bytes) {
@@ -155,7 +155,7 @@ impl Task {
         }
     }
 
-    /// Returns what was held back.
+    /// Returns the output held back.
     fn give_up_hidden(&mut self) -> Vec<u8> {
         let Some(mut task) = self.typed_line.take() else { return Vec::new() };
         match task.purpose {
@@ -187,5 +187,5 @@ impl Task {
     }
 }
 
-/// Maximum length of a line that is typed into an inner shell.
+/// Maximum length of a line for an inner shell.
 const MAX_LINE_BYTES: usize = 64 << 10;

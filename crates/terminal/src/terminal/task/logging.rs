@@ -22,7 +22,7 @@ const MAX_SCREEN_CHARS: usize = 8192;
 const MAX_LINE_BYTES: u64 = 16 * 1024;
 
 impl Task {
-    /// Returns what the program shows at this moment. `unseen` states that it reads without showing what is typed.
+    /// Returns what the program shows at this moment. `unseen` states that it reads without an echo.
     pub(super) fn input_context(&self, unseen: bool) -> InputContext {
         let row = || self.row_before_cursor().chars().take(MAX_ROW_CHARS).collect();
         if self.intake.screen.modes().alternate_screen {
@@ -55,8 +55,8 @@ impl Task {
         self.inputs.add(by, Moment { offset, context, screen, awaited, directory }, action)
     }
 
-    /// Returns whether an input is typed into rows that a program draws in place: it takes keys, and the input is a key
-    /// that may choose from them, or `row`, that of the cursor, is not the end of what was printed.
+    /// Returns whether an input goes into rows that a program draws in place: it takes keys, and the input is a key
+    /// that may choose from them, or `row`, that of the cursor, is not the end of the printed text.
     fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
         if self.pty.line_discipline().is_none_or(|now| now.whole_lines) {
             return false;
@@ -117,7 +117,7 @@ impl Task {
         behind.map_or_else(|| line.clone(), |behind| behind.trim_start().to_owned())
     }
 
-    /// Logs an input that is about to be typed as these bytes.
+    /// Logs an input before the terminal types it as these bytes.
     pub(super) fn log_typed(&mut self, input: &Input, bytes: &[u8], unseen: bool) {
         if self.inputs.is_off() || (input.text.is_empty() && input.keys.is_empty() && input.raw.is_empty()) {
             return;
@@ -137,7 +137,7 @@ impl Task {
         self.log_input(input.by.as_deref(), context, action);
     }
 
-    /// Logs a command that is about to be entered. Returns the number of its entry.
+    /// Logs a command before its entry at the prompt. Returns the number of its entry.
     pub(super) fn log_command(&mut self, request: &CommandRequest) -> u64 {
         if self.inputs.is_off() {
             return 0;
@@ -148,7 +148,7 @@ impl Task {
         self.log_input(request.by.as_deref(), context, action)
     }
 
-    /// Logs how a command ended, or that it continues without its caller: its end is logged when it comes.
+    /// Logs how a command ended, or that it continues without its caller: its end enters the log later.
     pub(super) fn log_outcome(&mut self, entry: u64, result: &Result<CommandResult, RunError>) {
         if self.inputs.is_off() {
             return;

@@ -1,7 +1,7 @@
 //! Running one command for a caller that waits for its end.
 //!
-//! The command is entered at the prompt, and the marks of the shell report the rest. Only one can run in a terminal,
-//! because the shell is not at its prompt again before it has ended.
+//! The terminal enters the command at the prompt, and the marks of the shell report the rest. Only one can run in a
+//! terminal, because the shell is not at its prompt again before it has ended.
 
 use std::time::Duration;
 
@@ -23,23 +23,23 @@ use crate::wait::InputWait;
 /// The way back to a caller of a command.
 pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 
-/// A command that is entered as soon as the shell is at its prompt again.
+/// A command that waits for the shell to be at its prompt again.
 ///
-/// A prompt is on the screen some milliseconds before its mark is read and every line that was typed is known to be
-/// taken. A caller that saw the prompt must not be refused in between.
+/// A prompt is on the screen some milliseconds before the terminal has read its mark and learns that the shell has
+/// taken every typed line. A caller that saw the prompt must not get a refusal in between.
 pub(super) struct Entering {
     pub(super) request: CommandRequest,
     pub(super) reply: Reply,
-    /// Time at which the caller is refused, where a shell is to come back to its prompt and does not.
+    /// Time at which the caller gets a refusal, where a shell is to come back to its prompt and does not.
     until: Instant,
-    /// Time limit of the command; a shell or program that is starting is waited for until then.
+    /// Time limit of the command, and of the wait for a shell or program that is starting.
     pub(super) deadline: Instant,
     /// Time of the next look for the prompt; each pause is longer.
     pub(super) look_at: Instant,
     pause: Duration,
 }
 
-/// The prompt that is expected.
+/// The expected prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedPrompt {
     /// The shell comes back to it at any moment.
@@ -51,18 +51,18 @@ enum ExpectedPrompt {
 }
 
 impl Entering {
-    /// Waits for the prompt anew: the shell has just been integrated.
+    /// Waits for the prompt again: the shell has just got its marks.
     pub(super) fn renew(&mut self) {
         self.until = (Instant::now() + COMES_TO_PROMPT).min(self.deadline);
     }
 
-    /// Reports the reason for which it is not entered.
+    /// Reports the reason for the refusal.
     pub(super) fn refuse(self, error: &RunError) {
         // The caller may have stopped listening.
         let _ = self.reply.send(Err(error.clone()));
     }
 
-    /// Reports that the shell is integrated, where no command was wanted besides.
+    /// Reports that the shell is integrated, for a request without a command.
     fn report_integrated(self, offset: u64) {
         let result = CommandResult {
             output: String::new(),
@@ -85,7 +85,7 @@ impl Entering {
     }
 }
 
-/// Times after the last output at which a prompt without marks is looked for.
+/// Times of the looks for a prompt without marks, after the last output.
 const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
 /// Time limit of a command's wait for a shell that is in the foreground itself and not at its prompt yet.
@@ -111,13 +111,13 @@ pub(super) struct Running {
     /// Ends when the command waits for input; none where the caller waits for its end only.
     input: Option<InputWatch>,
     kind: Kind,
-    /// Command that is entered once this one has succeeded, and the folder that this one changes to.
+    /// Command to enter once this one has succeeded, and the folder that this one changes to.
     then: Option<(String, String)>,
     /// It has ended when the shell has shown more prompts than this.
     prompts: u64,
-    /// Offsets: of all output when the line was entered, where the shell took it, where the command began and ended.
+    /// Offsets: of all output at the entry of the line, where the shell took it, where the command began and ended.
     entered: u64,
-    /// Version of the screen just before the line was entered.
+    /// Version of the screen just before the entry of the line.
     version: u64,
     taken: Option<u64>,
     began: Option<u64>,
@@ -129,17 +129,17 @@ pub(super) struct Running {
     is_passed: bool,
     /// Number of times that the shell requests more and gets it: where it has no line editor it reads line by line.
     asks: usize,
-    /// The shell wants more than it was given.
+    /// The shell wants more than it got.
     incomplete: bool,
     /// Offset at which the shell had taken a line that it may not have understood.
     refused: Option<u64>,
     /// Offset of the last output that may be a prompt.
     claimed: Option<u64>,
-    /// The inner shell in which it was entered has exited.
+    /// The inner shell of the command has exited.
     pub(super) has_ended_shell: bool,
     /// Time of the next look for the last output of an inner shell that has exited.
     left: Option<Instant>,
-    /// Time to send the end of input once more: a shell that is just about to read loses what is typed.
+    /// Time to send the end of input once more: a shell that is just about to read loses typed input.
     take_back: Option<Instant>,
 }
 
@@ -209,7 +209,7 @@ impl Running {
 }
 
 impl Task {
-    /// Enters a command now, or as soon as the shell reaches its prompt; refuses it where no prompt is to be expected.
+    /// Enters a command now, or as soon as the shell reaches its prompt; refuses it where no prompt can follow.
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         let now = Instant::now();
         let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
@@ -234,14 +234,14 @@ impl Task {
             && self.pty.foreground() == Some(self.shell_process())
     }
 
-    /// Returns whether the foreground program is about to show a prompt, as far as is known.
+    /// Returns whether the foreground program is about to show a prompt, by all signs.
     fn expected_prompt(&self) -> ExpectedPrompt {
         if self.running.is_some() || self.entry.is_some() || self.intake.screen.modes().alternate_screen {
             return ExpectedPrompt::No;
         }
         let is_own_program = self.shell.agreed.is_none() || self.shell.is_replaced();
         let is_first_prompt = !is_own_program && !self.shell.is_inner && self.shell.prompts == 0;
-        // The processes are read only where the answer depends on them.
+        // Reads the processes only where the answer depends on them.
         let waits = || match self.input_state() {
             InputState::Awaits => true,
             InputState::Works => false,
@@ -264,7 +264,7 @@ impl Task {
         }
     }
 
-    /// Returns whether a program that takes entries has been started in the shell, and nothing was typed into it yet.
+    /// Returns whether the shell has started a program that takes entries, and there was no input since.
     fn is_inner_program_starting(&self) -> bool {
         if !(self.shell.running && self.shell.began.is_some_and(|began| began >= self.last_input)) {
             return false;
@@ -276,13 +276,13 @@ impl Task {
         group.is_some_and(takes_entries)
     }
 
-    /// Returns whether the foreground program waits behind output that was not read yet: the row of the cursor does not
-    /// show its prompt so far.
+    /// Returns whether the foreground program waits behind unread output: the row of the cursor does not show its
+    /// prompt so far.
     fn has_unread_prompt(&self) -> bool {
         self.pty.has_unread() && self.input_state() == InputState::Awaits
     }
 
-    /// Returns whether the command of the shell is so young that its program is not known: the process forked for it has
+    /// Returns whether the command of the shell is so young that its program is unknown: the process forked for it has
     /// not executed it, or has executed one such as `env` that executes another.
     fn has_command_just_begun(&self) -> bool {
         let Some(began) = self.shell.began.filter(|_| self.shell.running) else { return false };
@@ -292,13 +292,13 @@ impl Task {
         age < COMMAND_START_TIMEOUT || age < COMES_TO_PROMPT && is_forked()
     }
 
-    /// Returns whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.
+    /// Returns whether an inner shell ended a moment ago, so that the shell around it is about to show its prompt.
     fn has_just_left(&self) -> bool {
         self.left_inner.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
     }
 
-    /// Returns when the row of the cursor is looked at for commands that wait for a prompt without marks: a moment
-    /// after the last output, and once more. A shell reads a little after it has shown its prompt.
+    /// Returns the time of the next look at the row of the cursor for commands that wait for a prompt without marks: a
+    /// moment after the last output, and once more. A shell reads a little after it has shown its prompt.
     pub(super) fn prompt_look_at(&self) -> Option<Instant> {
         let now = Instant::now();
         PROMPT_LOOKS.iter().map(|pause| self.last_output + *pause).find(|at| *at > now)
@@ -422,7 +422,7 @@ impl Task {
         Ok(kind)
     }
 
-    /// Returns the text that is typed at the prompt and not entered.
+    /// Returns the typed text at the prompt without its Enter.
     pub(super) fn half_typed(&self) -> Option<String> {
         self.shell.draft.standing(|| self.intake.behind_prompt())
     }

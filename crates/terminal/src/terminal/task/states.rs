@@ -10,7 +10,7 @@ use crate::process::{Discipline, InputState, folder_of, input_state, name_of_gro
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{Look, ScreenState};
 
-/// Maximum time of the kernel, on a machine that is not overloaded, to pass input on to the program.
+/// Maximum time of the kernel, on a machine without overload, to pass input on to the program.
 const DELIVERED: Duration = Duration::from_millis(10);
 
 /// The state of a terminal at one moment, according to the marks, the kernel's terminal and its processes.
@@ -49,7 +49,7 @@ impl Task {
         if self.shell.is_idle() {
             return InputState::Awaits;
         }
-        // A program that has not read what was typed is about to.
+        // A program with unread input is about to read it.
         if self.is_input_on_its_way() || self.pty.has_unread_input() {
             return InputState::Works;
         }
@@ -66,7 +66,7 @@ impl Task {
         let session = self.child.pid().as_raw_nonzero().get();
         let group = group.as_raw_nonzero().get();
         match input_state(session, group, &device, !discipline.whole_lines, !discipline.is_unseen()) {
-            // A question from before the last input has been answered.
+            // A question from before the last input has its answer.
             InputState::Relays
                 if self.intake.transcript.history().end() > self.input_offset
                     && looks_like_question(&self.row_before_cursor()) =>
@@ -160,7 +160,7 @@ impl Task {
         Some((group, self.foreground_name()))
     }
 
-    /// Returns whether its program has ended, or cannot be reached any more.
+    /// Returns whether its program has ended, or is out of reach.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() || self.ending.is_some() || self.closed
     }

@@ -13,10 +13,10 @@ use axum::{Extension, Router};
 use steplatch_protocol::Peer;
 
 use crate::admission::Caller;
+use crate::app::App;
 use crate::carry_out::{RequestInput, RouteHandler};
 use crate::refusal::Refusal;
 use crate::route::{BASE, Method, ROUTES};
-use crate::server::App;
 use crate::{dialect, health, metrics, openapi, stream};
 
 /// Returns all routes except MCP.

@@ -20,9 +20,9 @@ use steplatch_protocol::{
     ToolInfo, ToolScope,
 };
 
+use crate::app::App;
 use crate::carry_out::{idempotency_key, object};
 use crate::refusal::Refusal;
-use crate::server::App;
 
 /// The base address.
 pub(crate) const BASE: &str = "/api/v1/service/workflows";

@@ -11,7 +11,7 @@ use serde::Serialize;
 use steplatch_protocol::{DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, RemoteInfo};
 
 use crate::admission::Caller;
-use crate::server::App;
+use crate::app::App;
 
 /// Health of the server. A client without the token learns only that there is a server.
 #[derive(Debug, Default, Serialize, JsonSchema)]

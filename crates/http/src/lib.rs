@@ -7,6 +7,7 @@
 
 mod admission;
 mod api;
+mod app;
 mod carry_out;
 mod connections;
 mod dialect;

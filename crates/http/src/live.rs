@@ -22,10 +22,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use steplatch_protocol::{Peer, ReconnectingClient};
 
+use crate::app::App;
 use crate::connections::ConnectionSlot;
 use crate::page::login;
 use crate::refusal::Refusal;
-use crate::server::App;
 use feeds::Feeds;
 use holds::Holds;
 use lists::Lists;

@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use steplatch_protocol::{GetMetrics, Histogram, Metric, MetricKind, Sample};
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::server::App;
 
 /// The bounds of the buckets of a duration, in seconds.
 const BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];

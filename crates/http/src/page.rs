@@ -16,9 +16,9 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+use crate::app::App;
 use crate::live;
 use crate::refusal::Refusal;
-use crate::server::App;
 
 /// The address at which a browser logs in.
 const LOGIN: &str = "/page/session";

@@ -31,6 +31,7 @@ use tower::{Service, ServiceExt as _};
 
 use crate::admission::{Admission, Caller, InvalidName};
 use crate::api;
+use crate::app::App;
 use crate::connections::{Answering, Connection, ConnectionSlot, Connections};
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -105,23 +106,6 @@ pub enum ServeError {
     /// A name in the options is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-}
-
-/// The state that all handlers share.
-#[derive(Debug)]
-pub(crate) struct App {
-    pub(crate) daemon: ReconnectingClient,
-    pub(crate) metrics: Metrics,
-    pub(crate) streams: Streams,
-    pub(crate) connections: Arc<Connections>,
-    /// Cancelled when the server shuts down.
-    pub(crate) ended: CancellationToken,
-    pub(crate) admission: Admission,
-    /// The port of the server, which is part of the name of its cookie.
-    pub(crate) port: u16,
-    pub(crate) live: Live,
-    /// Connections and sockets, which the end of the server waits for.
-    pub(crate) tasks: TaskTracker,
 }
 
 /// A server that listens.

@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::app::App;
 use crate::refusal::Refusal;
-use crate::server::App;
 
 /// Maximum number of kept events of a run.
 const MAX_KEPT_EVENTS: usize = 256;

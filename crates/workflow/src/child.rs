@@ -6,15 +6,13 @@
 mod error;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
 use crate::definition::Definition;
 use crate::event::{ChildEnd, Limits, Outcome};
-use crate::history::History;
 use crate::{substitute, tool};
 pub(crate) use error::InvalidChild;
 use error::InvalidLimit;
@@ -162,50 +160,6 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
     };
     let timeout = number("execution_timeout")?.unwrap_or_else(|| usual.execution_timeout().as_secs_f64());
     Ok(Limits::new(max_states, timeout)?)
-}
-
-/// Returns the outcome of a child for its parent: the result of the action that started it.
-///
-/// `status` is the kind of the child's end. The child's failure is the action's error. `session_id` is the terminal
-/// that the child works in, if it is still open; `final_variables` are the child's without those of its own children.
-#[must_use]
-pub fn child_outcome(history: &History, status: &str) -> Outcome {
-    let success = status == "completed";
-    let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
-    let left_open = if success || history.keep_terminals() { history.open_terminals() } else { &[] };
-    // A run that fails closes the terminals that it opened, and leaves its given terminal open.
-    let is_closed = |session: &str| {
-        let opened = history.open_terminals().iter().any(|opened| opened == session);
-        opened && !left_open.iter().any(|open| open == session)
-    };
-    let session = history.terminals().open_one().filter(|session| !is_closed(session));
-    let elapsed = match (history.started_at(), history.ended_at()) {
-        (Some(started), Some(ended)) => ended.since(started),
-        _ => Duration::ZERO,
-    };
-    let mut variables = history.variables().to_map();
-    variables.retain(|name, _| !name.ends_with("_final_variables"));
-    let mut result = Map::new();
-    let fields = [
-        ("success", success.into()),
-        ("run_id", text(history.run().map(steplatch_ids::RunId::as_str))),
-        ("status", status.into()),
-        ("final_state", text(history.final_state())),
-        ("workflow_final_state", text(history.final_state())),
-        ("states_executed", history.states_executed().into()),
-        ("total_elapsed_time", elapsed.as_secs_f64().into()),
-        ("return_values", json!(history.return_values())),
-        ("final_variables", variables.into()),
-        ("session_id", text(session)),
-        ("open_terminals", json!(left_open)),
-        ("recursion_depth", history.recursion_depth().into()),
-        ("error", text(history.error())),
-    ];
-    result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    if let Some(returned) = history.result() {
-        result.insert(tool::RESULT.to_owned(), returned.clone());
-    }
-    Outcome::Finished { result }
 }
 
 /// Returns how a child ended, read from its outcome, and the reason if it did not complete.

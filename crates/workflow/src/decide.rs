@@ -28,8 +28,8 @@ use crate::condition::{ConditionError, Ending};
 use crate::contract::typed_argument;
 use crate::definition::{Action, Definition, State};
 use crate::event::{
-    By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION,
-    ShellAnswer,
+    Branch, By, ChildEnd, Choice, Continuation, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose,
+    SEMANTICS_VERSION, ShellAnswer,
 };
 use crate::gateless::GatelessNames;
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
@@ -41,7 +41,6 @@ use crate::substitute::{self, Lookup};
 use crate::time;
 use crate::tool;
 use crate::variables::{VISITS, Variables};
-pub use gate::NONE_OF_THESE;
 use parallel::NotEntered;
 pub use repair::{accepted_patch, asks_about_patch};
 pub(crate) use unknown::choices as goes_on;
@@ -294,68 +293,6 @@ pub enum Effect {
     CloseOpened {
         /// The step.
         step: StepId,
-    },
-}
-
-/// The way that a run takes from a state.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Branch {
-    /// To another state.
-    Go {
-        /// The next state.
-        to: String,
-        /// The reason, in words.
-        because: String,
-    },
-    /// The run completes.
-    Complete,
-    /// The run fails.
-    Fail {
-        /// The kind of failure.
-        reason: FailureReason,
-        /// The error.
-        error: String,
-    },
-}
-
-/// A decision that waits for the end of a pause.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Continuation {
-    /// Leave a state.
-    Leave {
-        /// The state.
-        from: String,
-        /// The way that the run takes.
-        way: Branch,
-    },
-    /// A gate has to decide where a state leads.
-    Judge {
-        /// The step with the end to judge.
-        step: StepId,
-        /// The choices.
-        choices: Vec<Choice>,
-        /// Branch to take if the answer is that none of them holds.
-        otherwise: Branch,
-        /// Basis of the answer.
-        context: Map<String, Value>,
-    },
-    /// The shell answered.
-    Contract {
-        /// Purpose of the request.
-        purpose: Purpose,
-        /// The variables with a known value now.
-        learned: BTreeMap<String, String>,
-        /// The error, if the shell was not available.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<String>,
-        /// The variables that it was to report.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        read: Vec<String>,
-        /// The next state when the contract holds; none when the run is complete then.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        then: Option<String>,
     },
 }
 

@@ -3,6 +3,8 @@
 //! Histories store events. New fields need a default; the meaning of an existing field changes only together with
 //! [`SEMANTICS_VERSION`].
 
+mod branch;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +15,14 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
-use crate::decide::{Branch, Continuation};
 use crate::gateless::GatelessNames;
 use crate::question::Question;
 use crate::repair::Proposal;
 use crate::time;
+pub use branch::{Branch, Continuation};
+
+/// The choice that is there besides the descriptions.
+pub const NONE_OF_THESE: &str = "none of these";
 
 /// The version of the rules that a run started today follows to its end. Raise it with a change of the decisions on the
 /// same history, and describe in `rules.rs` what applies to runs that began before.

@@ -9,9 +9,9 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::contract::typed_argument;
-use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{
-    By, Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
+    Branch, By, Choice, Continuation, DialogueAnswer, Event, FailureReason, LastScreen, Limits, NONE_OF_THESE, Outcome,
+    Purpose, ShellAnswer, Side,
 };
 use crate::gateless::GatelessNames;
 use crate::items::ItemLoop;

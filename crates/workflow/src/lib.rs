@@ -8,6 +8,7 @@
 //! input give the same decision, today and on replay.
 
 mod child;
+mod child_outcome;
 mod condition;
 mod contract;
 mod decide;
@@ -37,15 +38,15 @@ mod variables;
 
 pub use steplatch_clock::Timestamp;
 
-pub use child::{Child, ChildWorkflow, MAX_LEVELS, child_outcome};
+pub use child::{Child, ChildWorkflow, MAX_LEVELS};
+pub use child_outcome::child_outcome;
 pub use condition::{Condition, ConditionError};
 pub use contract::{
     Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, is_of_environment,
     workflow_signature,
 };
 pub use decide::{
-    Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, accepted_patch, asks_about_patch, decide,
-    resume, wants_last_screens, wants_screen,
+    Decision, Effect, Input, Start, accepted_patch, asks_about_patch, decide, resume, wants_last_screens, wants_screen,
 };
 pub use definition::{
     Action, Definition, MAX_DOCUMENT_BYTES, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
@@ -53,8 +54,8 @@ pub use definition::{
 };
 pub use dialogue::{Conversation, DialogueScript};
 pub use event::{
-    By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, LastScreen, Limits, Outcome, Proof,
-    Purpose, SEMANTICS_VERSION, ShellAnswer, Side, SignedAnswer,
+    Branch, By, ChildEnd, Choice, Continuation, DialogueAnswer, Event, FailureReason, InvalidLimits, LastScreen,
+    Limits, NONE_OF_THESE, Outcome, Proof, Purpose, SEMANTICS_VERSION, ShellAnswer, Side, SignedAnswer,
 };
 pub use form::{Field, Form, InvalidField};
 pub use gateless::{CalledName, GatelessNames, may_ask_person};

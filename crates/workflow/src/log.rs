@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::contract::contract_variables;
-use crate::decide::Branch;
-use crate::event::{Event, FailureReason, Purpose, Side};
+use crate::event::{Branch, Event, FailureReason, Purpose, Side};
 use crate::history::{CurrentStep, History};
 use crate::tool;
 

@@ -14,8 +14,8 @@ use super::input::{TabInput, type_all};
 use super::lists::ListSnapshot;
 use super::message::{FromTab, Rate, ToTab};
 use super::runs::{Followed, follow};
+use crate::app::App;
 use crate::page;
-use crate::server::App;
 
 /// The time limit for the first message.
 const HELLO_TIME: Duration = Duration::from_secs(10);

@@ -16,10 +16,10 @@ use serde_json::json;
 use steplatch_protocol::{BeginPageSession, CheckPageSession, PageSecret};
 
 use crate::admission::Caller;
+use crate::app::App;
 use crate::carry_out::object;
 use crate::page::assets;
 use crate::refusal::Refusal;
-use crate::server::App;
 
 /// Header with the half of the session bound to the origin.
 pub(crate) const HALF: &str = "steplatch-half";

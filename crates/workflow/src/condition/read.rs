@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::Condition;
 use super::test::{PatternText, Test, Word};
-use crate::decide::NONE_OF_THESE;
 use crate::definition::{
     CONDITION_KEYS, CONDITION_WORDS, Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, ToolCatalog, kind, suggestion,
 };
+use crate::event::NONE_OF_THESE;
 
 impl Condition {
     /// Reads the condition of a transition, with the `pattern` of the transition. Returns `None` if it is wrong.

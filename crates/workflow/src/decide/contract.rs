@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use steplatch_ids::StepId;
 
-use super::{Continuation, Decision, DecisionBuilder, exchanging};
+use super::{Decision, DecisionBuilder, exchanging};
 use crate::contract::{Contract, HIDDEN};
-use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
+use crate::event::{Continuation, Event, FailureReason, Purpose, ShellAnswer, Side};
 use crate::history::{Exchange, Terminals, learned};
 use crate::substitute::Lookup;
 

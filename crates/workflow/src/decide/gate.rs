@@ -8,15 +8,12 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 
-use super::{Branch, Continuation, Decision, DecisionBuilder, Effect};
-use crate::event::{By, Choice, Event, FailureReason, Outcome};
+use super::{Decision, DecisionBuilder, Effect};
+use crate::event::{Branch, By, Choice, Continuation, Event, FailureReason, NONE_OF_THESE, Outcome};
 use crate::history::{CurrentStep, Gate, GateRequest, Terminals};
 use crate::question::Question;
 use crate::substitute::Lookup;
 use crate::variables::Variables;
-
-/// The choice that is there besides the descriptions.
-pub const NONE_OF_THESE: &str = "none of these";
 
 impl DecisionBuilder<'_> {
     /// GateRequest which of the choices holds, and waits.

@@ -6,8 +6,8 @@
 
 use steplatch_ids::StepId;
 
-use super::{Continuation, Decision, DecisionBuilder, Effect};
-use crate::event::Event;
+use super::{Decision, DecisionBuilder, Effect};
+use crate::event::{Continuation, Event};
 
 impl DecisionBuilder<'_> {
     /// Begins nothing new from here on.

@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use super::PRINTS;
-use crate::decide::NONE_OF_THESE;
 use crate::definition::{
     Definition, Diagnostics, JsonPath, Problem, Problems, STUB_KEYS, ToolCatalog, kind, suggestion,
 };
+use crate::event::NONE_OF_THESE;
 use crate::tool;
 use crate::variables::STANDARD_FIELDS;
 

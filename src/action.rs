@@ -85,7 +85,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// Reads the outcome from the result, and from the outcome field of an event.
-    pub(crate) fn of(word: Option<&str>, result: &Value) -> Self {
+    pub(crate) fn from_result(word: Option<&str>, result: &Value) -> Self {
         let holds = |name: &str| result.get(name) == Some(&Value::Bool(true));
         match word {
             Some("unknown") => Self::Unknown,

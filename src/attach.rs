@@ -222,11 +222,11 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
     print::line("")?;
     match left {
         AttachEnd::Detached => {
-            print::note(&format!("detached; the terminal keeps running: steplatch terminal attach {id}"));
+            print::remark(&format!("detached; the terminal keeps running: steplatch terminal attach {id}"));
         }
         AttachEnd::Ended(code) => {
             let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
-            print::note(&format!("the program in {id} ended{code}"));
+            print::remark(&format!("the program in {id} ended{code}"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -178,7 +178,7 @@ impl UserPaths {
     }
 
     /// Returns a path as people write it.
-    pub(crate) fn shown(&self, path: &Path) -> String {
+    pub(crate) fn display_path(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(below) if !below.as_os_str().is_empty() => format!("~/{}", below.display()),
             _ => path.display().to_string(),

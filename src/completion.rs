@@ -64,7 +64,7 @@ pub(crate) fn run_states() -> ArgValueCompleter {
 pub(crate) fn gates() -> ArgValueCompleter {
     completer(|current| {
         let wanted = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
-        let runs = asked(wanted).map(|reply| reply.runs).unwrap_or_default();
+        let runs = ask_daemon(wanted).map(|reply| reply.runs).unwrap_or_default();
         let own = runs.iter().flat_map(|run| {
             run.pending_gates.iter().filter(|gate| gate.run_id == run.run_id).map(|gate| (&gate.gate_id, &gate.prompt))
         });
@@ -103,7 +103,7 @@ pub(crate) fn files_and_workflows() -> ArgValueCompleter {
 /// Completes the names of the nodes of the project.
 pub(crate) fn nodes() -> ArgValueCompleter {
     completer(|current| {
-        let nodes = asked(ListNodes::default()).map(|reply| reply.nodes).unwrap_or_default();
+        let nodes = ask_daemon(ListNodes::default()).map(|reply| reply.nodes).unwrap_or_default();
         nodes.iter().filter_map(|node| candidate(current, &node.id, node.description.as_deref())).collect()
     })
 }
@@ -111,7 +111,7 @@ pub(crate) fn nodes() -> ArgValueCompleter {
 /// Completes the names of the graphs of the project.
 pub(crate) fn graphs() -> ArgValueCompleter {
     completer(|current| {
-        let graphs = asked(ListGraphs::default()).map(|reply| reply.graphs).unwrap_or_default();
+        let graphs = ask_daemon(ListGraphs::default()).map(|reply| reply.graphs).unwrap_or_default();
         graphs.iter().filter_map(|graph| candidate(current, &graph.id, graph.description.as_deref())).collect()
     })
 }
@@ -119,7 +119,7 @@ pub(crate) fn graphs() -> ArgValueCompleter {
 /// Completes the names of remote services.
 pub(crate) fn remotes() -> ArgValueCompleter {
     completer(|current| {
-        let remotes = asked(ListRemoteWorkflows::default()).map(|reply| reply.remotes).unwrap_or_default();
+        let remotes = ask_daemon(ListRemoteWorkflows::default()).map(|reply| reply.remotes).unwrap_or_default();
         remotes.iter().filter_map(|remote| candidate(current, &remote.name, Some(&remote.base_url))).collect()
     })
 }
@@ -129,7 +129,7 @@ pub(crate) fn files() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let mut found = PathCompleter::any().complete(current);
         if let Some(current) = current.to_str().filter(|current| !current.contains(['/', ':'])) {
-            let hosts = asked(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
+            let hosts = ask_daemon(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
             let host = |host: &RemoteHostInfo| candidate(current, &format!("{}:", host.name), Some(&host.ssh));
             found.extend(hosts.iter().filter_map(host));
         }
@@ -140,7 +140,7 @@ pub(crate) fn files() -> ArgValueCompleter {
 /// Completes the names of other machines.
 pub(crate) fn hosts() -> ArgValueCompleter {
     completer(|current| {
-        let hosts = asked(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
+        let hosts = ask_daemon(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
         hosts.iter().filter_map(|host| candidate(current, &host.name, Some(&host.ssh))).collect()
     })
 }
@@ -152,13 +152,13 @@ fn completer(candidates: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueComple
 
 fn runs_like(current: &str, wanted: fn(&RunRecord) -> bool) -> Vec<CompletionCandidate> {
     let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
-    let runs = asked(newest).map(|reply| reply.runs).unwrap_or_default();
+    let runs = ask_daemon(newest).map(|reply| reply.runs).unwrap_or_default();
     let about = |run: &RunRecord| format!("{} {}", run.workflow_id, run.state);
     runs.iter().filter(|run| wanted(run)).filter_map(|run| without_prefix(current, &run.run_id, &about(run))).collect()
 }
 
 fn terminals_like(current: &str) -> Vec<CompletionCandidate> {
-    let sessions = asked(ListTerminalSessions {}).map(|reply| reply.sessions).unwrap_or_default();
+    let sessions = ask_daemon(ListTerminalSessions {}).map(|reply| reply.sessions).unwrap_or_default();
     let names = sessions.iter().flat_map(|session| {
         let name = session.name.as_deref().unwrap_or(&session.session_id);
         candidate(current, name, Some(&session.command))
@@ -172,7 +172,7 @@ fn terminals_like(current: &str) -> Vec<CompletionCandidate> {
 }
 
 fn workflows_like(current: &str) -> Vec<CompletionCandidate> {
-    let workflows = asked(ListWorkflows::default()).map(|reply| reply.workflows).unwrap_or_default();
+    let workflows = ask_daemon(ListWorkflows::default()).map(|reply| reply.workflows).unwrap_or_default();
     workflows.iter().filter_map(|known| candidate(current, &known.name, known.description.as_deref())).collect()
 }
 
@@ -189,7 +189,7 @@ fn without_prefix(current: &str, id: &str, about: &str) -> Option<CompletionCand
 }
 
 /// Requests `verb` from a running daemon, within the time limit.
-fn asked<V: Verb>(verb: V) -> Option<V::Reply> {
+fn ask_daemon<V: Verb>(verb: V) -> Option<V::Reply> {
     let place = DaemonPaths::from_environment(state_dir().as_deref()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let hello = Hello { environment: None, ..front::hello("steplatch") };

@@ -54,7 +54,7 @@ struct Checks {
 }
 
 impl Checks {
-    fn of(section: &'static str) -> Self {
+    fn for_section(section: &'static str) -> Self {
         Self { section, found: Vec::new() }
     }
 
@@ -108,7 +108,7 @@ pub(crate) async fn examine(
 
 /// Starts the server as clients do, with both eras of the protocol.
 async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
-    let mut checks = Checks::of("The MCP server");
+    let mut checks = Checks::for_section("The MCP server");
     let state = place.state().display().to_string();
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
     for (about, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
@@ -146,7 +146,7 @@ fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
 
 /// Starts the servers in each client's configuration.
 async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks {
-    let mut checks = Checks::of("Clients");
+    let mut checks = Checks::for_section("Clients");
     for client in CLIENTS.iter().filter(|client| only.is_empty() || only.iter().any(|name| name == client.name)) {
         let mut has_entry = false;
         for scope in [Scope::User, Scope::Project] {
@@ -161,12 +161,12 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(error) => {
-                    checks.problem(&about, format!("{}: {error}", around.shown(&path)), "fix the file");
+                    checks.problem(&about, format!("{}: {error}", around.display_path(&path)), "fix the file");
                     has_entry = true;
                     continue;
                 }
             };
-            match edit::found(client.format, &text) {
+            match edit::find_entry(client.format, &text) {
                 Ok(None) => {}
                 Ok(Some(found)) => {
                     has_entry = true;
@@ -174,7 +174,7 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 }
                 Err(error) => {
                     has_entry = true;
-                    let said = format!("{} can not be read: {error}", around.shown(&path));
+                    let said = format!("{} can not be read: {error}", around.display_path(&path));
                     checks.problem(&about, said, "fix the file; the client can not read it either");
                 }
             }

@@ -33,17 +33,17 @@ enum Step {
 impl GatePrompt {
     pub(crate) fn new(gate: GateInfo) -> Self {
         let is_whole = is_shown_whole(&gate);
-        Self::shown(gate, is_whole)
+        Self::from_gate(gate, is_whole)
     }
 
     /// As [`Self::new`], for a view that shows all of a question by scrolling, and takes no answer before its end was on
     /// the screen.
     pub(crate) fn scrolled(gate: GateInfo) -> Self {
         let is_whole = !gate.shortened;
-        Self::shown(gate, is_whole)
+        Self::from_gate(gate, is_whole)
     }
 
-    fn shown(gate: GateInfo, is_whole: bool) -> Self {
+    fn from_gate(gate: GateInfo, is_whole: bool) -> Self {
         // The answer to an unreadable form is text, its JSON.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
         let mut asking = Self { gate, form, is_whole, step: Step::Answer };
@@ -128,7 +128,7 @@ impl GatePrompt {
         match &mut self.step {
             Step::Answer => {
                 let (answer, number) = chosen(&self.gate, line)?;
-                Ok(Some(AnswerGate { answer, number, ..self.named() }))
+                Ok(Some(AnswerGate { answer, number, ..self.empty_answer() }))
             }
             Step::Field { at, filled } => {
                 let fields = self.form.as_ref().map(Form::fields).unwrap_or_default();
@@ -140,7 +140,7 @@ impl GatePrompt {
                     return Ok(None);
                 }
                 let form = std::mem::take(filled);
-                Ok(Some(AnswerGate { form: Some(form), ..self.named() }))
+                Ok(Some(AnswerGate { form: Some(form), ..self.empty_answer() }))
             }
             Step::Passphrase(_) if line.is_empty() => Err("the passphrase is empty".to_owned()),
             Step::Passphrase(answer) => {
@@ -169,7 +169,7 @@ impl GatePrompt {
         }
     }
 
-    fn named(&self) -> AnswerGate {
+    fn empty_answer(&self) -> AnswerGate {
         let GateInfo { run_id, gate_id, digest, .. } = self.gate.clone();
         AnswerGate { run_id, gate_id: Some(gate_id), digest: Some(digest), ..AnswerGate::default() }
     }

@@ -76,7 +76,7 @@ impl ListenOptions {
         let server = server.map_err(|error| Failure::usage(error.to_string()))?;
         let address = server.address();
         if !address.ip().is_loopback() {
-            print::note(&format!(
+            print::remark(&format!(
                 "others can reach {address}: what is sent is not encrypted, so put a proxy with TLS before it, and allow its \
                  name with --allow-host"
             ));
@@ -90,7 +90,7 @@ impl ListenOptions {
             ended: server.ended(),
         };
         let server = server.with("/mcp", http_service(client_named(place, "mcp")?, mcp));
-        Ok(HttpListener { server, url: format!("http://{}", shown(address)), token: made, token_file: file })
+        Ok(HttpListener { server, url: format!("http://{}", browser_address(address)), token: made, token_file: file })
     }
 }
 
@@ -104,7 +104,8 @@ fn token(place: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>)
         Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{TOKEN_VARIABLE} is not text"))),
         _ => {
             ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-            let (token, made) = Token::of(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+            let (token, made) =
+                Token::read_or_create(place.state()).map_err(|error| Failure::work(error.to_string()))?;
             Ok((token, made, Some(token_file(place.state()))))
         }
     }
@@ -190,7 +191,7 @@ impl HttpListener {
 }
 
 /// Returns an address for a browser, in place of an address of all interfaces.
-fn shown(address: SocketAddr) -> SocketAddr {
+fn browser_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => std::net::Ipv6Addr::LOCALHOST.into(),

@@ -207,7 +207,7 @@ pub(crate) fn error(message: &str) {
 }
 
 /// Prints a remark on standard error.
-pub(crate) fn note(message: &str) {
+pub(crate) fn remark(message: &str) {
     let message = harmless(message);
     let _ = writeln!(anstream::stderr().lock(), "{QUIET}{message}{QUIET:#}");
 }

@@ -181,7 +181,7 @@ pub(crate) fn answered(answer: &Value) -> String {
 }
 
 /// Returns a question as lines: the text, the content to judge, and the choices.
-pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
+pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
     // The widest line, less one column that stays free, because some terminals wrap after its use.
     let width = width.map(|width| width.clamp(20, 120) - 1);
     let room = |indent: usize| width.map_or(usize::MAX, |width| width - indent);
@@ -324,7 +324,7 @@ mod tests {
         let screen: String = (1..=20).map(|n| format!("line {n}\x1b[2J\n")).collect();
         gate.context = json!({"screen_content": format!("{screen}\n\n")}).as_object().unwrap().clone();
         let lines: Vec<String> =
-            shown(&gate, Some(40)).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
+            gate_lines(&gate, Some(40)).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
         assert_eq!(lines[0], "  ? What holds?");
         assert_eq!((lines[1].as_str(), lines[20].as_str()), ("    │ line 1␛[2J", "    │ line 20␛[2J"));
         assert_eq!(lines[21], "    1  yes");
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn what_is_to_be_chosen_from_is_shown_whole() {
         let gate = gate(&["the build is clean and so is everything", "abcdefghijklmnopqrstuvwxyz0123456789"]);
-        let lines = shown(&gate, Some(24));
+        let lines = gate_lines(&gate, Some(24));
         assert_eq!(
             lines[1..],
             [

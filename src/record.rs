@@ -39,7 +39,7 @@ pub(crate) async fn record(
     if file != Path::new("-")
         && let Err(error) = list(place, &file, &joined.session_id, now)
     {
-        print::note(&format!("the page will not list this recording: {error}"));
+        print::remark(&format!("the page will not list this recording: {error}"));
     }
     let timestamp = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let title = (id != joined.session_id).then(|| id.to_owned());
@@ -52,10 +52,10 @@ pub(crate) async fn record(
     out.flush()?;
     if let Some(code) = ended_before(&client, &joined.session_id).await? {
         out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
-        print::note(&format!("the program had already ended; its screen is in {}", file.display()));
+        print::remark(&format!("the program had already ended; its screen is in {}", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    print::note(&format!("recording {} to {}; ctrl-c ends it", joined.session_id, file.display()));
+    print::remark(&format!("recording {} to {}; ctrl-c ends it", joined.session_id, file.display()));
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     loop {
         let event = tokio::select! {
@@ -86,7 +86,7 @@ pub(crate) async fn record(
             None => {
                 let (client, again, more) = join_again(place, &joined.session_id).await?;
                 if let Some(error) = again.error {
-                    print::note(&format!("the terminal is gone: {error}"));
+                    print::remark(&format!("the terminal is gone: {error}"));
                     break;
                 }
                 events = more;
@@ -113,7 +113,7 @@ pub(crate) async fn record(
             out.flush()?;
         }
     }
-    print::note(&format!("recorded {:.1} s in {}", began.elapsed().as_secs_f64(), file.display()));
+    print::remark(&format!("recorded {:.1} s in {}", began.elapsed().as_secs_f64(), file.display()));
     Ok(ExitCode::SUCCESS)
 }
 

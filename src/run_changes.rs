@@ -115,7 +115,7 @@ pub(crate) struct RunChanges {
 
 impl RunChanges {
     /// Subscribes to the given runs, or to all.
-    pub(crate) fn of(daemon: ReconnectingClient, wanted: Option<BTreeSet<String>>) -> Self {
+    pub(crate) fn for_runs(daemon: ReconnectingClient, wanted: Option<BTreeSet<String>>) -> Self {
         Self {
             daemon,
             wanted,

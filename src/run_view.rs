@@ -114,7 +114,7 @@ impl Story {
         if let Some(screen) = result.get("screen_content").and_then(Value::as_str) {
             screen.clone_into(&mut self.screen);
         }
-        let outcome = Outcome::of(event.data.get("outcome").and_then(Value::as_str), result);
+        let outcome = Outcome::from_result(event.data.get("outcome").and_then(Value::as_str), result);
         let (mark, style) = outcome.mark();
         let detail = action::led_to(&current.detail, &outcome.describe(&current.tool, result));
         let time = duration(Duration::from_secs_f64(seconds));
@@ -199,8 +199,8 @@ fn branch(event: &RunEvent, width: Option<usize>) -> String {
     let number = || format!("{}", event.data.get("branch").and_then(Value::as_u64).unwrap_or_default());
     let name = event.data.get("name").and_then(Value::as_str).map_or_else(number, visible);
     let result = event.data.get("result").unwrap_or(&Value::Null);
-    let (mark, style) = Outcome::of(None, result).mark();
-    let detail = Outcome::of(None, result).describe("run_workflow", result);
+    let (mark, style) = Outcome::from_result(None, result).mark();
+    let detail = Outcome::from_result(None, result).describe("run_workflow", result);
     let seconds = result.get("total_elapsed_time").and_then(Value::as_f64).unwrap_or_default();
     let time = duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
     line(&format!("{style}{mark}{style:#}"), &name, "branch", &detail, &time, width)
@@ -394,7 +394,7 @@ impl View for Shown {
     fn question(&mut self, gate: &GateInfo) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
-        question::shown(gate, self.width(0)).iter().try_for_each(|line| writeln!(out, "{line}"))
+        question::gate_lines(gate, self.width(0)).iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn lead(&mut self, text: &str) -> io::Result<()> {

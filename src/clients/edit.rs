@@ -75,11 +75,11 @@ pub(crate) fn edited(
         Format::Toml => toml::change(text, change)?,
     };
     // Comparing the values proves that the edit made the intended change and no other.
-    let meant = meant(format, value(format, text)?, change);
+    let meant = apply_change(format, value(format, text)?, change);
     if value(format, &new).is_ok_and(|value| is_same(format, value, meant)) {
         return Ok((outcome, format!("{mark}{new}")));
     }
-    Err(Unreadable::whole(format!(
+    Err(Unreadable::without_place(format!(
         "the entry '{NAME}' can not be changed by itself in what is written there; do it by hand"
     )))
 }
@@ -88,7 +88,7 @@ pub(crate) fn edited(
 ///
 /// # Errors
 /// If the client could not read the text.
-pub(crate) fn found(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
+pub(crate) fn find_entry(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
     find_in(format, text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
@@ -120,7 +120,7 @@ fn is_same(format: Format, mut one: Value, mut other: Value) -> bool {
 }
 
 /// Returns the value of a document after a change.
-fn meant(format: Format, mut document: Value, change: Change<'_>) -> Value {
+fn apply_change(format: Format, mut document: Value, change: Change<'_>) -> Value {
     let servers = match format {
         Format::Json(shape) => shape.servers,
         Format::Toml => toml::SERVERS,

@@ -75,7 +75,7 @@ pub(crate) struct FoundEntry {
 }
 
 impl FoundEntry {
-    pub(super) fn of(entry: &Value) -> Self {
+    pub(super) fn from_value(entry: &Value) -> Self {
         let text = |name: &str| entry[name].as_str().map(str::to_owned);
         let env = entry["env"].as_object().into_iter().flatten();
         Self {

@@ -51,12 +51,12 @@ pub(super) fn find(text: &str, shape: Shape) -> Result<Option<FoundEntry>, Unrea
         return Err(Unreadable::at(text, entry.range.start, format!("the entry '{NAME}' is no object")));
     };
     let document = value(text, shape)?.unwrap_or_default();
-    Ok(Some(FoundEntry::of(&document[shape.servers][NAME])))
+    Ok(Some(FoundEntry::from_value(&document[shape.servers][NAME])))
 }
 
 /// Returns the text with the change applied.
 pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<String, Unreadable> {
-    let style = Style::of(text);
+    let style = Style::from_text(text);
     let Some(root) = parse(text, shape)? else {
         let Change::Add(entry) = change else { return Ok(text.to_owned()) };
         let servers = serde_json::json!({ shape.servers: { NAME: entry } });
@@ -177,7 +177,7 @@ struct Style {
 }
 
 impl Style {
-    fn of(text: &str) -> Self {
+    fn from_text(text: &str) -> Self {
         // The first indented line is a property of the document, or there is none.
         let indented = text.lines().find(|line| !indentation(line).is_empty() && line.trim_start().starts_with('"'));
         Self {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::edit::{EditRequest, Outcome, edited, found};
+use super::edit::{EditRequest, Outcome, edited, find_entry};
 use super::entry::OwnEntry;
 use super::file::{FileError, replace};
 use super::{CLIENTS, Format, UserPaths};
@@ -394,7 +394,7 @@ proptest! {
         // Documents with servers of another type are refused, which changes nothing either.
         let Ok((outcome, new)) = edited(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
-        prop_assert!(found(format("cursor"), &new).unwrap().is_some());
+        prop_assert!(find_entry(format("cursor"), &new).unwrap().is_some());
         // Without the new parts, and blanks, the text equals the original.
         let mut rest = new.chars().filter(|character| !character.is_ascii_whitespace());
         for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
@@ -405,7 +405,7 @@ proptest! {
         let (removed, back) = lacking("cursor", &new);
         prop_assert_eq!(removed, Outcome::Removed);
         let (_, again) = having("cursor", &back);
-        prop_assert!(found(format("cursor"), &again).unwrap().is_some());
+        prop_assert!(find_entry(format("cursor"), &again).unwrap().is_some());
         let inks = |text: &str| text.replace(|blank: char| blank.is_ascii_whitespace(), "");
         match servers(&text) {
             // An object that was created for the entry stays, and so does the comma before it.

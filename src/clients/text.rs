@@ -78,7 +78,7 @@ impl Unreadable {
         Self { place: Some((line, column)), problem: problem.into() }
     }
 
-    pub(super) fn whole(problem: impl Into<String>) -> Self {
+    pub(super) fn without_place(problem: impl Into<String>) -> Self {
         Self { place: None, problem: problem.into() }
     }
 }

@@ -20,7 +20,7 @@ type Item<'a> = toml::Spanned<DeValue<'a>>;
 /// Returns the document as a value.
 pub(super) fn value(text: &str) -> Result<Value, Unreadable> {
     let table: toml::Table = text.parse().map_err(|error| unreadable(text, &error))?;
-    serde_json::to_value(table).map_err(|error| Unreadable::whole(error.to_string()))
+    serde_json::to_value(table).map_err(|error| Unreadable::without_place(error.to_string()))
 }
 
 /// Returns the steplatch entry, if there is one.
@@ -29,7 +29,7 @@ pub(super) fn find(text: &str) -> Result<Option<FoundEntry>, Unreadable> {
     let Some(servers) = servers(text, &document)? else { return Ok(None) };
     let Some((_, entry)) = get(servers, NAME) else { return Ok(None) };
     if entry.get_ref().is_table() {
-        return Ok(Some(FoundEntry::of(&value(text)?[SERVERS][NAME])));
+        return Ok(Some(FoundEntry::from_value(&value(text)?[SERVERS][NAME])));
     }
     Err(Unreadable::at(text, entry.span().start, format!("the entry '{NAME}' is no table")))
 }
@@ -64,7 +64,7 @@ pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadabl
 fn unreadable(text: &str, error: &toml::de::Error) -> Unreadable {
     match error.span() {
         Some(span) => Unreadable::at(text, span.start, error.message()),
-        None => Unreadable::whole(error.message()),
+        None => Unreadable::without_place(error.message()),
     }
 }
 

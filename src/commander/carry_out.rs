@@ -86,11 +86,11 @@ impl Conversation<'_> {
                     || "plain text is sent nowhere; /target @NODE sends it to a node".to_owned(),
                     |now| format!("plain text is sent to {now}; /target off ends that"),
                 );
-                return Ok(self.screen.note(&now)?);
+                return Ok(self.screen.print_remark(&now)?);
             }
             "off" => {
                 self.session.set_target(None);
-                return Ok(self.screen.note("plain text is sent nowhere any more")?);
+                return Ok(self.screen.print_remark("plain text is sent nowhere any more")?);
             }
             name => line::read(name).map_err(Failure::usage)?,
         };
@@ -99,16 +99,17 @@ impl Conversation<'_> {
             _ => return Err(Failure::usage("after /target comes one name: @NODE, #GRAPH or %WORKFLOW; or off")),
         };
         let catalog = self.work.catalog().await?;
-        let target = catalog.meant(&target);
+        let target = catalog.resolve_target(&target);
         self.screen.lines.change_words(|words| words.catalog = catalog);
         let target = target.map_err(Failure::usage)?;
-        self.screen.note(&format!("plain text is sent to {}; /target off ends that", visible(&target.to_string())))?;
+        self.screen
+            .print_remark(&format!("plain text is sent to {}; /target off ends that", visible(&target.to_string())))?;
         self.session.set_target(Some(target));
         Ok(())
     }
 
     fn show_list(&mut self, lines: &[String], nothing: &str) -> std::io::Result<()> {
-        if lines.is_empty() { self.screen.note(nothing) } else { self.screen.say(lines) }
+        if lines.is_empty() { self.screen.print_remark(nothing) } else { self.screen.say(lines) }
     }
 
     async fn lists_nodes(&mut self, containing: &str) -> Result<(), Failure> {
@@ -153,7 +154,7 @@ impl Conversation<'_> {
         self.show_list(&lines, "there is no such workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
         let more = reply.total.saturating_sub(reply.workflows.len());
         if more > 0 && containing.is_empty() {
-            self.screen.note(&format!("and {more} more; /workflows TEXT finds them"))?;
+            self.screen.print_remark(&format!("and {more} more; /workflows TEXT finds them"))?;
         }
         self.show_broken(reply.broken.iter().map(|broken| (None, &*broken.file, &*broken.reason)))
     }
@@ -164,7 +165,7 @@ impl Conversation<'_> {
     ) -> Result<(), Failure> {
         for (name, file, reason) in broken {
             let what = name.map_or_else(|| visible(file), |name| format!("{} in {}", visible(name), visible(file)));
-            self.screen.note(&format!("{what} can not be used: {}", reason.trim_end().replace('\n', "; ")))?;
+            self.screen.print_remark(&format!("{what} can not be used: {}", reason.trim_end().replace('\n', "; ")))?;
         }
         Ok(())
     }
@@ -203,14 +204,14 @@ impl Conversation<'_> {
             return Err(Failure::usage("after /answer comes the answer, or a run and the answer to its question"));
         }
         let gates: Vec<GateInfo> = self.work.questions().await?.into_iter().map(|(_, gate)| gate).collect();
-        let (gate, answer) = self.meant(gates, rest).map_err(Failure::usage)?;
+        let (gate, answer) = self.resolve_answer(gates, rest).map_err(Failure::usage)?;
         let (id, entry) = (gate.gate_id.clone(), self.session.of_run(&gate.run_id));
         self.session.add_question(gate, entry, true);
         self.answers(&id, answer).await
     }
 
     /// Returns the gate and its answer.
-    fn meant<'t>(&self, gates: Vec<GateInfo>, rest: &'t str) -> Result<(GateInfo, &'t str), String> {
+    fn resolve_answer<'t>(&self, gates: Vec<GateInfo>, rest: &'t str) -> Result<(GateInfo, &'t str), String> {
         let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let begins = |gate: &&GateInfo| {
             let without = gate.run_id.strip_prefix("run_").unwrap_or(&gate.run_id);
@@ -276,7 +277,7 @@ impl Conversation<'_> {
         let numbered = self.session.numbered(what);
         let run = match numbered.map(|number| (number, self.session.entry(number))) {
             Some((number, entry)) if !matches!(entry.state, State::Coming | State::Waits) => {
-                return Ok(self.screen.note(&format!("::{number} is over already"))?);
+                return Ok(self.screen.print_remark(&format!("::{number} is over already"))?);
             }
             Some((number, entry)) if entry.target.kind != Kind::Workflow || matches!(entry.state, State::Waits) => {
                 return self.ends(number);
@@ -290,7 +291,7 @@ impl Conversation<'_> {
         if !reply.success {
             return Err(runs::not_found(&reply.run_id));
         }
-        Ok(self.screen.note(&format!("{}: {}", reply.run_id, reply.message))?)
+        Ok(self.screen.print_remark(&format!("{}: {}", reply.run_id, reply.message))?)
     }
 
     async fn brings_back(&mut self, what: &str) -> Result<(), Failure> {
@@ -312,12 +313,12 @@ impl Conversation<'_> {
         let Some(number) = number else {
             let record = self.work.daemon().call(GetWorkflowRun { run_id: run.clone() }).await?.run;
             let Some(record) = record else { return Err(runs::not_found(&run)) };
-            self.screen.note("Ctrl-C stops watching; the run continues")?;
+            self.screen.print_remark("Ctrl-C stops watching; the run continues")?;
             self.follows(record.workflow_id, run);
             return Ok(());
         };
         if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
-            return Ok(self.screen.note(&format!("::{number} is over; /show {number} shows its result"))?);
+            return Ok(self.screen.print_remark(&format!("::{number} is over; /show {number} shows its result"))?);
         }
         self.session.entry_mut(number).quiet = false;
         let asks = self.session.questions().find(|question| question.entry == Some(number));
@@ -327,7 +328,7 @@ impl Conversation<'_> {
             return Ok(self.show_question()?);
         }
         let target = visible(&self.session.entry(number).target.to_string());
-        self.screen.note(&format!("waiting for ::{number} {target}"))?;
+        self.screen.print_remark(&format!("waiting for ::{number} {target}"))?;
         self.watches(number, None);
         Ok(())
     }

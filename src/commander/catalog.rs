@@ -32,7 +32,7 @@ impl Catalog {
     /// # Errors
     /// If there is nothing of that name, with the existing names; or when it is of another kind, with the right
     /// notation.
-    pub(crate) fn meant(&self, target: &Target) -> Result<Target, String> {
+    pub(crate) fn resolve_target(&self, target: &Target) -> Result<Target, String> {
         let Target { kind, name } = target;
         let has = |kind: Kind| self.names(kind).contains(name);
         if has(*kind) || target.file().is_some() {
@@ -94,7 +94,7 @@ mod tests {
         let Ok(super::super::line::Line::Call { target, .. }) = super::super::line::read(line) else {
             panic!("{line} calls nothing")
         };
-        catalog.meant(&target).map(|target| target.to_string())
+        catalog.resolve_target(&target).map(|target| target.to_string())
     }
 
     #[test]
@@ -119,7 +119,8 @@ mod tests {
         for (line, error) in table {
             assert_eq!(meant(line), Err(error.to_owned()), "{line}");
         }
-        let nothing = Catalog::default().meant(&Target { kind: Kind::Workflow, name: "x".to_owned() }).unwrap_err();
+        let nothing =
+            Catalog::default().resolve_target(&Target { kind: Kind::Workflow, name: "x".to_owned() }).unwrap_err();
         assert!(nothing.contains("no workflow is saved here"), "{nothing}");
     }
 }

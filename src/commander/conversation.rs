@@ -97,7 +97,7 @@ impl<'a> Conversation<'a> {
                     done = self.performs(wanted, value) => if let Err(failure) = done {
                         self.fails(failure.message(), failure.code())?;
                     },
-                    _ = interrupted.recv() => self.screen.note("interrupted")?,
+                    _ = interrupted.recv() => self.screen.print_remark("interrupted")?,
                 }
                 continue;
             }
@@ -111,7 +111,7 @@ impl<'a> Conversation<'a> {
             tokio::select! {
                 typed = self.screen.lines.next(), if self.screen.lines.is_asked() => tokio::select! {
                     done = self.reads(typed) => done?,
-                    _ = interrupted.recv() => self.screen.note("interrupted")?,
+                    _ = interrupted.recv() => self.screen.print_remark("interrupted")?,
                 },
                 news = self.work.next() => self.handle_event(news)?,
                 () = patience(until) => self.move_to_background()?,
@@ -132,7 +132,7 @@ impl<'a> Conversation<'a> {
             count => format!("{count} {}s", kind.noun()),
         };
         let counts = Kind::ALL.map(count).join(", ");
-        self.screen.note(&format!("{counts} here; /help teaches, Ctrl-D leaves"))?;
+        self.screen.print_remark(&format!("{counts} here; /help teaches, Ctrl-D leaves"))?;
         self.screen.lines.change_words(|words| words.catalog = catalog);
         for (_, gate) in self.work.questions().await? {
             self.session.add_question(gate, None, false);
@@ -186,7 +186,7 @@ impl<'a> Conversation<'a> {
             ResolvedText::Waits(numbers) => {
                 self.session.waits(wanted, text);
                 self.code = WAITING;
-                Ok(self.screen.note(&format!("this waits for {}", still_coming(&numbers)))?)
+                Ok(self.screen.print_remark(&format!("this waits for {}", still_coming(&numbers)))?)
             }
         }
     }
@@ -194,7 +194,7 @@ impl<'a> Conversation<'a> {
     async fn performs(&mut self, wanted: PendingText, value: Value) -> Result<(), Failure> {
         match wanted {
             PendingText::Call(number) => self.starts(number, value),
-            PendingText::Order(word) => return self.carries_out(&word, &words(&value)).await,
+            PendingText::Order(word) => return self.carries_out(&word, &argument_text(&value)).await,
             PendingText::Look(number) => self.screen.output(number, &value)?,
             PendingText::Answer(gate) => return self.answers(&gate, &reference::text(&value)).await,
         }
@@ -204,7 +204,7 @@ impl<'a> Conversation<'a> {
     /// Calls a target, and waits for it unless `quietly`.
     async fn calls(&mut self, target: &Target, text: PinnedRefs, quietly: bool) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
-        let target = catalog.meant(target);
+        let target = catalog.resolve_target(target);
         self.screen.lines.change_words(|words| words.catalog = catalog);
         let target = target.map_err(Failure::usage)?;
         let filled = self.session.filled(&text).map_err(Failure::usage)?;
@@ -217,7 +217,7 @@ impl<'a> Conversation<'a> {
             ResolvedText::Ready(value) => self.starts(number, value),
             ResolvedText::Waits(numbers) => {
                 self.session.waits(PendingText::Call(number), text);
-                self.screen.note(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
+                self.screen.print_remark(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
                 // The awaited call may need an answer, which is a line.
                 if !self.screen.is_watched() {
                     self.code = WAITING;
@@ -226,7 +226,7 @@ impl<'a> Conversation<'a> {
             }
         }
         if quietly {
-            self.screen.note(&format!("::{number} {shown} runs in the background"))?;
+            self.screen.print_remark(&format!("::{number} {shown} runs in the background"))?;
         } else {
             self.watches(number, self.screen.is_watched().then_some(BACKGROUND_DELAY));
         }
@@ -268,7 +268,7 @@ impl<'a> Conversation<'a> {
         let Some(Foreground { number, .. }) = self.foreground.take() else { return Ok(()) };
         self.still_of(number)?;
         let target = visible(&self.session.entry(number).target.to_string());
-        self.screen.note(&format!("::{number} {target} continues in the background; /fg {number} waits for it"))
+        self.screen.print_remark(&format!("::{number} {target} continues in the background; /fg {number} waits for it"))
     }
 
     /// Handles Ctrl-C during a call in the foreground.
@@ -289,7 +289,7 @@ impl<'a> Conversation<'a> {
             (true, true, run) => {
                 self.foreground = Some(Foreground { ending: true, until: None, ..foreground });
                 let what = run.clone().unwrap_or_else(|| "the run".to_owned());
-                self.screen.note(&format!("cancelling {what}; Ctrl-C again leaves it to itself"))?;
+                self.screen.print_remark(&format!("cancelling {what}; Ctrl-C again leaves it to itself"))?;
                 if let Some(run) = run {
                     self.work.cancel(run);
                 }
@@ -299,7 +299,7 @@ impl<'a> Conversation<'a> {
                 self.session.entry_mut(number).quiet = true;
                 let what = run.unwrap_or_else(|| "the run".to_owned());
                 let again = format!("/fg {number} watches it again, /cancel {number} cancels it");
-                self.screen.note(&format!("{what} is left to itself; {again}"))?;
+                self.screen.print_remark(&format!("{what} is left to itself; {again}"))?;
             }
         }
         Ok(())
@@ -341,7 +341,7 @@ impl<'a> Conversation<'a> {
             told.push(match (&entry.run, &entry.state) {
                 (Some(run), _) => {
                     let asked = self.session.questions().find(|question| question.entry == Some(number));
-                    let how = match asked.map(|question| question.asking.gate().named()) {
+                    let how = match asked.map(|question| question.asking.gate().name_with_digest()) {
                         Some(gate) => format!("answer it with: steplatch gates answer {gate}"),
                         None => format!("see it with: steplatch runs show {run}"),
                     };
@@ -361,13 +361,13 @@ impl<'a> Conversation<'a> {
         };
         // No more lines follow.
         drop(self.screen);
-        told.iter().for_each(|line| print::note(line));
+        told.iter().for_each(|line| print::remark(line));
         Ok(ExitCode::from(code))
     }
 }
 
 /// Returns the text of a command's arguments.
-fn words(value: &Value) -> String {
+fn argument_text(value: &Value) -> String {
     if value.is_null() { String::new() } else { reference::text(value) }
 }
 

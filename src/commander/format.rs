@@ -25,7 +25,7 @@ pub(crate) fn lines(text: &str, number: usize) -> Vec<String> {
 }
 
 /// Returns a value as text: text unchanged, JSON on several lines for objects and arrays, nothing for null.
-pub(crate) fn whole(value: &Value) -> String {
+pub(crate) fn full_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -56,7 +56,7 @@ pub(crate) fn beside(reply: &NodeReply) -> Vec<String> {
 pub(crate) fn result(number: usize, target: &Target, result: &Value) -> Vec<String> {
     let mut told = vec![format!("{STRONG}::{number}{STRONG:#} {}", visible(&target.to_string()))];
     for (name, value) in result.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-        let text = whole(value);
+        let text = full_text(value);
         let mut lines = text.lines();
         let (first, rest) = (lines.next().unwrap_or_default(), lines);
         told.push(format!("  {QUIET}{name:<10}{QUIET:#} {}", visible(first)));

@@ -41,7 +41,8 @@ impl Conversation<'_> {
                     self.show_question()?;
                 } else {
                     let target = visible(&self.session.entry(number).target.to_string());
-                    self.screen.note(&format!("::{number} {target} asks something too, after this question"))?;
+                    self.screen
+                        .print_remark(&format!("::{number} {target} asks something too, after this question"))?;
                 }
             }
             JobEvent::Over(number, outcome) => self.handle_end(number, &outcome)?,
@@ -94,7 +95,7 @@ impl Conversation<'_> {
         let (target, input) = (self.session.entry(number).target.clone(), self.session.entry(number).input.clone());
         let value = outcome.value(&target, &input);
         let success = value["success"] == true;
-        self.session.done(number, value, Instant::now());
+        self.session.store_result(number, value, Instant::now());
         self.show_end(number, &target, outcome)?;
         if self.foreground.is_some_and(|foreground| foreground.number == number) {
             self.foreground = None;

@@ -33,7 +33,7 @@ impl Conversation<'_> {
         let reply = loop {
             let reply = self.work.answer(&answer).await?;
             let Some(seconds) = reply.as_ref().and_then(|reply| reply.retry_after_seconds) else { break reply };
-            self.screen.note(&passphrase::pause(seconds))?;
+            self.screen.print_remark(&passphrase::pause(seconds))?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
         };
         if let Some(refused) = reply.as_ref().filter(|reply| !reply.success) {
@@ -51,7 +51,7 @@ impl Conversation<'_> {
                     None => question::answered(&answer.answer.as_str().into()),
                 };
                 let status = reply.map_or_else(|| "further".to_owned(), |reply| reply.status);
-                self.screen.note(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
+                self.screen.print_remark(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
             }
         }
         Ok(self.show_question()?)
@@ -93,7 +93,7 @@ impl Conversation<'_> {
             };
             let later = if self.screen.is_watched() { ", Ctrl-C leaves it open, twice cancels the run" } else { "" };
             let mut lines = vec![format!("{QUIET}{who}{} asks{later}{more}{QUIET:#}", gate.run_id)];
-            lines.extend(question::shown(gate, print::width()));
+            lines.extend(question::gate_lines(gate, print::width()));
             self.still()?;
             self.screen.lines.forget_typed();
             self.screen.say(&lines)?;
@@ -124,7 +124,7 @@ impl Conversation<'_> {
         if let Some((run, since)) = self.left.take()
             && since.elapsed() < SECOND_INTERRUPT_TIMEOUT
         {
-            self.screen.note(&format!("cancelling {run}"))?;
+            self.screen.print_remark(&format!("cancelling {run}"))?;
             self.work.cancel(run);
             return Ok(());
         }
@@ -141,6 +141,6 @@ impl Conversation<'_> {
         };
         self.left = asked.map(|run| (run, Instant::now()));
         self.show_question()?;
-        self.screen.note(&open)
+        self.screen.print_remark(&open)
     }
 }

@@ -51,12 +51,12 @@ impl Screen {
         if self.is_watched() {
             return self.say(lines);
         }
-        lines.iter().for_each(|line| print::note(line));
+        lines.iter().for_each(|line| print::remark(line));
         Ok(())
     }
 
     /// Prints a remark.
-    pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn print_remark(&mut self, text: &str) -> io::Result<()> {
         let text = visible(text);
         if self.is_watched() { self.say(&[format!("{QUIET}{text}{QUIET:#}")]) } else { self.notes(&[text]) }
     }
@@ -64,12 +64,12 @@ impl Screen {
     /// Prints the output of a call: unchanged to a program, without cursor movements to a person.
     pub(crate) fn output(&mut self, number: usize, value: &Value) -> io::Result<()> {
         if self.is_watched() {
-            return self.say(&format::lines(&format::whole(value), number));
+            return self.say(&format::lines(&format::full_text(value), number));
         }
         match value {
             Value::Null => Ok(()),
             Value::String(text) if text.ends_with('\n') || text.is_empty() => print::exactly(text),
-            other => print::line(format::whole(other)),
+            other => print::line(format::full_text(other)),
         }
     }
 }

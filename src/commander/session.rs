@@ -231,7 +231,7 @@ impl Session {
     }
 
     /// Stores the result of a call.
-    pub(crate) fn done(&mut self, number: usize, result: Value, now: Instant) {
+    pub(crate) fn store_result(&mut self, number: usize, result: Value, now: Instant) {
         let bytes = serde_json::to_vec(&result).map_or(0, |text| text.len());
         let took = now.saturating_duration_since(self.entries[number].began);
         let entry = &mut self.entries[number];
@@ -367,7 +367,7 @@ mod tests {
 
     fn done(session: &mut Session, number: usize, output: &str) {
         session.under_way(number, Value::Null, Instant::now());
-        session.done(number, json!({"success": true, "output": output}), Instant::now());
+        session.store_result(number, json!({"success": true, "output": output}), Instant::now());
     }
 
     fn gate(id: &str, choices: &[&str]) -> GateInfo {
@@ -396,7 +396,7 @@ mod tests {
         session.waits(PendingText::Look(1), next);
         done(&mut session, slow, "done");
         assert_eq!(session.ready(), [(PendingText::Call(greet), Ok(json!("done and done")))]);
-        session.done(greet, json!({"success": false, "output": null}), Instant::now());
+        session.store_result(greet, json!({"success": false, "output": null}), Instant::now());
         let ready = session.ready();
         assert!(
             matches!(&ready[..], [(PendingText::Look(1), Err(error))] if error.contains("because it failed")),

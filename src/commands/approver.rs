@@ -112,7 +112,7 @@ async fn clear(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
 async fn change(place: &DaemonPaths, verb: SetApprover, json: bool) -> Result<ExitCode, Failure> {
     let mut reply = front::ask(place, verb.clone()).await?;
     while let Some(seconds) = reply.retry_after_seconds {
-        print::note(&passphrase::pause(seconds));
+        print::remark(&passphrase::pause(seconds));
         if !passphrase::wait_out(seconds).await? {
             break;
         }
@@ -149,7 +149,7 @@ async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode
     if json {
         print::json(&reply)?;
     } else if reply.runs == 0 {
-        print::note("no run is locked");
+        print::remark("no run is locked");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,7 +158,7 @@ async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
     let told = front::ask(place, GetApprover {}).await?;
     if told.unconfirmed.is_none() && !json {
         let requires = told.requires.unwrap_or_default();
-        print::note(&format!(
+        print::remark(&format!(
             "gates require '{requires}', and the setting gates.require is not weaker: nothing to lower"
         ));
         return Ok(ExitCode::SUCCESS);
@@ -170,7 +170,7 @@ async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
     let verb = LowerRequirement { passphrase };
     let mut reply = front::ask(place, verb.clone()).await?;
     while let Some(seconds) = reply.retry_after_seconds {
-        print::note(&passphrase::pause(seconds));
+        print::remark(&passphrase::pause(seconds));
         if !passphrase::wait_out(seconds).await? {
             break;
         }
@@ -197,7 +197,7 @@ async fn give(place: &DaemonPaths, verb: UnlockRuns) -> Result<UnlockRunsReply, 
     loop {
         let reply = front::ask(place, verb.clone()).await?;
         let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
-        print::note(&passphrase::pause(seconds));
+        print::remark(&passphrase::pause(seconds));
         if !passphrase::wait_out(seconds).await? {
             return Ok(reply);
         }
@@ -206,16 +206,16 @@ async fn give(place: &DaemonPaths, verb: UnlockRuns) -> Result<UnlockRunsReply, 
 
 /// Requests the passphrase from a person until no run is locked.
 pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
-    print::note("runs that wait for a person are locked since the daemon restarted");
+    print::remark("runs that wait for a person are locked since the daemon restarted");
     loop {
         let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to unlock them:").await?);
         let reply = give(place, UnlockRuns { passphrase }).await?;
         match reply.error {
             None => break,
-            Some(error) if reply.passphrase_wanted => print::note(&error),
+            Some(error) if reply.passphrase_wanted => print::remark(&error),
             // The other runs are no longer locked, and the next command reports the problem of its run.
             Some(error) => {
-                print::note(&error);
+                print::remark(&error);
                 break;
             }
         }
@@ -248,7 +248,7 @@ async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
             print::line(format!("gates for people require the proof '{requires}'"))?;
         }
         if let Some(unconfirmed) = &told.unconfirmed {
-            print::note(&unconfirmed_setting(unconfirmed));
+            print::remark(&unconfirmed_setting(unconfirmed));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -73,10 +73,10 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     let mut table: Vec<Vec<String>> = std::iter::once(head).chain(lines).collect();
     print_described(&mut table)?;
     for (name, problem) in &missing {
-        print::note(&format!("{name}: {problem}"));
+        print::remark(&format!("{name}: {problem}"));
     }
     if let Some(file) = file() {
-        print::note(&format!("change them in {}, or in the environment", file.display()));
+        print::remark(&format!("change them in {}, or in the environment", file.display()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -123,7 +123,7 @@ async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut Cop
                 }
                 Ok(CopyEvent::FileSkipped { path }) => {
                     progress.hide();
-                    print::note(&format!("left out: {path}"));
+                    print::remark(&format!("left out: {path}"));
                     report.skipped.push(path);
                 }
                 Ok(CopyEvent::CopyEnded) => return Ok(()),

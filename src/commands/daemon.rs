@@ -83,8 +83,8 @@ impl Daemon {
             Self::Start { json, .. } => start(&place, json).await,
             Self::Stop { keep_terminals, json } => stop(&place, keep_terminals, json).await,
             Self::Restart { json } => restart(&place, json).await,
-            Self::Host { hosted: None } => host::keep(&place).await,
-            Self::Host { hosted: Some(client) } => host::keep(&host::hosted_place(&client)?).await,
+            Self::Host { hosted: None } => host::serve_terminals(&place).await,
+            Self::Host { hosted: Some(client) } => host::serve_terminals(&host::hosted_place(&client)?).await,
             Self::Status { json } => status(&place, json).await,
             Self::Serve => serve(place, Detached::Yes).await,
         }
@@ -175,7 +175,7 @@ async fn predecessor_gone(place: &DaemonPaths) -> Result<(), Failure> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
-    gone(running.pid, process).await
+    wait_for_exit(running.pid, process).await
 }
 
 /// Returns whether a process has ended already.
@@ -314,7 +314,7 @@ async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, F
     let hosts: Vec<_> = status.hosts.iter().filter_map(|host| open(host.pid)).collect();
     let stopped = client.call(StopDaemon { keep_terminals }).await?;
     if let Some((pid, process)) = process {
-        gone(pid, process).await?;
+        wait_for_exit(pid, process).await?;
     }
     if !keep_terminals {
         hosts_gone(hosts).await?;
@@ -343,7 +343,7 @@ async fn hosts_gone(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
 }
 
 /// Waits until a process has ended: its descriptor becomes readable then, see pidfd_open(2).
-async fn gone(pid: u32, process: OwnedFd) -> Result<(), Failure> {
+async fn wait_for_exit(pid: u32, process: OwnedFd) -> Result<(), Failure> {
     const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: MAX_STOP_TIME.as_secs().cast_signed() + 5, tv_nsec: 0 };
     let waited =
         tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&EXIT_TIMEOUT)));
@@ -438,9 +438,9 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
         // Only `daemon stop` closes the terminals as well.
         stopper.stop(ShutdownMode::KeepTerminals);
     });
-    tokio::spawn(Reload::new(settings, told).keep(async move || _ = hung_up.recv().await));
+    tokio::spawn(Reload::new(settings, told).apply_changes(async move || _ = hung_up.recv().await));
     match detached {
-        Detached::No => print::note("daemon listens; end it with ctrl-c"),
+        Detached::No => print::remark("daemon listens; end it with ctrl-c"),
         Detached::Yes => {
             print::line(READY)?;
             io::stdout().flush()?;

@@ -160,10 +160,10 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     }
     if locked > 0 {
         let runs = if locked == 1 { "1 run waits and is".to_owned() } else { format!("{locked} runs wait and are") };
-        print::note(&format!("{runs} locked since the daemon restarted; unlock with: steplatch approver unlock"));
+        print::remark(&format!("{runs} locked since the daemon restarted; unlock with: steplatch approver unlock"));
     }
     if gates.is_empty() && locked == 0 {
-        print::note("no run waits for an answer");
+        print::remark("no run waits for an answer");
     } else {
         for (index, (run, gate)) in gates.iter().enumerate() {
             if index > 0 {
@@ -175,7 +175,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
         }
         let is_for_person = gates.iter().any(|(_, gate)| gate.answered_by == AnsweredBy::Human.name());
         if is_for_person && !front::ask(place, GetApprover {}).await?.is_set {
-            print::note(passphrase::RECOMMENDED);
+            print::remark(passphrase::RECOMMENDED);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -206,7 +206,10 @@ pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) ->
         None => "ANSWER",
     };
     lines.extend(gate.remarks().into_iter().map(|remark| format!("{indent}{QUIET}{remark}{QUIET:#}")));
-    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.named()));
+    lines.push(format!(
+        "{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}",
+        gate.name_with_digest()
+    ));
     lines
 }
 
@@ -214,7 +217,7 @@ pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) ->
 pub(crate) fn gate_line(gate: &GateInfo) -> String {
     let choices = gate.choices.iter().map(|choice| visible(choice)).collect::<Vec<_>>().join(" | ");
     let choices = if choices.is_empty() { String::new() } else { format!(" ({choices})") };
-    format!("{}{choices}, answer with: steplatch gates answer {}", visible(&gate.prompt), gate.named())
+    format!("{}{choices}, answer with: steplatch gates answer {}", visible(&gate.prompt), gate.name_with_digest())
 }
 
 /// Returns whether a run is locked: this one, or if `None`, any.
@@ -258,7 +261,7 @@ impl Answer {
         let Some(run) = record.run else { return Err(not_found(&id)) };
         if self.choice.is_none() && self.field.is_empty() {
             let gates = match &named_gate {
-                Some(gate) => vec![meant(&id, Some(gate), &run.pending_gates)?.clone()],
+                Some(gate) => vec![find_gate(&id, Some(gate), &run.pending_gates)?.clone()],
                 None => run.pending_gates,
             };
             return self.ask(place, person, &format!("run {id} waits for no answer"), gates).await;
@@ -292,7 +295,7 @@ impl Answer {
                 return Err(Failure::usage(error));
             }
         }
-        let gate = meant(&id, named_gate.as_deref(), &run.pending_gates)?;
+        let gate = find_gate(&id, named_gate.as_deref(), &run.pending_gates)?;
         // The person saw the named gate only: the digest of the current gate proves nothing.
         let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), digest, ..answer };
         let answer = match &self.choice {
@@ -336,7 +339,7 @@ impl Answer {
             && let Some(person) = &mut person
         {
             if answer.passphrase.is_some() {
-                print::note(reply.error.as_deref().unwrap_or_default());
+                print::remark(reply.error.as_deref().unwrap_or_default());
             }
             answer.passphrase = Some(passphrase::ask(person, "the approver's passphrase:").await?);
             reply = give(place, &answer).await?;
@@ -353,7 +356,7 @@ impl Answer {
             print::json(&reply)?;
         } else {
             print::line(format!("answered: {said}; the run is now {}", reply.status))?;
-            reply.remarks.iter().for_each(|remark| print::note(&visible(remark)));
+            reply.remarks.iter().for_each(|remark| print::remark(&visible(remark)));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -382,15 +385,15 @@ impl Answer {
             ));
         };
         if gates.is_empty() {
-            print::note(nothing);
+            print::remark(nothing);
             return Ok(ExitCode::SUCCESS);
         }
         let mut interrupted = signal(SignalKind::interrupt())?;
-        print::note("an empty line leaves a question open, Ctrl-C leaves all that follow");
+        print::remark("an empty line leaves a question open, Ctrl-C leaves all that follow");
         for gate in gates {
             person.end_question();
             person.listen();
-            question::shown(&gate, print::width()).iter().try_for_each(print::line)?;
+            question::gate_lines(&gate, print::width()).iter().try_for_each(print::line)?;
             let mut asking = GatePrompt::new(gate);
             loop {
                 asking.lead().iter().try_for_each(|line| print::line(format!("    {line}")))?;
@@ -409,14 +412,14 @@ impl Answer {
                     return Err(Failure::work("not every question was answered; the others stay open"));
                 };
                 if line.trim().is_empty() && asking.may_be_left() {
-                    print::note("  left open");
+                    print::remark("  left open");
                     break;
                 }
                 let answer = match asking.line(&line) {
                     Ok(Some(answer)) => answer,
                     Ok(None) => continue,
                     Err(misread) => {
-                        print::note(&format!("  {misread}"));
+                        print::remark(&format!("  {misread}"));
                         continue;
                     }
                 };
@@ -426,7 +429,7 @@ impl Answer {
                     break;
                 }
                 if let Some(why) = asking.refused(answer, &reply) {
-                    print::note(&format!("  {why}"));
+                    print::remark(&format!("  {why}"));
                 }
                 if !reply.passphrase_wanted && !waits(place, asking.gate()).await? {
                     break;
@@ -438,7 +441,7 @@ impl Answer {
 }
 
 /// Returns the gate to answer, of the open gates of a run.
-fn meant<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
+fn find_gate<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
     let there = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
     match (named, gates) {
         (None, [gate]) => Ok(gate),
@@ -455,7 +458,7 @@ async fn give(place: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateRepl
     loop {
         let reply = front::ask(place, answer.clone()).await?;
         let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
-        print::note(&format!("  {}", passphrase::pause(seconds)));
+        print::remark(&format!("  {}", passphrase::pause(seconds)));
         if !passphrase::wait_out(seconds).await? {
             return Ok(reply);
         }

@@ -44,7 +44,7 @@ impl Graphs {
             Self::Run(Run { name, given }) => {
                 let (input, timeout) = (given.input()?, given.timeout()?);
                 let reply = front::ask(place, RunGraph { graph_id: name, input, timeout }).await?;
-                steps(&reply).iter().for_each(|line| print::note(line));
+                steps(&reply).iter().for_each(|line| print::remark(line));
                 given.print_reply(&reply)
             }
         }
@@ -69,7 +69,9 @@ impl List {
         });
         table(["NAME", "STEPS", "DESCRIPTION"], rows)?;
         if graphs.is_empty() && !files.is_empty() {
-            print::note("no graph is declared; write one as [graphs.NAME] with steps = [{ id = \"…\", node = \"…\" }]");
+            print::remark(
+                "no graph is declared; write one as [graphs.NAME] with steps = [{ id = \"…\", node = \"…\" }]",
+            );
         }
         declared_in(files, folder, broken)?;
         Ok(ExitCode::SUCCESS)

@@ -89,7 +89,7 @@ fn login_shell() -> Option<(PathBuf, &'static str)> {
 }
 
 /// Keeps terminals for clients of the socket on standard input, until there are neither terminals nor clients.
-pub(super) async fn keep(place: &DaemonPaths) -> Result<ExitCode, Failure> {
+pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Failure> {
     // The host must survive the terminal that started the daemon. A failure means that it is a session leader already.
     let _ = rustix::process::setsid();
     let told = |what: &str| {

@@ -108,7 +108,7 @@ impl Add {
         }
         let (path, _) = hosts_file::add(&config).map_err(|error| Failure::usage(error.to_string()))?;
         if !self.json {
-            print::note(&format!("{} is in {}; connecting", config.name, path.display()));
+            print::remark(&format!("{} is in {}; connecting", config.name, path.display()));
         }
         let reply = checked(place, &config.name, Some(config.ssh), FIRST_TIMEOUT, self.json).await?;
         if self.json {
@@ -164,7 +164,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if reply.hosts.is_empty() {
-        print::note(NONE);
+        print::remark(NONE);
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["HOST", "STATE", "VERSION", "TERMINALS", "SSH"].map(str::to_owned).to_vec();
@@ -178,7 +178,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     });
     print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
     for (host, error) in reply.hosts.iter().filter_map(|host| Some((host, host.error.as_ref()?))) {
-        print::note(&format!("{}: {}", host.name, print::visible(error)));
+        print::remark(&format!("{}: {}", host.name, print::visible(error)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -43,7 +43,7 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
     let bytes = read(&path)?;
     let sum = sum_of(&bytes);
     if !silent {
-        print::note(&format!("sending {} ({}) to {ssh}", path.display(), print::size(bytes.len() as u64)));
+        print::remark(&format!("sending {} ({}) to {ssh}", path.display(), print::size(bytes.len() as u64)));
     }
     let said = match gzip.trim().is_empty() {
         true => run(ssh, &script(&sum, "cat"), &bytes).await?,
@@ -55,7 +55,7 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
         return Err(Failure::work(words));
     }
     if !silent {
-        print::note(&format!("{version} is installed on {ssh}"));
+        print::remark(&format!("{version} is installed on {ssh}"));
     }
     Ok(())
 }

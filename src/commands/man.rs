@@ -29,7 +29,7 @@ impl Man {
             |error: std::io::Error| Failure::usage(format!("'{}' can not be written: {error}", directory.display()));
         std::fs::create_dir_all(directory).map_err(failed)?;
         clap_mangen::generate_to(Arguments::grammar(), directory).map_err(failed)?;
-        print::note(&format!("the pages are in {}", directory.display()));
+        print::remark(&format!("the pages are in {}", directory.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -120,9 +120,9 @@ pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item =
 pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
     if files.is_empty() {
         let example = "[nodes.NAME] with type = \"bash\" and command = \"…\"";
-        print::note(&format!("{folder} declares none; declare one in its steplatch.toml, with {example}"));
+        print::remark(&format!("{folder} declares none; declare one in its steplatch.toml, with {example}"));
     } else {
-        print::note(&format!("in {}", files.join(" and ")));
+        print::remark(&format!("in {}", files.join(" and ")));
     }
     for BrokenNode { id, file, reason } in broken {
         let what = id.as_ref().map_or_else(|| file.clone(), |id| format!("{} in {file}", visible(id)));
@@ -249,7 +249,7 @@ impl NodeInput {
         } else if !self.json {
             output(&reply.output)?;
             let said = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
-            said.lines().for_each(|line| print::note(&visible(line)));
+            said.lines().for_each(|line| print::remark(&visible(line)));
         }
         if reply.success {
             return Ok(ExitCode::SUCCESS);

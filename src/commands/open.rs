@@ -47,7 +47,7 @@ impl Open {
                 "{QUIET}the server stays in the background; end it with: steplatch serve stop{QUIET:#}"
             ))?;
         } else {
-            print::note("no browser could be started here; open this address within a minute:");
+            print::remark("no browser could be started here; open this address within a minute:");
             print::line(address)?;
         }
         Ok(ExitCode::SUCCESS)

@@ -52,7 +52,7 @@ impl Remote {
                 if json {
                     print::json(&reply)?;
                 } else if reply.remotes.is_empty() {
-                    print::note(NONE);
+                    print::remark(NONE);
                 } else {
                     let RefreshWorkflowsReply { added, updated, removed, unchanged, .. } = reply;
                     print::line(format!("{added} added, {updated} updated, {removed} removed, {unchanged} unchanged"))?;
@@ -70,7 +70,7 @@ const NONE: &str =
 fn list(reply: &ListRemoteWorkflowsReply) -> Result<ExitCode, Failure> {
     let ListRemoteWorkflowsReply { remotes, workflows, .. } = reply;
     if remotes.is_empty() {
-        print::note(NONE);
+        print::remark(NONE);
         return Ok(ExitCode::SUCCESS);
     }
     let head =
@@ -89,10 +89,10 @@ fn list(reply: &ListRemoteWorkflowsReply) -> Result<ExitCode, Failure> {
     print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
     for remote in remotes {
         if let Some(error) = &remote.error {
-            print::note(&format!("{}: {}", remote.name, visible(error)));
+            print::remark(&format!("{}: {}", remote.name, visible(error)));
         }
         for skipped in &remote.skipped {
-            print::note(&format!("{}: {}", remote.name, visible(skipped)));
+            print::remark(&format!("{}: {}", remote.name, visible(skipped)));
         }
     }
     if !workflows.is_empty() {
@@ -104,7 +104,7 @@ fn list(reply: &ListRemoteWorkflowsReply) -> Result<ExitCode, Failure> {
     let changed = workflows.iter().filter_map(|workflow| Some((workflow, workflow.changed.as_deref()?)));
     for (workflow, changed) in changed {
         let (tool, ago) = (&workflow.tool, print::ago(changed));
-        print::note(&format!(
+        print::remark(&format!(
             "{tool}: its service changed its title, description or schema {ago}; look before you trust it"
         ));
     }

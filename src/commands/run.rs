@@ -146,7 +146,7 @@ impl Run {
         if json {
             print::json(&reply)?;
         } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {
-            print::note(unsaved);
+            print::remark(unsaved);
         }
         Ok(ExitCode::from(if rest == Rest::Waits { AT_GATE } else { code(&reply) }))
     }
@@ -354,7 +354,7 @@ impl Watching<'_> {
     /// Prints the other ways to answer the question.
     fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
         let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "ANSWER" };
-        self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.named()))?;
+        self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.name_with_digest()))?;
         Ok(Some(Rest::Waits))
     }
 

@@ -118,7 +118,7 @@ impl List {
         if self.json {
             print::json(&serde_json::json!({ "runs": runs }))?;
         } else if runs.is_empty() {
-            print::note(if filtered { "no run matches" } else { "there are no runs; start one with: steplatch run" });
+            print::remark(if filtered { "no run matches" } else { "there are no runs; start one with: steplatch run" });
         } else {
             let head = ["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"].map(str::to_owned).to_vec();
             let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(row)).collect();

@@ -133,7 +133,7 @@ async fn sessions(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> 
         return Ok(ExitCode::SUCCESS);
     }
     if listed.sessions.is_empty() {
-        print::note("no browser is logged in; log one in with: steplatch open");
+        print::remark("no browser is logged in; log one in with: steplatch open");
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["session", "logged in", "last used", "browser"].map(str::to_owned).to_vec();
@@ -168,7 +168,7 @@ async fn stop(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     }
     match stopped {
         Some(record) => print::line(format!("server stopped: pid {}, {}", record.pid, record.url()))?,
-        None => print::note("no server has the page"),
+        None => print::remark("no server has the page"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -185,7 +185,7 @@ async fn token(place: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, F
             print::json(&json!({"success": true, "file": shown, "token": token}))?;
         } else {
             print::line(token)?;
-            print::note(&format!("stored in {shown}; the old token is invalid now, and browsers are logged out"));
+            print::remark(&format!("stored in {shown}; the old token is invalid now, and browsers are logged out"));
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -114,7 +114,7 @@ impl Setup {
             let label = print::padded(done.client.label, width);
             print::line(match done.outcome {
                 Some(_) => {
-                    let (said, file) = (print::padded(&said, 22), around.shown(&done.file));
+                    let (said, file) = (print::padded(&said, 22), around.display_path(&done.file));
                     format!("  {sign} {label}  {said}  {QUIET}{file}{QUIET:#}")
                 }
                 None => format!("  {sign} {label}  {said}"),
@@ -132,18 +132,18 @@ impl Setup {
             })?;
         }
         for before in done.iter().filter_map(Done::replaced) {
-            print::note(&before);
+            print::remark(&before);
         }
         let changed = done
             .iter()
             .any(|done| matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. } | Outcome::Removed))));
         match (changed, self.dry_run) {
             (false, _) => {}
-            (true, true) => print::note("dry run: nothing was changed"),
-            (true, false) if self.remove => print::note("restart running clients to apply the change"),
+            (true, true) => print::remark("dry run: nothing was changed"),
+            (true, false) if self.remove => print::remark("restart running clients to apply the change"),
             (true, false) => {
-                print::note("restart running clients to apply the change; check it with: steplatch doctor");
-                print::note("so that only you answer gates, set a passphrase with: steplatch approver set");
+                print::remark("restart running clients to apply the change; check it with: steplatch doctor");
+                print::remark("so that only you answer gates, set a passphrase with: steplatch approver set");
             }
         }
         Ok(())
@@ -189,7 +189,7 @@ impl Done {
 
     fn complaint(&self, around: &UserPaths) -> Option<String> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
-        Some(format!("{} of {} was not changed: {error}", around.shown(&self.file), self.client.label))
+        Some(format!("{} of {} was not changed: {error}", around.display_path(&self.file), self.client.label))
     }
 
     fn document(&self, dry_run: bool) -> Value {

@@ -269,7 +269,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print::json(&reply)?;
     } else if reply.sessions.is_empty() {
-        print::note("no terminals are open; open one with: steplatch terminal open");
+        print::remark("no terminals are open; open one with: steplatch terminal open");
     } else {
         let head = ["ID", "NAME", "STATE", "SIZE", "OPENED BY", "COMMAND", "DIRECTORY"].map(str::to_owned).to_vec();
         let rows: Vec<_> = std::iter::once(head).chain(reply.sessions.iter().map(row)).collect();
@@ -406,7 +406,7 @@ impl Destination {
 /// Says that the beginning of an output is not there any more.
 fn note_lost(omitted: Option<&OmittedOutput>) {
     if let Some(begins) = omitted.and_then(|omitted| omitted.lost_before) {
-        print::note(&format!("output before offset {begins} is no longer held"));
+        print::remark(&format!("output before offset {begins} is no longer held"));
     }
 }
 
@@ -434,7 +434,9 @@ impl RunOne {
             note_lost(reply.omitted.as_ref());
             print::exactly(&reply.output)?;
             if let Some(OmittedOutput { bytes, offset, tail: Some(tail), .. }) = &reply.omitted {
-                print::note(&format!("{bytes} bytes are omitted here, from offset {offset} of the terminal's output"));
+                print::remark(&format!(
+                    "{bytes} bytes are omitted here, from offset {offset} of the terminal's output"
+                ));
                 print::exactly(tail)?;
             }
         }
@@ -445,7 +447,7 @@ impl RunOne {
             print::json(&reply)?;
         }
         if reply.exit_code.is_none() && !self.json {
-            print::note("no exit code is known here; in a shell, --integrate sets that up");
+            print::remark("no exit code is known here; in a shell, --integrate sets that up");
         }
         // The exit code of the command, as a shell returns it. An entry in a program that reports none was run.
         let code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
@@ -498,7 +500,7 @@ impl Screen {
                 match reply.omitted.and_then(|omitted| Some((omitted.tail?, omitted.bytes))) {
                     Some((tail, bytes)) => {
                         out.line(content.trim_end())?;
-                        print::note(&format!("{bytes} bytes are omitted here; --history shows everything"));
+                        print::remark(&format!("{bytes} bytes are omitted here; --history shows everything"));
                         out.line(&tail)?;
                     }
                     // The next page continues where this one ends.
@@ -533,7 +535,7 @@ impl Close {
                 } else {
                     "could not be ended"
                 };
-                print::note(&format!("process {} ({}) {why}", survivor.pid, survivor.name));
+                print::remark(&format!("process {} ({}) {why}", survivor.pid, survivor.name));
             }
         }
         Ok(ExitCode::SUCCESS)

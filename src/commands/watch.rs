@@ -83,7 +83,7 @@ impl Watch {
         let (sender, mut events) = mpsc::channel(EVENT_CAPACITY);
         if !targets.runs.is_empty() || !is_bounded {
             let wanted = Some(targets.runs).filter(|_| is_bounded);
-            tokio::spawn(watch_runs(RunChanges::of(daemon.clone(), wanted), sender.clone()));
+            tokio::spawn(watch_runs(RunChanges::for_runs(daemon.clone(), wanted), sender.clone()));
         }
         for terminal in targets.terminals {
             tokio::spawn(watch_terminal(daemon.clone(), terminal, self.pattern.clone(), None, sender.clone()));

@@ -23,7 +23,7 @@ const FULL: u64 = 16 << 20;
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 pub(super) fn look(around: &UserPaths, ours: &OwnEntry, place: &DaemonPaths) -> Checks {
-    let mut checks = Checks::of("This machine");
+    let mut checks = Checks::for_section("This machine");
     program(&mut checks, around, ours);
     folder(&mut checks, "state", place.state(), around);
     folder(&mut checks, "runtime", place.runtime(), around);
@@ -35,14 +35,16 @@ pub(super) fn look(around: &UserPaths, ours: &OwnEntry, place: &DaemonPaths) -> 
 
 fn program(checks: &mut Checks, around: &UserPaths, ours: &OwnEntry) {
     let version = env!("CARGO_PKG_VERSION");
-    let shown = around.shown(&ours.program);
+    let shown = around.display_path(&ours.program);
     match around.find(NAME) {
         Some(found) if is_same(&found, &ours.program) => {
             checks.good("program", format!("version {version}, {shown}, found by its name"));
         }
         Some(other) => {
-            let said =
-                format!("version {version}, {shown}; by its name another one is found: {}", around.shown(&other));
+            let said = format!(
+                "version {version}, {shown}; by its name another one is found: {}",
+                around.display_path(&other)
+            );
             checks.warn("program", said, "remove the other one, or move its directory behind this one in PATH");
         }
         None => {
@@ -58,7 +60,7 @@ fn program(checks: &mut Checks, around: &UserPaths, ours: &OwnEntry) {
 }
 
 fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
-    let shown = around.shown(folder);
+    let shown = around.display_path(folder);
     let found = match folder.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return checks.good(about, format!("{shown}, created at the first use"));
@@ -107,12 +109,12 @@ fn disk(checks: &mut Checks, folder: &Path, around: &UserPaths) {
     let free = match rustix::fs::statvfs(existing) {
         Ok(about) => about.f_bavail.saturating_mul(about.f_frsize),
         Err(error) => {
-            let said = format!("the free disk space in {} is not known: {error}", around.shown(existing));
+            let said = format!("the free disk space in {} is not known: {error}", around.display_path(existing));
             return checks.add("disk", State::Warning, said, None);
         }
     };
     let said = format!("{} free for the journal of runs", print::size(free));
-    let fix = format!("free disk space in {}", around.shown(existing));
+    let fix = format!("free disk space in {}", around.display_path(existing));
     match free {
         0..FULL => checks.problem("disk", said, fix),
         FULL..TIGHT => checks.warn("disk", said, fix),

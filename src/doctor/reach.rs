@@ -17,7 +17,7 @@ use crate::{front, passphrase, print};
 const CONNECTING: Duration = Duration::from_secs(3);
 
 pub(super) async fn settings() -> Checks {
-    let mut checks = Checks::of("Settings");
+    let mut checks = Checks::for_section("Settings");
     let file = crate::settings::file().map(|file| file.display().to_string()).unwrap_or_default();
     let is_fatal = Settings::load().is_err();
     let problems = config::problems().await;
@@ -40,7 +40,7 @@ pub(super) async fn settings() -> Checks {
 }
 
 pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
-    let mut checks = Checks::of("The daemon");
+    let mut checks = Checks::for_section("The daemon");
     let asked = tokio::time::timeout(super::probe::ANSWER_TIMEOUT, async {
         let (client, _) = connect(place, front::hello("steplatch")).await?;
         let status = client.call(DaemonStatus {}).await;
@@ -115,7 +115,7 @@ fn check_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) 
 }
 
 pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
-    let mut checks = Checks::of("Remote services");
+    let mut checks = Checks::for_section("Remote services");
     let Ok(settings) = Settings::load() else { return checks };
     if settings.remotes.is_empty() {
         return checks;
@@ -209,7 +209,7 @@ mod tests {
             ("terminal", "any program can make one, as with script(1)"),
             ("passphrase", "the approver's passphrase"),
         ] {
-            let mut checks = Checks::of("gates");
+            let mut checks = Checks::for_section("gates");
             let approver = GetApproverReply { requires: Some(requires.to_owned()), ..GetApproverReply::default() };
             check_gates(&mut checks, &approver);
             let [Check { said, state: State::Ok, .. }] = checks.found.as_slice() else { panic!("{requires}") };

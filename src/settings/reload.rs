@@ -25,12 +25,12 @@ impl Reload {
     }
 
     /// Applies changes, forever; `asked` waits for a request.
-    pub(crate) async fn keep(mut self, mut asked: impl AsyncFnMut()) {
+    pub(crate) async fn apply_changes(mut self, mut asked: impl AsyncFnMut()) {
         let mut watch = super::file().and_then(|file| {
             let failed = |error: &notify::Error| {
                 tracing::warn!(%error, "the settings can not be watched; send SIGHUP after a change");
             };
-            Watch::of(&file).inspect_err(failed).ok()
+            Watch::for_file(&file).inspect_err(failed).ok()
         });
         // The file may have changed between the start and the watch.
         self.again();

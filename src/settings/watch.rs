@@ -43,7 +43,7 @@ impl Watch {
     ///
     /// # Errors
     /// If the system has no more room for watches.
-    pub(crate) fn of(file: &Path) -> notify::Result<Self> {
+    pub(crate) fn for_file(file: &Path) -> notify::Result<Self> {
         let file = std::path::absolute(file)?;
         // One message covers several changes.
         let (tell, changed) = mpsc::channel(1);
@@ -170,7 +170,7 @@ mod tests {
     async fn a_file_is_seen_to_be_written_replaced_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c.toml");
-        let mut watch = Watch::of(&file).unwrap();
+        let mut watch = Watch::for_file(&file).unwrap();
         fs::write(&file, "a = 1").unwrap();
         wait_for_change(&mut watch).await;
         fs::write(folder.path().join("c.new"), "a = 2").unwrap();
@@ -187,7 +187,7 @@ mod tests {
     async fn folders_that_are_not_there_yet_are_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config/steplatch/c.toml");
-        let mut watch = Watch::of(&file).unwrap();
+        let mut watch = Watch::for_file(&file).unwrap();
         fs::create_dir(folder.path().join("config")).unwrap();
         wait_for_change(&mut watch).await;
         fs::create_dir(folder.path().join("config/steplatch")).unwrap();
@@ -210,7 +210,7 @@ mod tests {
         fs::create_dir(&used).unwrap();
         fs::write(kept.join("c.toml"), "a = 1").unwrap();
         symlink("../kept/c.toml", used.join("c.toml")).unwrap();
-        let mut watch = Watch::of(&used.join("c.toml")).unwrap();
+        let mut watch = Watch::for_file(&used.join("c.toml")).unwrap();
         fs::write(kept.join("c.toml"), "a = 2").unwrap();
         wait_for_change(&mut watch).await;
     }

@@ -39,7 +39,7 @@ const MAX_RUNS: u32 = 200;
 struct Feed(AbortHandle);
 
 impl Feed {
-    fn of(task: impl Future<Output = ()> + Send + 'static) -> Self {
+    fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(task).abort_handle())
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct Feeds {
 impl Feeds {
     /// Begins with the lists.
     pub(crate) fn begin(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) -> Self {
-        let lists = Feed::of(lists(daemon.clone(), sender.clone()));
+        let lists = Feed::spawn(lists(daemon.clone(), sender.clone()));
         Self { daemon, sender, wanted: FeedSelection::default(), picture: None, run: None, _lists: lists }
     }
 
@@ -77,13 +77,13 @@ impl Feeds {
             self.picture = wanted
                 .picture
                 .clone()
-                .map(|terminal| Feed::of(picture(self.daemon.clone(), terminal, self.sender.clone())));
+                .map(|terminal| Feed::spawn(picture(self.daemon.clone(), terminal, self.sender.clone())));
         }
         if wanted.run != self.wanted.run {
             self.run = wanted
                 .run
                 .clone()
-                .map(|(run, opening)| Feed::of(run_events(self.daemon.clone(), run, opening, self.sender.clone())));
+                .map(|(run, opening)| Feed::spawn(run_events(self.daemon.clone(), run, opening, self.sender.clone())));
         }
         self.wanted = wanted;
     }

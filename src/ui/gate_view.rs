@@ -86,7 +86,7 @@ impl GateView {
     /// Returns the parts of a screen that shows it.
     pub(crate) fn places(&self, cols: u16, rows: u16) -> GatePlaces {
         let remark = remark_lines(self, usize::from(cols.saturating_sub(4))).len().max(1);
-        GatePlaces::of(cols, rows, u16::try_from(remark).unwrap_or(u16::MAX).saturating_add(3))
+        GatePlaces::for_size(cols, rows, u16::try_from(remark).unwrap_or(u16::MAX).saturating_add(3))
     }
 
     /// Brings the field that the next line is for to the top, where there is room for `height` lines.
@@ -184,7 +184,7 @@ pub(crate) fn remark_lines(view: &GateView, width: usize) -> Vec<String> {
 }
 
 /// Returns since when a question waits, who may answer it, and until when.
-pub(crate) fn asked(gate: &GateInfo, now: &str) -> String {
+pub(crate) fn describe_waiting(gate: &GateInfo, now: &str) -> String {
     let since = print::ago_at(&gate.created_at, Some(now));
     let by = match gate.answered_by.as_str() {
         "human" => "a person answers",

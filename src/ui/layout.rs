@@ -24,7 +24,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn of(cols: u16, rows: u16) -> Self {
+    pub(crate) fn for_size(cols: u16, rows: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let (list, preview) = if cols >= WIDE && body.height >= 6 {
             let left = (cols * 9 / 20).min(90);
@@ -56,7 +56,7 @@ pub(crate) struct RunPlaces {
 }
 
 impl RunPlaces {
-    pub(crate) fn of(cols: u16, rows: u16, has_gate: bool) -> Self {
+    pub(crate) fn for_size(cols: u16, rows: u16, has_gate: bool) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let gate_height = if has_gate && body.height >= 8 { 4 } else { 0 };
         let upper = Rect { height: body.height - gate_height, ..body };
@@ -96,7 +96,7 @@ const QUESTION_ROWS: u16 = 3;
 
 impl GatePlaces {
     /// Returns the places, with `wanted` lines for the answer.
-    pub(crate) fn of(cols: u16, rows: u16, wanted: u16) -> Self {
+    pub(crate) fn for_size(cols: u16, rows: u16, wanted: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let body = Rect { height: body.height + notice.height, ..body };
         let height = wanted.min((body.height / 2).max(ANSWER_ROWS)).min(body.height);
@@ -123,9 +123,9 @@ mod tests {
         for cols in [0, 1, 2, 10, 40, 60, 80, 120, 160, 400] {
             for rows in [0, 1, 2, 3, 4, 10, 24, 50, 200] {
                 let screen = Rect { x: 0, y: 0, width: cols, height: rows };
-                let list = Places::of(cols, rows);
-                let run = RunPlaces::of(cols, rows, true);
-                let gate = GatePlaces::of(cols, rows, 5);
+                let list = Places::for_size(cols, rows);
+                let run = RunPlaces::for_size(cols, rows, true);
+                let gate = GatePlaces::for_size(cols, rows, 5);
                 let parts =
                     [list.header, list.list, list.notice, list.keys, run.steps, run.step, gate.question, gate.answer];
                 for part in parts.into_iter().chain(list.preview).chain(run.gate) {

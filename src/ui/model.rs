@@ -312,7 +312,7 @@ impl Model {
             Some(_) => FeedSelection { run, ..FeedSelection::default() },
             None => {
                 let list = self.list();
-                let places = layout::Places::of(self.cols, self.rows);
+                let places = layout::Places::for_size(self.cols, self.rows);
                 let selected = list.get(self.selected_index(&list)).filter(|row| row.id.section == Section::Terminals);
                 let picture = selected.filter(|_| places.preview.is_some()).map(|row| row.id.id.clone());
                 FeedSelection { picture, run: None }

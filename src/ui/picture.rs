@@ -14,7 +14,7 @@ pub(crate) struct Picture {
 
 impl Picture {
     /// Begins an empty picture of a terminal.
-    pub(crate) fn of(terminal: &str) -> Self {
+    pub(crate) fn for_terminal(terminal: &str) -> Self {
         Self { terminal: terminal.to_owned(), ..Self::default() }
     }
 
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_picture_that_is_too_high_shows_the_rows_at_its_cursor() {
-        let mut picture = Picture::of("term_a");
+        let mut picture = Picture::for_terminal("term_a");
         let row =
             |row| ScreenRow { row, runs: vec![ScreenRun(0, 1, "x".to_owned(), String::new())], ..ScreenRow::default() };
         let cursor = |row| Some(ScreenCursor { row, col: 0, shape: "block".to_owned() });

@@ -28,7 +28,7 @@ pub(crate) enum StepState {
 }
 
 impl StepState {
-    fn of(outcome: Outcome) -> Self {
+    fn from_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Succeeded => Self::Succeeded,
             Outcome::Failed => Self::Failed,
@@ -83,7 +83,8 @@ impl Steps {
             "state_completed" => {
                 let key = format!("state {} {}", text("state"), number("visit"));
                 let result = value("result");
-                let state = StepState::of(Outcome::of(data.get("outcome").and_then(Value::as_str), &result));
+                let state =
+                    StepState::from_outcome(Outcome::from_result(data.get("outcome").and_then(Value::as_str), &result));
                 let child = result.get("run_id").and_then(Value::as_str).map(str::to_owned);
                 self.end(event, &key, state, result);
                 if let (Some(child), Some(step)) = (child, self.last_of(&key)) {
@@ -104,7 +105,7 @@ impl Steps {
             }
             "branch_ended" => {
                 let result = value("result");
-                let state = StepState::of(Outcome::of(None, &result));
+                let state = StepState::from_outcome(Outcome::from_result(None, &result));
                 self.end(event, &format!("branch {} {}", text("state"), number("branch")), state, result);
             }
             "node_started" | "graph_started" => {

@@ -34,13 +34,13 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             if model.daemon != DaemonState::Away {
                 model.daemon = DaemonState::Away;
                 model.picture = None;
-                note(model, Err("the daemon ended; this waits for the next one, and s starts it".to_owned()));
+                set_notice(model, Err("the daemon ended; this waits for the next one, and s starts it".to_owned()));
             }
             Vec::new()
         }
         UiEvent::Lists { terminals, runs, needs_passphrase } => {
             if model.daemon == DaemonState::Away {
-                note(model, Ok("the daemon is back".to_owned()));
+                set_notice(model, Ok("the daemon is back".to_owned()));
             }
             model.daemon = DaemonState::Here;
             (model.terminals, model.runs, model.needs_passphrase) = (terminals, runs, needs_passphrase);
@@ -63,7 +63,7 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
         }
         UiEvent::Screen { terminal, change } => {
             if model.picture.as_ref().is_none_or(|picture| picture.terminal != terminal) {
-                model.picture = Some(Picture::of(&terminal));
+                model.picture = Some(Picture::for_terminal(&terminal));
             }
             if let Some(picture) = &mut model.picture {
                 picture.take(*change);
@@ -96,11 +96,11 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             Vec::new()
         }
         UiEvent::Done(done) => {
-            note(model, done);
+            set_notice(model, done);
             Vec::new()
         }
         UiEvent::CameBack(left) => {
-            note(model, left);
+            set_notice(model, left);
             vec![Effect::Redraw]
         }
     };
@@ -113,7 +113,7 @@ fn settle(model: &mut Model) {
     let list = model.list();
     let selected = model.selected_index(&list);
     model.selected = list.get(selected).map(|row| row.id.clone());
-    let height = usize::from(Places::of(model.cols, model.rows).list.height).max(1);
+    let height = usize::from(Places::for_size(model.cols, model.rows).list.height).max(1);
     let lines = lines(&list);
     let line = lines.iter().position(|line| *line == ListLine::Row(selected)).unwrap_or(0);
     // The heading of a first row comes into sight with it.
@@ -133,7 +133,7 @@ fn settle(model: &mut Model) {
     }
 }
 
-fn note(model: &mut Model, done: Result<String, String>) {
+fn set_notice(model: &mut Model, done: Result<String, String>) {
     let is_error = done.is_err();
     let (Ok(text) | Err(text)) = done;
     model.notice = Some(Notice { text: print::visible(&text), is_error });
@@ -169,7 +169,7 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         return match key {
             Some(Key::Char('y')) => vec![Effect::Cancel(confirmation.run_id)],
             Some(_) => {
-                note(model, Ok("the run continues".to_owned()));
+                set_notice(model, Ok("the run continues".to_owned()));
                 Vec::new()
             }
             None => {
@@ -227,7 +227,7 @@ fn type_line(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
 fn list_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let list = model.list();
     let selected = model.selected_index(&list);
-    let page = usize::from(Places::of(model.cols, model.rows).list.height).saturating_sub(1).max(1);
+    let page = usize::from(Places::for_size(model.cols, model.rows).list.height).saturating_sub(1).max(1);
     let last = list.len().saturating_sub(1);
     let row = list.get(selected);
     let to = match key {
@@ -299,7 +299,7 @@ fn steer(model: &mut Model, key: Key, run_id: &str) -> Vec<Effect> {
     let Some(run) = model.run(run_id) else { return Vec::new() };
     let name = format!("{} {}", print::visible(&run.workflow_id), run.run_id);
     if has_ended(run) {
-        note(model, Err(format!("{name} has ended")));
+        set_notice(model, Err(format!("{name} has ended")));
         return Vec::new();
     }
     match (key, run.paused.is_some()) {
@@ -328,7 +328,7 @@ fn open(model: &mut Model, row: &RowId) -> Vec<Effect> {
                 // The list may have a shortened text.
                 return if is_whole { Vec::new() } else { vec![effect] };
             }
-            None => note(model, Err("the run is locked; unlock it with: steplatch approver unlock".to_owned())),
+            None => set_notice(model, Err("the run is locked; unlock it with: steplatch approver unlock".to_owned())),
         },
     }
     Vec::new()
@@ -339,14 +339,14 @@ fn go_to(model: &mut Model, beginning: &str) -> Vec<Effect> {
     if beginning.is_empty() {
         return Vec::new();
     }
-    match found(model, beginning) {
+    match find_row(model, beginning) {
         Ok(row) => {
             model.filter = LineInput::default();
             model.selected = Some(row.clone());
             open(model, &row)
         }
         Err(error) => {
-            note(model, Err(error));
+            set_notice(model, Err(error));
             Vec::new()
         }
     }
@@ -360,7 +360,7 @@ fn open_wanted(model: &mut Model) -> Vec<Effect> {
     }
 }
 
-fn found(model: &Model, beginning: &str) -> Result<RowId, String> {
+fn find_row(model: &Model, beginning: &str) -> Result<RowId, String> {
     let named = model
         .terminals
         .iter()
@@ -411,7 +411,7 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             model.selected = Some(RowId { section: Section::Runs, id: run_id.clone() });
             if key == Key::Char('b') && !is_over {
                 let short: String = run_id.strip_prefix("run_").unwrap_or(&run_id).chars().take(4).collect();
-                note(model, Ok(format!("{run_id} continues in the background; g {short} comes back to it")));
+                set_notice(model, Ok(format!("{run_id} continues in the background; g {short} comes back to it")));
             }
             return Vec::new();
         }
@@ -583,7 +583,7 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
             let run = view.gate().run_id.clone();
             model.close();
             hush(model);
-            note(model, Ok(format!("answered: {said}; {run} is now {}", reply.status)));
+            set_notice(model, Ok(format!("answered: {said}; {run} is now {}", reply.status)));
             Vec::new()
         }
         Ok(reply) => {

@@ -172,7 +172,7 @@ async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
         match Connection::connect(options.clone()).await {
             Ok(connection) => break connection,
             Err(error) => {
-                let error = whole(&error);
+                let error = error_with_causes(&error);
                 tracing::warn!("Temporal at {address} is not reached, and is tried again: {error}");
                 backoff.pause().await;
             }
@@ -283,7 +283,7 @@ fn hostname() -> String {
 }
 
 /// Formats an error with all of its causes.
-fn whole(error: &dyn std::error::Error) -> String {
+fn error_with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source()).map(|cause| format!(": {cause}"));
     format!("{error}{}", causes.collect::<String>())
 }

@@ -35,7 +35,7 @@ pub(crate) fn command_with(
     let began = Instant::now();
     let program = command.get_program().to_owned();
     let status = act(command).with_context(|| format!("{} could not be run.", program.display()))?;
-    tell(name, began, status.success());
+    report_step(name, began, status.success());
     if status.success() {
         return Ok(());
     }
@@ -48,11 +48,11 @@ pub(crate) fn command_with(
 pub(crate) fn work<T>(name: &str, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = Instant::now();
     let result = act();
-    tell(name, began, result.is_ok());
+    report_step(name, began, result.is_ok());
     result
 }
 
-fn tell(name: &str, began: Instant, succeeded: bool) {
+fn report_step(name: &str, began: Instant, succeeded: bool) {
     let outcome = if succeeded { "done" } else { "FAILED" };
     eprintln!("xtask: {name}: {outcome} in {:.1} s", began.elapsed().as_secs_f64());
 }

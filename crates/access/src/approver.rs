@@ -387,7 +387,7 @@ impl Approver {
             let changes = stored.tries.remove(&key).is_some() || !new.is_empty();
             stored.keys.extend(new);
             if changes {
-                self.note(stored.clone()).await?;
+                self.store_attempts(stored.clone()).await?;
             }
             return Ok(Some(stored));
         }
@@ -399,12 +399,12 @@ impl Approver {
             stored.tries.retain(|_, tries| !left(tries).is_zero());
         }
         stored.tries.insert(key, tries);
-        self.note(stored).await?;
+        self.store_attempts(stored).await?;
         Err(PassphraseError::Wrong(seconds(pause)))
     }
 
     /// Stores the attempts. If that fails, approves nothing, since wrong attempts would have no delay.
-    async fn note(&self, stored: Stored) -> Result<(), PassphraseError> {
+    async fn store_attempts(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
         let kept =
             apart(move || private_file::write(&file, &stored).map_err(|cause| ApproverError::Storage { file, cause }));
@@ -603,7 +603,7 @@ mod tests {
         let stored = approver.stored().await.unwrap().unwrap();
         let over = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
         let tries = stored.tries.into_iter().map(over).collect();
-        approver.note(Stored { tries, ..stored }).await.unwrap();
+        approver.store_attempts(Stored { tries, ..stored }).await.unwrap();
     }
 
     #[test]

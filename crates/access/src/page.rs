@@ -38,7 +38,7 @@ const BYTES: usize = 32;
 pub(crate) struct SecretHash(String);
 
 impl SecretHash {
-    pub(crate) fn of(secret: &str) -> Self {
+    pub(crate) fn from_secret(secret: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret.as_bytes())))
     }
 
@@ -99,7 +99,7 @@ impl PageLogins {
             let written = self.logins.lock().files.write(&address.0, &ticket.0);
             match written {
                 Ok(file) => {
-                    let (logins, hash) = (Arc::downgrade(&self.logins), SecretHash::of(&ticket.0));
+                    let (logins, hash) = (Arc::downgrade(&self.logins), SecretHash::from_secret(&ticket.0));
                     let expired = self.clock.sleep(TICKET_TIME);
                     tokio::spawn(async move {
                         expired.await;
@@ -124,7 +124,7 @@ impl PageLogins {
                 return OpenPageReply { error, ..OpenPageReply::default() };
             }
         };
-        self.logins.lock().tickets.issue(SecretHash::of(&ticket.0), self.clock.now());
+        self.logins.lock().tickets.issue(SecretHash::from_secret(&ticket.0), self.clock.now());
         let expires_seconds = TICKET_TIME.as_secs();
         OpenPageReply { success: true, ticket: Some(ticket), expires_seconds, ..OpenPageReply::default() }
     }
@@ -143,7 +143,7 @@ impl PageLogins {
         let id: String = name.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
         let now = self.clock.now();
         let mut logins = self.logins.lock();
-        let ticket = SecretHash::of(&verb.ticket.0);
+        let ticket = SecretHash::from_secret(&verb.ticket.0);
         logins.files.remove(&ticket);
         match logins.tickets.exchange(&ticket, &id, now) {
             Exchange::Unknown => refused(
@@ -159,7 +159,7 @@ impl PageLogins {
                 )
             }
             Exchange::First => {
-                let hashes = (SecretHash::of(&cookie.0), SecretHash::of(&half.0));
+                let hashes = (SecretHash::from_secret(&cookie.0), SecretHash::from_secret(&half.0));
                 logins.sessions.begin(id.clone(), hashes, &verb.browser, now);
                 if !self.store(&logins.sessions) {
                     tracing::warn!("a session of the page is not stored, and ends with the daemon");
@@ -178,7 +178,7 @@ impl PageLogins {
 
     /// Checks both halves of a session, and records its use.
     pub fn check(&self, verb: &CheckPageSession) -> CheckPageSessionReply {
-        let (cookie, half) = (SecretHash::of(&verb.cookie.0), SecretHash::of(&verb.half.0));
+        let (cookie, half) = (SecretHash::from_secret(&verb.cookie.0), SecretHash::from_secret(&verb.half.0));
         let mut logins = self.logins.lock();
         let Some(checked) = logins.sessions.check(&cookie, &half, self.clock.now()) else {
             let error = "This browser is not logged in, or its session has ended; log in with: steplatch open";
@@ -213,7 +213,7 @@ impl PageLogins {
                 logins.files.clear();
                 logins.sessions.end_all(self.clock.now())
             }
-            Some(name) => match logins.sessions.named(name, self.clock.now()) {
+            Some(name) => match logins.sessions.find_by_prefix(name, self.clock.now()) {
                 NamedSession::One(id) => usize::from(logins.sessions.end(&id)),
                 NamedSession::Several => {
                     return refused(format!("Several sessions of the page begin with '{name}'; write more of the id"));

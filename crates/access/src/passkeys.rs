@@ -124,7 +124,7 @@ impl Passkeys {
     pub fn issue(&self) -> AddPasskeyReply {
         match secret() {
             Ok(ticket) => {
-                self.pending.lock().tickets.issue(SecretHash::of(&ticket.0), self.clock.now());
+                self.pending.lock().tickets.issue(SecretHash::from_secret(&ticket.0), self.clock.now());
                 let expires_seconds = TICKET_TIME.as_secs();
                 AddPasskeyReply { success: true, ticket: Some(ticket), expires_seconds, ..AddPasskeyReply::default() }
             }
@@ -158,7 +158,7 @@ impl Passkeys {
         if stored.iter().chain(waiting).any(|known| known.public_key == registered.public_key) {
             return refused("This passkey is registered already".to_owned());
         }
-        let ticket = SecretHash::of(&verb.ticket.0);
+        let ticket = SecretHash::from_secret(&verb.ticket.0);
         if pending.tickets.exchange(&ticket, "passkey", now) != Exchange::First {
             return refused(
                 "This ticket has expired, was used before, or is none: it lasts 5 minutes and registers one passkey; get another \
@@ -188,7 +188,7 @@ impl Passkeys {
 
     /// Returns the passkey that a browser has registered with a ticket, once it has.
     pub async fn registered(&self, verb: &AwaitPasskey) -> AwaitPasskeyReply {
-        let ticket = SecretHash::of(&verb.ticket.0);
+        let ticket = SecretHash::from_secret(&verb.ticket.0);
         let mut registered = self.registered.subscribe();
         let found = async {
             loop {

@@ -44,7 +44,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    fn of(pid: i32) -> Self {
+    fn from_pid(pid: i32) -> Self {
         let file = |process: &str| {
             let file = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
             Some((file.dev(), file.ino()))
@@ -69,7 +69,7 @@ impl Peer {
         if handle.is_some_and(has_ended) {
             lineage = Lineage::unknown(Cut::Gone);
         }
-        Self { lineage, program: Program::of(pid), has_terminal: table::has_terminal(pid) }
+        Self { lineage, program: Program::from_pid(pid), has_terminal: table::has_terminal(pid) }
     }
 }
 

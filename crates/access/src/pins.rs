@@ -133,7 +133,7 @@ pub enum HostDifference {
         now: String,
     },
     /// It has other known keys.
-    #[error("its known keys were {}, and are {} now", named(.before), named(.now))]
+    #[error("its known keys were {}, and are {} now", display_keys(.before), display_keys(.now))]
     Keys {
         /// The fingerprints at the start.
         before: Vec<String>,
@@ -148,7 +148,7 @@ pub enum HostDifference {
     },
 }
 
-fn named(keys: &[String]) -> String {
+fn display_keys(keys: &[String]) -> String {
     if keys.is_empty() { "none".to_owned() } else { keys.join(", ") }
 }
 

@@ -95,7 +95,7 @@ impl Redactor {
             return Err(TooManySecrets);
         }
         kept.typed += fresh.len();
-        fresh.into_iter().for_each(|line| self.keep(&mut kept, Scope::Everywhere, line));
+        fresh.into_iter().for_each(|line| self.keep_secret(&mut kept, Scope::Everywhere, line));
         Ok(())
     }
 
@@ -108,13 +108,13 @@ impl Redactor {
                 tracing::warn!(terminal = ?hidden.terminal, "there are too many secrets: one more is not redacted");
                 return;
             }
-            self.keep(&mut kept, scope.clone(), line);
+            self.keep_secret(&mut kept, scope.clone(), line);
         }
     }
 
-    fn keep(&self, kept: &mut KnownSecrets, scope: Scope, line: &str) {
+    fn keep_secret(&self, kept: &mut KnownSecrets, scope: Scope, line: &str) {
         let is_everywhere = scope == Scope::Everywhere;
-        if kept.keep(scope, line) && is_everywhere {
+        if kept.keep_secret(scope, line) && is_everywhere {
             self.learned.send_modify(|learned| *learned += 1);
         }
     }

@@ -193,7 +193,7 @@ impl Standing {
     }
 
     /// Begins to inspect the process of `user` that has just opened a connection, identified by its id and a handle.
-    pub fn of(user: u32, process: Option<(i32, OwnedFd)>, ours: OwnProcesses) -> Self {
+    pub fn for_process(user: u32, process: Option<(i32, OwnedFd)>, ours: OwnProcesses) -> Self {
         let (settle, settled) = watch::channel(None);
         let look = Look { settled, ours: ours.clone() };
         tokio::spawn(async move {

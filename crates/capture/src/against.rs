@@ -49,8 +49,8 @@ pub(crate) fn align(
     is_known: impl Fn(&str, &str) -> bool,
 ) -> Alignment {
     let (kept, kept_others) = (&kept[..kept.len().min(MAX_TURNS)], &kept_others[..kept_others.len().min(MAX_TURNS)]);
-    let steps: Vec<Step<'_>> = kept.iter().map(|index| Step::of(turns, *index)).collect();
-    let other_steps: Vec<Step<'_>> = kept_others.iter().map(|index| Step::of(others, *index)).collect();
+    let steps: Vec<Step<'_>> = kept.iter().map(|index| Step::from_turn(turns, *index)).collect();
+    let other_steps: Vec<Step<'_>> = kept_others.iter().map(|index| Step::from_turn(others, *index)).collect();
     let mut made = Alignment::default();
     let pairs = pairs(&steps, &other_steps);
     for (one, other) in &pairs {
@@ -63,13 +63,13 @@ pub(crate) fn align(
     for (_, step) in steps.iter().enumerate().filter(|(at, _)| !pairs.iter().any(|(one, _)| one == at)) {
         made.undecided.push(format!(
             "{} was done in this capture and not in the other one: take it out where it is not needed",
-            step.words()
+            step.describe()
         ));
     }
     for (_, step) in other_steps.iter().enumerate().filter(|(at, _)| !pairs.iter().any(|(_, other)| other == at)) {
         made.undecided.push(format!(
             "{} was done in the other capture and not in this one: it is no part of the workflow",
-            step.words()
+            step.describe()
         ));
     }
     made
@@ -84,7 +84,7 @@ struct Step<'t> {
 }
 
 impl<'t> Step<'t> {
-    fn of(turns: &'t [Turn], index: usize) -> Self {
+    fn from_turn(turns: &'t [Turn], index: usize) -> Self {
         let turn = &turns[index];
         let before = turns[..index].iter().rev().find(|before| before.log == turn.log);
         let asked = match before.map(|before| &before.ending) {
@@ -115,7 +115,7 @@ impl<'t> Step<'t> {
             || !self.asked.contains(|sign: char| sign.is_alphabetic())
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         match &self.turn.act {
             Act::Hidden { row, .. } => format!("a secret at '{}'", row.trim()),
             Act::Command { .. } | Act::Typed { .. } if self.text().trim().is_empty() => {
@@ -164,7 +164,7 @@ fn likeness(one: &Step<'_>, other: &Step<'_>) -> u32 {
             _ => 0,
         },
         _ => {
-            let (words, other_words) = (words(one.text()), words(other.text()));
+            let (words, other_words) = (split_words(one.text()), split_words(other.text()));
             let is_same_program = !words.is_empty() && words.first() == other_words.first();
             let has_subcommand = words.first().is_some_and(|program| WITH_SUBCOMMANDS.contains(program));
             let is_same = is_same_program && (!has_subcommand || words.get(1) == other_words.get(1));
@@ -175,7 +175,7 @@ fn likeness(one: &Step<'_>, other: &Step<'_>) -> u32 {
 
 /// Returns the share of equal words at the beginnings and ends of two texts, from 0 to 10.
 fn share(one: &str, other: &str) -> u32 {
-    let (one, other) = (words(one), words(other));
+    let (one, other) = (split_words(one), split_words(other));
     let longest = one.len().max(other.len());
     let shortest = one.len().min(other.len());
     let same = if one.len() == other.len() {
@@ -264,7 +264,11 @@ impl Alignment {
     /// Compares what a pair of steps types.
     fn typed(&mut self, one: &Step<'_>, other: &Step<'_>, is_known: &impl Fn(&str, &str) -> bool) {
         if one.keys() != other.keys() {
-            self.undecided.push(format!("{} has other keys in the other capture: {}", one.words(), other.words()));
+            self.undecided.push(format!(
+                "{} has other keys in the other capture: {}",
+                one.describe(),
+                other.describe()
+            ));
         }
         if let (Act::Command { exit_code: Some(code), .. }, Act::Command { exit_code: Some(other_code), .. }) =
             (&one.turn.act, &other.turn.act)
@@ -272,7 +276,7 @@ impl Alignment {
         {
             self.undecided.push(format!(
                 "{} ended with exit code {code} in this capture, with {other_code} in the other one",
-                one.words()
+                one.describe()
             ));
         }
         if one.text() == other.text() {
@@ -290,8 +294,8 @@ impl Alignment {
             if value.is_empty() || other_value.is_empty() {
                 self.undecided.push(format!(
                     "{} is {} in the other capture: decide which one the workflow types",
-                    one.words(),
-                    other.words()
+                    one.describe(),
+                    other.describe()
                 ));
                 continue;
             }
@@ -378,7 +382,7 @@ fn lines_alike<'t>(one: &'t str, other: &'t str) -> Vec<(&'t str, &'t str)> {
 /// Returns the parts of two texts that differ. As many words: word by word; otherwise what stands between the words that
 /// they begin and end with.
 fn differences<'t>(one: &'t str, other: &'t str) -> Vec<(&'t str, &'t str)> {
-    let (words, other_words) = (words(one), words(other));
+    let (words, other_words) = (split_words(one), split_words(other));
     if words.len() == other_words.len() {
         let pairs = words.into_iter().zip(other_words).filter(|(word, other)| word != other);
         return pairs.map(|(word, other)| narrowed(word, other)).collect();
@@ -431,7 +435,7 @@ fn unquoted(word: &str) -> &str {
 }
 
 /// Returns the words of a text. What stands in quotes is no border.
-fn words(text: &str) -> Vec<&str> {
+fn split_words(text: &str) -> Vec<&str> {
     let (mut words, mut begin, mut quote) = (Vec::new(), None, None);
     for (at, sign) in text.char_indices() {
         if sign.is_whitespace() && quote.is_none() {
@@ -476,7 +480,7 @@ fn argument_name(name: &str) -> String {
 
 /// Returns the name of an argument in a command: that of its option, or the word before it.
 fn name_in_command(command: &str, value: &str) -> String {
-    let words = words(command);
+    let words = split_words(command);
     let at = words.iter().position(|word| word.contains(value)).unwrap_or(0);
     let own = words.get(at).copied().unwrap_or_default();
     let option = own.split_once('=').map(|(option, _)| option);
@@ -497,8 +501,8 @@ mod tests {
 
     #[test]
     fn words_and_what_differs_between_them() {
-        assert_eq!(words("git commit -m 'two words' x"), ["git", "commit", "-m", "'two words'", "x"]);
-        assert_eq!(words("it's done"), ["it's", "done"]);
+        assert_eq!(split_words("git commit -m 'two words' x"), ["git", "commit", "-m", "'two words'", "x"]);
+        assert_eq!(split_words("it's done"), ["it's", "done"]);
         assert_eq!(differences("git commit -m 'a fix'", "git commit -m \"other\""), [("a fix", "other")]);
         assert_eq!(differences("curl -o out http://h:81/a/b", "curl -o out http://h:82/a/b"), [("81", "82")]);
         assert_eq!(differences("make --jobs=2 all", "make --jobs=3 all"), [("2", "3")]);

@@ -81,7 +81,7 @@ pub(crate) enum Reader {
 
 /// Returns what reads the lines behind one that began a program.
 pub(crate) fn reader_behind(line: &str) -> Reader {
-    let judge = Judge::of(line);
+    let judge = Judge::from_line(line);
     let last = judge.programs.last().map(String::as_str).unwrap_or_default();
     if programs::is_database_client(last) {
         Reader::Database
@@ -97,14 +97,14 @@ pub(crate) fn reader_behind(line: &str) -> Reader {
 /// An answer to a program is no line of a shell: its only known effects are irreversible in every program.
 pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     match reader {
-        Reader::Shell => Judge::of(line).judgement,
+        Reader::Shell => Judge::from_line(line).judgement,
         Reader::Database => {
-            let mut judge = Judge::of("");
+            let mut judge = Judge::from_line("");
             judge.sql(line);
             judge.finish()
         }
         Reader::Program => {
-            let judgement = Judge::of(line).judgement;
+            let judgement = Judge::from_line(line).judgement;
             if judgement.effect == Effect::Irreversible {
                 return judgement;
             }
@@ -224,7 +224,7 @@ fn may_be_read_by_shell(definition: &Definition, name: &str) -> bool {
 /// Returns whether an action ends where a program reads the answer to a question that is no prompt of a shell.
 fn ends_at_question(params: &Map<String, Value>) -> bool {
     let pattern = params.get("pattern").and_then(Value::as_str).map(|pattern| marked(pattern, |_| MARK));
-    let all = pattern.and_then(|pattern| Alternatives::of(&pattern).ok());
+    let all = pattern.and_then(|pattern| Alternatives::parse(&pattern).ok());
     params.contains_key("reads") && all.is_some_and(|all| all.iter().all(|one| is_question(one.as_str())))
 }
 
@@ -261,5 +261,5 @@ fn texts_in<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
 /// themselves.
 #[must_use]
 pub fn programs(command: &str) -> Vec<String> {
-    Judge::of(command).programs
+    Judge::from_line(command).programs
 }

@@ -38,7 +38,7 @@ fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
     });
     let kinds = kinds.take(12).collect();
     let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
-    let golden = Golden::of(&captured, "x", "2026-01-31T12:00:00Z");
+    let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z");
     assert_eq!(Golden::read(&golden.text()).expect("a recording is read"), golden);
     kinds
 }

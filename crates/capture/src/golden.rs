@@ -102,7 +102,7 @@ impl std::error::Error for GoldenError {}
 impl Golden {
     /// Returns the transcript of a capture made at this moment (ISO 8601, UTC).
     #[must_use]
-    pub fn of(captured: &crate::Captured, workflow_name: &str, at: &str) -> Self {
+    pub fn from_captured(captured: &crate::Captured, workflow_name: &str, at: &str) -> Self {
         let inputs = captured.inputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
         let header = GoldenHeader {
             golden: VERSION,

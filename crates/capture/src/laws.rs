@@ -131,7 +131,7 @@ proptest! {
         let definition = Definition::parse(&captured.definition, &AnyParameters);
         prop_assert!(definition.is_ok(), "{}\n{:#}", definition.unwrap_err(), captured.definition);
         let definition = definition.unwrap();
-        let golden = Golden::of(&captured, "w", "2026-01-31T12:00:00Z");
+        let golden = Golden::from_captured(&captured, "w", "2026-01-31T12:00:00Z");
         prop_assert_eq!(&Golden::read(&golden.text()).unwrap(), &golden);
         let stubs = golden.stubs(|state| definition.state(state).is_some());
         let read = Stubs::read(&stubs, &definition, &AnyParameters);

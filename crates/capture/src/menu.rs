@@ -166,13 +166,13 @@ impl Menu {
             beside.filter_map(|at| lines.get(at)).any(|line| is_of(place, line)).then_some((place, chosen))
         });
         let Some((place, chosen)) = chosen else {
-            let mentions = |line: &&&str| words(line).any(|word| word == answer);
+            let mentions = |line: &&&str| split_words(line).any(|word| word == answer);
             let row = lines.iter().rfind(mentions).filter(|_| answer.chars().count() > 1 || is_number(answer));
             return row.map_or(Self::None, |row| Self::Mentioned(row.trim().to_owned()));
         };
         let first = lines[..chosen].iter().rposition(|line| !is_of(place, line)).map_or(0, |above| above + 1);
         let filled = lines[first..].iter().map(|line| line.trim()).filter(|line| !line.is_empty());
-        let label = words(lines[chosen]).filter(|word| *word != answer).collect::<Vec<_>>().join(" ");
+        let label = split_words(lines[chosen]).filter(|word| *word != answer).collect::<Vec<_>>().join(" ");
         Self::Printed(PrintedMenu {
             number: answer.to_owned(),
             signs: None,
@@ -234,15 +234,15 @@ const PLACES: [Place; 3] = [Place::First, Place::Second, Place::Last];
 impl Place {
     fn key(self, row: &str) -> Option<&str> {
         match self {
-            Self::First => words(row).next(),
-            Self::Second => words(row).nth(1),
-            Self::Last => words(row).next_back(),
+            Self::First => split_words(row).next(),
+            Self::Second => split_words(row).nth(1),
+            Self::Last => split_words(row).next_back(),
         }
     }
 }
 
 /// Returns the words of a line: letters and digits.
-fn words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
+fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
     line.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Extraction {
 /// values: arguments and known text of the machine.
 pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroundings) -> Vec<Extraction> {
     let mut found: Vec<Extraction> = Vec::new();
-    let places = Places::of(turns);
+    let places = Places::from_turns(turns);
     for (usage, turn) in turns.iter().enumerate() {
         let text = typed_text(&turn.act);
         for word in data_words(text) {
@@ -70,7 +70,7 @@ struct Places<'t> {
 }
 
 impl<'t> Places<'t> {
-    fn of(turns: &'t [Turn]) -> Self {
+    fn from_turns(turns: &'t [Turn]) -> Self {
         let words = turns.iter().flat_map(|turn| data_words(typed_text(&turn.act)));
         let wanted: HashSet<&str> = words.map(longest_part).collect();
         let noted = |text: fn(&Turn) -> &str| {

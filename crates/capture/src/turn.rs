@@ -58,7 +58,7 @@ pub(crate) enum NextRead {
 }
 
 impl NextRead {
-    fn of(input: &InputRecord, is_imported: bool) -> Self {
+    fn from_input(input: &InputRecord, is_imported: bool) -> Self {
         match input.context.as_str() {
             _ if input.awaited == Some(false) => Self::Later,
             // A recording by another program does not state it: the texts decide it.
@@ -357,7 +357,7 @@ impl Reader<'_> {
             (Ending::Password(_), Some(_)) => Leeway::Identifiers,
             _ => Leeway::Data,
         };
-        let reads = next.map(|next| NextRead::of(next, self.is_imported)).unwrap_or_default();
+        let reads = next.map(|next| NextRead::from_input(next, self.is_imported)).unwrap_or_default();
         self.turns.push(Turn {
             menu,
             leeway,

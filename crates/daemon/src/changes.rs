@@ -49,17 +49,17 @@ struct PendingChanges {
 impl ChangeHub {
     /// Notes that the tools may have changed.
     pub(crate) fn tools(&self) {
-        self.note(|noted| noted.tools = true);
+        self.notify_watchers(|noted| noted.tools = true);
     }
 
     /// Notes that a run has progressed.
     pub(crate) fn run(&self, run: &RunId) {
-        self.note(|noted| {
+        self.notify_watchers(|noted| {
             noted.runs.insert(run.clone());
         });
     }
 
-    fn note(&self, note: impl Fn(&mut PendingChanges)) {
+    fn notify_watchers(&self, note: impl Fn(&mut PendingChanges)) {
         if self.all.count.load(Ordering::Acquire) == 0 {
             return;
         }

@@ -65,7 +65,7 @@ pub enum StartError {
         length: usize,
     },
     /// The journal of runs is unusable.
-    #[error("the journal of runs can not be opened: {}; {}", whole(.0), what_to_do(.0))]
+    #[error("the journal of runs can not be opened: {}; {}", error_with_causes(.0), what_to_do(.0))]
     Journal(#[from] OpenError),
     /// The system refused.
     #[error("the daemon could not start: {0}")]
@@ -95,7 +95,7 @@ fn what_to_do(error: &OpenError) -> &'static str {
 }
 
 /// Formats an error with all of its causes.
-fn whole(error: &dyn std::error::Error) -> String {
+fn error_with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source()).map(|cause| format!(": {cause}"));
     format!("{error}{}", causes.collect::<String>())
 }
@@ -195,7 +195,7 @@ impl Daemon {
     pub fn client(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(256 * 1024);
         tokio::spawn(connection::serve(self.service.clone(), ours, Standing::internal()));
-        Client::over(theirs)
+        Client::from_stream(theirs)
     }
 
     /// Returns a handle that shuts the daemon down.
@@ -218,7 +218,8 @@ impl Daemon {
                     Ok((stream, _)) => match stream.peer_cred() {
                         Ok(peer) if peer.uid() == user || peer.uid() == 0 => {
                             // Determined before the first command: the process may end, or pass its socket on.
-                            let standing = Standing::of(peer.uid(), handle_of(&stream, peer.pid()), self.ours.clone());
+                            let handle = handle_of(&stream, peer.pid());
+                            let standing = Standing::for_process(peer.uid(), handle, self.ours.clone());
                             tokio::spawn(connection::serve(self.service.clone(), stream, standing));
                         }
                         peer => tracing::warn!(?peer, "a connection of another user was refused"),

@@ -241,7 +241,7 @@ impl Dispatcher {
             return Err(Refusal { code: ErrorCode::UnsupportedProtocol, error });
         }
         self.ssh.note_client(hello);
-        Ok(VerbReply::of(HelloReply {
+        Ok(VerbReply::from_reply(HelloReply {
             protocol_version: PROTOCOL_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -274,10 +274,10 @@ impl Dispatcher {
                 Ok(answer) => answer,
                 Err(refusal) => VerbReply::failure(refusal.error),
             },
-            Command::DaemonStatus(_) => VerbReply::of(self.status().await),
+            Command::DaemonStatus(_) => VerbReply::from_reply(self.status().await),
             Command::GetMetrics(_) => {
                 let metrics = Box::pin(self.metrics()).await;
-                VerbReply::of(GetMetricsReply { success: true, metrics })
+                VerbReply::from_reply(GetMetricsReply { success: true, metrics })
             }
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
@@ -285,10 +285,10 @@ impl Dispatcher {
                 let (terminals, runs) = (status.terminals, status.runs);
                 let reply = StopDaemonReply { pid: status.pid, terminals, remote_terminals, runs };
                 let ending = if verb.keep_terminals { ShutdownMode::KeepTerminals } else { ShutdownMode::CloseTerminals };
-                return (VerbReply::of(reply), Some(ReplyStream::Stop(self.stop.clone(), ending)));
+                return (VerbReply::from_reply(reply), Some(ReplyStream::Stop(self.stop.clone(), ending)));
             }
             Command::AwaitOutput(verb) => {
-                VerbReply::of(Box::pin(waiting::wait(sessions, &self.runs, caller, verb)).await)
+                VerbReply::from_reply(Box::pin(waiting::wait(sessions, &self.runs, caller, verb)).await)
             }
             action @ (Command::OpenTerminal(_)
             | Command::SendInput(_)
@@ -297,40 +297,40 @@ impl Dispatcher {
             | Command::ExitTerminal(_)
             | Command::PutFile(_)
             | Command::GetFile(_)) => Box::pin(actions::act(sessions, caller, action, step)).await,
-            Command::RunCommand(verb) => VerbReply::of(Box::pin(sessions.run_command(caller, verb, step)).await),
-            Command::GetVariables(verb) => VerbReply::of(Box::pin(sessions.variables(verb)).await),
-            Command::SetVariables(verb) => VerbReply::of(Box::pin(sessions.set_variables(caller, verb)).await),
-            Command::ResizeTerminal(verb) => VerbReply::of(Box::pin(sessions.resize(caller, verb)).await),
-            Command::SendSignal(verb) => VerbReply::of(Box::pin(sessions.signal(caller, verb)).await),
-            Command::WriteTerminal(verb) => VerbReply::of(Box::pin(sessions.write(caller, verb, step)).await),
+            Command::RunCommand(verb) => VerbReply::from_reply(Box::pin(sessions.run_command(caller, verb, step)).await),
+            Command::GetVariables(verb) => VerbReply::from_reply(Box::pin(sessions.variables(verb)).await),
+            Command::SetVariables(verb) => VerbReply::from_reply(Box::pin(sessions.set_variables(caller, verb)).await),
+            Command::ResizeTerminal(verb) => VerbReply::from_reply(Box::pin(sessions.resize(caller, verb)).await),
+            Command::SendSignal(verb) => VerbReply::from_reply(Box::pin(sessions.signal(caller, verb)).await),
+            Command::WriteTerminal(verb) => VerbReply::from_reply(Box::pin(sessions.write(caller, verb, step)).await),
             Command::AttachTerminal(verb) => {
                 let (reply, events) = Box::pin(sessions.attach(caller, verb)).await;
-                return (VerbReply::of(reply), events.map(|events| ReplyStream::Terminal(Box::new(events))));
+                return (VerbReply::from_reply(reply), events.map(|events| ReplyStream::Terminal(Box::new(events))));
             }
             Command::CopyFile(verb) => {
                 let (reply, events) = Box::pin(sessions.copy_file(caller, verb)).await;
-                return (self.without_secrets(VerbReply::of(reply)), events.map(|events| ReplyStream::Copy(Box::new(events))));
+                return (self.without_secrets(VerbReply::from_reply(reply)), events.map(|events| ReplyStream::Copy(Box::new(events))));
             }
             Command::WatchScreen(verb) => {
                 let (reply, events) = Box::pin(sessions.watch_screen(verb)).await;
-                return (VerbReply::of(reply), events.map(|events| ReplyStream::Screen(Box::new(events))));
+                return (VerbReply::from_reply(reply), events.map(|events| ReplyStream::Screen(Box::new(events))));
             }
-            Command::ReadInputs(verb) => VerbReply::of(Box::pin(sessions.inputs(verb)).await),
-            Command::ListRecordings(verb) => VerbReply::of(Box::pin(self.recordings.list(verb)).await),
-            Command::ReadRecording(verb) => VerbReply::of(Box::pin(self.recordings.read(verb)).await),
-            Command::ReadScrollback(verb) => VerbReply::of(Box::pin(sessions.scrollback(verb)).await),
+            Command::ReadInputs(verb) => VerbReply::from_reply(Box::pin(sessions.inputs(verb)).await),
+            Command::ListRecordings(verb) => VerbReply::from_reply(Box::pin(self.recordings.list(verb)).await),
+            Command::ReadRecording(verb) => VerbReply::from_reply(Box::pin(self.recordings.read(verb)).await),
+            Command::ReadScrollback(verb) => VerbReply::from_reply(Box::pin(sessions.scrollback(verb)).await),
             Command::WatchTerminals(_) => {
                 let (reply, events) = sessions.watch_terminals();
-                return (VerbReply::of(reply), Some(ReplyStream::Activity(events)));
+                return (VerbReply::from_reply(reply), Some(ReplyStream::Activity(events)));
             }
             Command::HoldTerminal(verb) => {
                 let (reply, held) = Box::pin(sessions.hold(caller, verb)).await;
-                return (VerbReply::of(reply), held.map(ReplyStream::Hold));
+                return (VerbReply::from_reply(reply), held.map(ReplyStream::Hold));
             }
-            Command::ListHosts(_) => VerbReply::of(sessions.list_hosts()),
+            Command::ListHosts(_) => VerbReply::from_reply(sessions.list_hosts()),
             Command::CheckHost(verb) => {
                 let host = verb.host.clone();
-                VerbReply::of(tokio::select! {
+                VerbReply::from_reply(tokio::select! {
                     reply = Box::pin(sessions.check_host(verb)) => reply,
                     run = self.questions.opened(&host) => {
                         CheckHostReply { question: Some(run), ..CheckHostReply::default() }
@@ -340,37 +340,37 @@ impl Dispatcher {
             Command::AskSshQuestion(verb) => {
                 // The answer may be a secret, and is for ssh as it is.
                 let reply = Box::pin(self.questions.ask(&self.runs, verb)).await;
-                return (VerbReply::of(reply), None);
+                return (VerbReply::from_reply(reply), None);
             }
-            Command::HandBackTerminal(verb) => VerbReply::of(Box::pin(sessions.hand_back(verb)).await),
+            Command::HandBackTerminal(verb) => VerbReply::from_reply(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => {
                 let detail = verb.detail;
                 VerbReply::of_run(detailed(Box::pin(self.runs.run(caller, verb, step)).await, detail))
             }
-            Command::ExecuteWorkflow(verb) => VerbReply::of(Box::pin(self.runs.execute(caller, verb, step)).await),
+            Command::ExecuteWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.execute(caller, verb, step)).await),
             Command::GetRun(verb) => {
                 let detail = verb.detail;
                 VerbReply::of_run(detailed(Box::pin(self.runs.get_run(verb)).await, detail))
             }
-            Command::Decide(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
-            Command::ProposePatch(verb) => VerbReply::of(Box::pin(self.runs.propose_patch(caller, verb)).await),
-            Command::AnswerGate(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
+            Command::Decide(verb) => VerbReply::from_reply(Box::pin(self.runs.answer(caller, verb.into())).await),
+            Command::ProposePatch(verb) => VerbReply::from_reply(Box::pin(self.runs.propose_patch(caller, verb)).await),
+            Command::AnswerGate(verb) => VerbReply::from_reply(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::ServeRuns(verb) => {
                 let (reply, requests) = self.runs.serve_engine(&verb);
-                return (VerbReply::of(reply), requests.map(ReplyStream::Engine));
+                return (VerbReply::from_reply(reply), requests.map(ReplyStream::Engine));
             }
             // The engine gets results as they are, since it decides with them; the worker encrypts what it keeps.
             Command::PerformTask(verb) => {
-                return (VerbReply::of(Box::pin(self.runs.perform_task(caller, verb)).await), None);
+                return (VerbReply::from_reply(Box::pin(self.runs.perform_task(caller, verb)).await), None);
             }
-            Command::ReportRequest(verb) => VerbReply::of(self.runs.report_request(verb)),
-            Command::GetApprover(_) => VerbReply::of(Box::pin(self.approver.status()).await),
+            Command::ReportRequest(verb) => VerbReply::from_reply(self.runs.report_request(verb)),
+            Command::GetApprover(_) => VerbReply::from_reply(Box::pin(self.approver.status()).await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase
             // is the only possible proof, so the first one is set from a terminal whose owner is hidden.
             Command::SetApprover(verb) => match caller.no_person().await {
-                None => VerbReply::of(Box::pin(self.runs.set_approver(verb, caller.source())).await),
+                None => VerbReply::from_reply(Box::pin(self.runs.set_approver(verb, caller.source())).await),
                 Some(PersonRefusal::Hidden) if caller.proof().await == Proof::Terminal => {
-                    VerbReply::of(Box::pin(self.runs.set_approver(verb, caller.source())).await)
+                    VerbReply::from_reply(Box::pin(self.runs.set_approver(verb, caller.source())).await)
                 }
                 Some(_) => VerbReply::failure(
                     "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
@@ -381,7 +381,7 @@ impl Dispatcher {
             Command::LowerRequirement(verb) => match caller.is_at_own_terminal().await {
                 true => {
                     let by = format!("{} ({})", caller.who().await, caller.through().await);
-                    VerbReply::of(Box::pin(self.approver.lower_requirement(verb, caller.source(), by)).await)
+                    VerbReply::from_reply(Box::pin(self.approver.lower_requirement(verb, caller.source(), by)).await)
                 }
                 false => VerbReply::failure(
                     "What gates require is lowered by a person, with 'steplatch approver lower', in a terminal of their own"
@@ -391,7 +391,7 @@ impl Dispatcher {
             // The passphrase proves what the kernel hides.
             Command::UnlockRuns(verb) => match caller.no_person().await {
                 None | Some(PersonRefusal::Hidden) => {
-                    VerbReply::of(Box::pin(self.runs.unlock(verb, caller.source())).await)
+                    VerbReply::from_reply(Box::pin(self.runs.unlock(verb, caller.source())).await)
                 }
                 Some(_) => VerbReply::failure(
                     "Locked runs are opened by a person, with 'steplatch approver unlock', in a terminal of their own"
@@ -400,7 +400,7 @@ impl Dispatcher {
             },
             // A ticket opens everything that the user's programs may do, so that it goes to a person at their terminal.
             Command::OpenPage(verb) => match caller.is_at_own_terminal().await {
-                true => VerbReply::of(self.page.open_page(&verb)),
+                true => VerbReply::from_reply(self.page.open_page(&verb)),
                 false => VerbReply::failure(
                     "The page is opened by a person, with 'steplatch open', in a terminal of their own".to_owned(),
                 ),
@@ -408,8 +408,8 @@ impl Dispatcher {
             // A passkey answers for the person, so that a person at their terminal adds and removes it.
             Command::AddPasskey(verb) => match caller.is_at_own_terminal().await {
                 true => match self.approver.passes(verb.passphrase.as_ref(), caller.source()).await {
-                    Ok(_) => VerbReply::of(self.passkeys.issue()),
-                    Err(why) => VerbReply::of(AddPasskeyReply {
+                    Ok(_) => VerbReply::from_reply(self.passkeys.issue()),
+                    Err(why) => VerbReply::from_reply(AddPasskeyReply {
                         passphrase_wanted: why.wants_another(),
                         error: Some(why.to_string()),
                         ..AddPasskeyReply::default()
@@ -419,52 +419,52 @@ impl Dispatcher {
                     "A passkey is added by a person, with 'steplatch gates passkey add', in a terminal of their own".to_owned(),
                 ),
             },
-            Command::RegisterPasskey(verb) => VerbReply::of(self.passkeys.register(&verb)),
-            Command::AwaitPasskey(verb) => VerbReply::of(Box::pin(self.passkeys.registered(&verb)).await),
+            Command::RegisterPasskey(verb) => VerbReply::from_reply(self.passkeys.register(&verb)),
+            Command::AwaitPasskey(verb) => VerbReply::from_reply(Box::pin(self.passkeys.registered(&verb)).await),
             Command::ConfirmPasskey(verb) => match caller.is_at_own_terminal().await {
-                true => VerbReply::of(self.passkeys.confirm(&verb)),
+                true => VerbReply::from_reply(self.passkeys.confirm(&verb)),
                 false => VerbReply::failure(
                     "A passkey is confirmed by a person, with 'steplatch gates passkey confirm', in a terminal of their own"
                         .to_owned(),
                 ),
             },
-            Command::ListPasskeys(_) => VerbReply::of(self.passkeys.list()),
+            Command::ListPasskeys(_) => VerbReply::from_reply(self.passkeys.list()),
             Command::RemovePasskey(verb) => match caller.is_at_own_terminal().await {
-                true => VerbReply::of(self.passkeys.remove(&verb)),
+                true => VerbReply::from_reply(self.passkeys.remove(&verb)),
                 false => VerbReply::failure(
                     "A passkey is removed by a person, with 'steplatch gates passkey remove', in a terminal of their own"
                         .to_owned(),
                 ),
             },
-            Command::BeginPageSession(verb) => VerbReply::of(self.page.begin(&verb)),
-            Command::CheckPageSession(verb) => VerbReply::of(self.page.check(&verb)),
-            Command::ListPageSessions(_) => VerbReply::of(self.page.list()),
-            Command::EndPageSessions(verb) => VerbReply::of(self.page.end(&verb)),
-            Command::CancelWorkflow(verb) => VerbReply::of(Box::pin(self.runs.cancel(verb)).await),
-            Command::PauseWorkflow(verb) => VerbReply::of(Box::pin(self.runs.pause(caller, verb)).await),
-            Command::ResumeWorkflow(verb) => VerbReply::of(Box::pin(self.runs.resume(caller, verb)).await),
-            Command::GetGate(verb) => VerbReply::of(Box::pin(self.runs.gate(&verb)).await),
-            Command::GetWorkflowRun(verb) => VerbReply::of(Box::pin(self.runs.record(&verb)).await),
-            Command::ListWorkflowRuns(verb) => VerbReply::of(Box::pin(self.runs.list(&verb)).await),
+            Command::BeginPageSession(verb) => VerbReply::from_reply(self.page.begin(&verb)),
+            Command::CheckPageSession(verb) => VerbReply::from_reply(self.page.check(&verb)),
+            Command::ListPageSessions(_) => VerbReply::from_reply(self.page.list()),
+            Command::EndPageSessions(verb) => VerbReply::from_reply(self.page.end(&verb)),
+            Command::CancelWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.cancel(verb)).await),
+            Command::PauseWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.pause(caller, verb)).await),
+            Command::ResumeWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.resume(caller, verb)).await),
+            Command::GetGate(verb) => VerbReply::from_reply(Box::pin(self.runs.gate(&verb)).await),
+            Command::GetWorkflowRun(verb) => VerbReply::from_reply(Box::pin(self.runs.record(&verb)).await),
+            Command::ListWorkflowRuns(verb) => VerbReply::from_reply(Box::pin(self.runs.list(&verb)).await),
             Command::Subscribe(verb) => {
                 let (reply, events) = Box::pin(self.runs.subscribe(&verb)).await;
-                return (VerbReply::of(reply), events.map(ReplyStream::Run));
+                return (VerbReply::from_reply(reply), events.map(ReplyStream::Run));
             }
             Command::CaptureWorkflow(verb) => {
-                VerbReply::of(Box::pin(self.workflows.capture(caller, sessions, verb)).await)
+                VerbReply::from_reply(Box::pin(self.workflows.capture(caller, sessions, verb)).await)
             }
-            Command::CreateWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.create(caller, verb)).await),
+            Command::CreateWorkflow(verb) => VerbReply::from_reply(Box::pin(self.workflows.create(caller, verb)).await),
             Command::ListWorkflowVersions(verb) => {
-                VerbReply::of(Box::pin(self.workflows.list_versions(caller, verb)).await)
+                VerbReply::from_reply(Box::pin(self.workflows.list_versions(caller, verb)).await)
             }
-            Command::RevertWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.revert(caller, verb)).await),
+            Command::RevertWorkflow(verb) => VerbReply::from_reply(Box::pin(self.workflows.revert(caller, verb)).await),
             Command::ForgetWorkflowVersions(verb) => {
-                VerbReply::of(Box::pin(self.workflows.forget_versions(caller, verb)).await)
+                VerbReply::from_reply(Box::pin(self.workflows.forget_versions(caller, verb)).await)
             }
-            Command::LoadFunctions(verb) => VerbReply::of(Box::pin(self.workflows.load(caller, verb)).await),
-            Command::GetWorkflowSchema(verb) => VerbReply::of(self.workflows.schema(&verb)),
-            Command::ListWorkflows(verb) => VerbReply::of(Box::pin(self.tools.list_workflows(caller, verb)).await),
-            Command::DrawWorkflow(verb) => VerbReply::of(match (verb.name, verb.run_id) {
+            Command::LoadFunctions(verb) => VerbReply::from_reply(Box::pin(self.workflows.load(caller, verb)).await),
+            Command::GetWorkflowSchema(verb) => VerbReply::from_reply(self.workflows.schema(&verb)),
+            Command::ListWorkflows(verb) => VerbReply::from_reply(Box::pin(self.tools.list_workflows(caller, verb)).await),
+            Command::DrawWorkflow(verb) => VerbReply::from_reply(match (verb.name, verb.run_id) {
                 (Some(name), None) => Box::pin(self.workflows.draw(caller, name)).await,
                 (None, Some(run)) => Box::pin(self.runs.draw(&run)).await,
                 _ => DrawWorkflowReply {
@@ -472,14 +472,14 @@ impl Dispatcher {
                     ..DrawWorkflowReply::default()
                 },
             }),
-            Command::DescribeWorkflow(verb) => VerbReply::of(Box::pin(self.tools.describe(caller, verb)).await),
-            Command::DeleteWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.delete(caller, verb)).await),
-            Command::ListNodes(verb) => VerbReply::of(Box::pin(self.projects().list_nodes(caller, &verb)).await),
-            Command::DescribeNode(verb) => VerbReply::of(Box::pin(self.projects().describe_node(caller, &verb)).await),
-            Command::RunNode(verb) => VerbReply::of(Box::pin(self.runs.run_node(caller, verb, step)).await),
-            Command::ListGraphs(verb) => VerbReply::of(Box::pin(self.projects().list_graphs(caller, &verb)).await),
-            Command::RunGraph(verb) => VerbReply::of(Box::pin(self.runs.run_graph(caller, verb, step)).await),
-            Command::ListTools(verb) => VerbReply::of(Box::pin(self.tools.list(caller, verb)).await),
+            Command::DescribeWorkflow(verb) => VerbReply::from_reply(Box::pin(self.tools.describe(caller, verb)).await),
+            Command::DeleteWorkflow(verb) => VerbReply::from_reply(Box::pin(self.workflows.delete(caller, verb)).await),
+            Command::ListNodes(verb) => VerbReply::from_reply(Box::pin(self.projects().list_nodes(caller, &verb)).await),
+            Command::DescribeNode(verb) => VerbReply::from_reply(Box::pin(self.projects().describe_node(caller, &verb)).await),
+            Command::RunNode(verb) => VerbReply::from_reply(Box::pin(self.runs.run_node(caller, verb, step)).await),
+            Command::ListGraphs(verb) => VerbReply::from_reply(Box::pin(self.projects().list_graphs(caller, &verb)).await),
+            Command::RunGraph(verb) => VerbReply::from_reply(Box::pin(self.runs.run_graph(caller, verb, step)).await),
+            Command::ListTools(verb) => VerbReply::from_reply(Box::pin(self.tools.list(caller, verb)).await),
             Command::CallTool(verb) => match Box::pin(self.tools.called(caller, &verb.name, &verb.arguments)).await {
                 Ok(tool) => {
                     let detail = verb.detail;
@@ -489,17 +489,17 @@ impl Dispatcher {
             },
             Command::Watch(_) => {
                 let watching = ReplyStream::Changes(Box::new(Box::pin(self.tools.watch(caller)).await));
-                return (VerbReply::of(WatchReply { success: true, error: None }), Some(watching));
+                return (VerbReply::from_reply(WatchReply { success: true, error: None }), Some(watching));
             }
-            Command::ListRemoteWorkflows(verb) => VerbReply::of(self.remotes.list(verb)),
-            Command::RefreshWorkflows(verb) => VerbReply::of(Box::pin(self.remotes.refresh(verb)).await),
+            Command::ListRemoteWorkflows(verb) => VerbReply::from_reply(self.remotes.list(verb)),
+            Command::RefreshWorkflows(verb) => VerbReply::from_reply(Box::pin(self.remotes.refresh(verb)).await),
             Command::CheckWorkflowStatus(verb) => {
                 // The id may be that of a run at its service.
                 let there = match verb.run_id.parse() {
                     Ok(run) => self.runs.remote_ids(&run).await,
                     Err(_) => None,
                 };
-                VerbReply::of(Box::pin(self.remotes.check(verb, there)).await)
+                VerbReply::from_reply(Box::pin(self.remotes.check(verb, there)).await)
             }
         };
         (self.without_secrets(answer), None)

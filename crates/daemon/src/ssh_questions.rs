@@ -84,7 +84,7 @@ impl SshQuestions {
 }
 
 impl QuestionWatch for SshQuestions {
-    fn asked(&self, host: &str) -> u64 {
+    fn question_count(&self, host: &str) -> u64 {
         self.of_hosts.lock().get(host).map_or(0, |questions| questions.asked)
     }
 

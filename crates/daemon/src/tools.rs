@@ -177,7 +177,7 @@ fn of_library(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, Strin
         Some(ToolInfo {
             name: names.get(&name)?.clone(),
             description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
-            input_schema: schema::of(&workflow),
+            input_schema: schema::for_workflow(&workflow),
             source: "library".to_owned(),
             version: workflow.metadata.as_ref().map(|metadata| metadata.version.to_string()),
             category: Some("workflow".to_owned()),

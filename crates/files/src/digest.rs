@@ -19,7 +19,7 @@ pub struct InvalidDigest;
 impl FileDigest {
     /// Returns the digest of `bytes`.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn from_content(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_written_as_sha256sum_writes_it_and_read_again() {
-        let digest = FileDigest::of(b"abc");
+        let digest = FileDigest::from_content(b"abc");
         // The first example of FIPS 180-4.
         assert_eq!(digest.to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(digest.to_string().to_uppercase().parse(), Ok(digest));

@@ -44,7 +44,7 @@ pub fn describe(path: &Path) -> Result<FileFacts, FileError> {
 
 fn facts(path: &Path, metadata: &fs::Metadata) -> FileFacts {
     FileFacts {
-        path: shown(path),
+        path: display_path(path),
         kind: kind_of(metadata),
         size: metadata.len(),
         mode: metadata.mode() & 0o7777,
@@ -62,7 +62,7 @@ fn kind_of(metadata: &fs::Metadata) -> FileKind {
 }
 
 /// Returns a path for people and for answers.
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -73,7 +73,7 @@ fn shown(path: &Path) -> String {
 pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
     let path = absolute(path);
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotADirectory => FileError::NotDirectory(shown(&path)),
+        io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&path)),
         _ => not_read(&path, &error),
     };
     let mut entries = Vec::new();
@@ -110,7 +110,7 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
 pub fn make_directory(path: &Path) -> Result<(), FileError> {
     let path = absolute(path);
     fs::create_dir_all(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => FileError::NotDirectory(shown(&path)),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&path)),
         _ => system(&path, &error),
     })
 }
@@ -163,7 +163,7 @@ pub fn digest(path: &Path, identity: FileIdentity, length: u64) -> Result<FileDi
     let (path, file) = open(path, identity)?;
     match digest_of(&file, length) {
         Ok((digest, read)) if read == length => Ok(digest),
-        Ok(_) => Err(FileError::Changed(shown(&path))),
+        Ok(_) => Err(FileError::Changed(display_path(&path))),
         Err(error) => Err(not_read(&path, &error)),
     }
 }
@@ -231,8 +231,8 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
     let Places { target, part, folder } = places(target)?;
     if offset == 0 {
         match fs::metadata(&target) {
-            Ok(metadata) if metadata.is_dir() => return Err(FileError::IsDirectory(shown(&target))),
-            Ok(metadata) if !metadata.is_file() => return Err(FileError::NotRegular(shown(&target))),
+            Ok(metadata) if metadata.is_dir() => return Err(FileError::IsDirectory(display_path(&target))),
+            Ok(metadata) if !metadata.is_file() => return Err(FileError::NotRegular(display_path(&target))),
             _ => {}
         }
     }
@@ -246,9 +246,9 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
         .custom_flags(nofollow)
         .open(&part);
     let file = opened.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound if offset > 0 => FileError::Lost(shown(&target)),
-        io::ErrorKind::NotFound => FileError::NoDirectory(shown(&folder)),
-        io::ErrorKind::NotADirectory => FileError::NotDirectory(shown(&folder)),
+        io::ErrorKind::NotFound if offset > 0 => FileError::Lost(display_path(&target)),
+        io::ErrorKind::NotFound => FileError::NoDirectory(display_path(&folder)),
+        io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&folder)),
         _ => system(&target, &error),
     })?;
     file.write_all_at(bytes, offset).map_err(|error| system(&target, &error))
@@ -286,7 +286,7 @@ fn put_in_place(
     let there = fs::metadata(target).ok();
     let is_there = |path: &Path| File::open(path).is_ok_and(|file| is_content(&file, length, expected));
     let written = |metadata: &fs::Metadata, replaced, unchanged| FileWritten {
-        path: shown(target),
+        path: display_path(target),
         mode: metadata.mode() & PERMISSIONS,
         replaced,
         unchanged,
@@ -297,13 +297,13 @@ fn put_in_place(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match there {
                 Some(there) if there.is_file() && is_there(target) => Ok(written(&there, false, true)),
-                _ => Err(FileError::Lost(shown(target))),
+                _ => Err(FileError::Lost(display_path(target))),
             };
         }
         Err(error) => return Err(failed(error)),
     };
     if !is_content(&file, length, expected) {
-        return Err(FileError::Damaged(shown(target)));
+        return Err(FileError::Damaged(display_path(target)));
     }
     let mode = mode.or_else(|| there.as_ref().map(fs::Metadata::mode)).unwrap_or(NEW_MODE) & PERMISSIONS;
     file.set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
@@ -320,13 +320,13 @@ fn put_in_place(
                         let _ = fs::remove_file(part);
                         Ok(written(&there, false, true))
                     }
-                    _ => Err(FileError::Exists(shown(target))),
+                    _ => Err(FileError::Exists(display_path(target))),
                 };
             }
             // A file system that does not know the flag has links.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 fs::hard_link(part, target).map_err(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => FileError::Exists(shown(target)),
+                    io::ErrorKind::AlreadyExists => FileError::Exists(display_path(target)),
                     _ => failed(error),
                 })?;
                 fs::remove_file(part).map_err(failed)?;
@@ -355,8 +355,8 @@ pub fn abandon(target: &WriteTarget) {
 
 fn not_read(path: &Path, error: &io::Error) -> FileError {
     match error.kind() {
-        io::ErrorKind::NotFound => FileError::NotFound(shown(path)),
-        io::ErrorKind::IsADirectory => FileError::IsDirectory(shown(path)),
+        io::ErrorKind::NotFound => FileError::NotFound(display_path(path)),
+        io::ErrorKind::IsADirectory => FileError::IsDirectory(display_path(path)),
         _ => system(path, error),
     }
 }
@@ -364,7 +364,7 @@ fn not_read(path: &Path, error: &io::Error) -> FileError {
 fn system(path: &Path, error: &io::Error) -> FileError {
     let words = error.to_string();
     let why = words.split_once(" (os error").map_or(words.as_str(), |(why, _)| why).to_owned();
-    FileError::System { path: shown(path), why }
+    FileError::System { path: display_path(path), why }
 }
 
 #[cfg(test)]

@@ -241,12 +241,12 @@ impl Host {
     /// Connects to the host at `socket`, which may take so long to answer.
     pub(crate) async fn connect_within(patience: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
-        let connected = async { Self::over(UnixStream::connect(socket).await?, Peer::Here, on_secret).await };
+        let connected = async { Self::from_stream(UnixStream::connect(socket).await?, Peer::Here, on_secret).await };
         tokio::time::timeout(patience, connected).await.map_err(silent)?
     }
 
     /// Speaks over `stream`.
-    pub(crate) async fn over(stream: UnixStream, peer: Peer, on_secret: &OnSecret) -> io::Result<Self> {
+    pub(crate) async fn from_stream(stream: UnixStream, peer: Peer, on_secret: &OnSecret) -> io::Result<Self> {
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
         let waiting = Arc::new(Waiting { peer, table: Mutex::default() });

@@ -228,7 +228,7 @@ pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, as
 }
 
 /// Returns the terminal that one of the hosts of this machine finds, as soon as it finds it.
-async fn found(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
+async fn find_terminal(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
     let ask = Arc::new(ask);
     let mut asking = JoinSet::new();
     for host in hosts {
@@ -380,7 +380,7 @@ impl Hosts {
     /// # Errors
     /// If there is no such machine, it is out of reach for that time, or a person has to do something first.
     pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
-        self.remote(name)?.named(name)?.current(patience).await.map(drop)
+        self.remote(name)?.find_machine(name)?.current(patience).await.map(drop)
     }
 
     /// Does the same at once, for a person: reports any failure.
@@ -410,7 +410,7 @@ impl Hosts {
     /// Returns the machine of a terminal, if that is another one and known without asking it.
     #[must_use]
     pub fn machine_of(&self, id_or_name: &str) -> Option<String> {
-        let (host, _) = self.shared.remote.get()?.noted(id_or_name)?;
+        let (host, _) = self.shared.remote.get()?.find_noted_terminal(id_or_name)?;
         Some(host.machine().to_owned())
     }
 
@@ -445,13 +445,14 @@ impl Hosts {
             .as_deref()
             .is_some_and(|step| self.has_requested_opening(step) || self.host_with_step(step).is_some());
         if let Some(name) = spec.name.as_ref().filter(|_| !is_known) {
-            let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
+            let (mut others, noted) =
+                (self.older(), self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(name)));
             if machine.is_some() {
                 others.extend(self.current_now());
             }
             let taken = match noted {
                 Some((_, id)) => Some(id),
-                None => found(others, Ask::Find(name.clone())).await?.map(|terminal| terminal.id().clone()),
+                None => find_terminal(others, Ask::Find(name.clone())).await?.map(|terminal| terminal.id().clone()),
             };
             if let Some(by) = taken {
                 return Err(OpenRefused::NameTaken { name: name.clone(), by }.into());
@@ -478,7 +479,7 @@ impl Hosts {
         place: Place,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         let remote = self.remote(machine)?;
-        let machine = remote.named(machine)?;
+        let machine = remote.find_machine(machine)?;
         let step = spec.step.clone().unwrap_or_else(random_name);
         let host = machine.host_for(&step, patience).await?;
         let opening = machine.begin_opening(&step, &host, &spec).await;
@@ -507,7 +508,9 @@ impl Hosts {
         let name = machine.config().name.as_str();
         // A host of this machine that does not answer keeps known terminals.
         let is_here = self.is_here(&opened.id)
-            || found(self.reachable(), Ask::Find(opened.id.to_string())).await.is_ok_and(|found| found.is_some());
+            || find_terminal(self.reachable(), Ask::Find(opened.id.to_string()))
+                .await
+                .is_ok_and(|found| found.is_some());
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
         machine.opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
         Ok((HostedTerminal::on(host, opened.id.clone()), opened))
@@ -540,7 +543,7 @@ impl Hosts {
                 None => MachineFiles::here(),
             });
         };
-        let machine = self.remote(machine)?.named(machine)?;
+        let machine = self.remote(machine)?.find_machine(machine)?;
         let host = match &step {
             Some(step) => machine.host_for(step, patience).await?,
             None => machine.current(patience).await?,
@@ -659,7 +662,7 @@ impl Hosts {
     /// If no host has a terminal of this name, and one that may have it does not answer.
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
-        let noted = self.shared.remote.get().and_then(|remote| remote.noted(id_or_name));
+        let noted = self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(id_or_name));
         let there = noted.map(|(host, id)| HostedTerminal::on(host, id));
         if let Ok(id) = id_or_name.parse::<TerminalId>() {
             if let Some(host) = self.lock().kept.get(&id).cloned() {
@@ -673,7 +676,7 @@ impl Hosts {
                 return Ok(Some(HostedTerminal::new(host.clone(), id)));
             }
         }
-        match found(reachable, Ask::Find(id_or_name.to_owned())).await {
+        match find_terminal(reachable, Ask::Find(id_or_name.to_owned())).await {
             Ok(None) => Ok(there),
             // The name was free here when the terminal there received it.
             Err(_) if there.is_some() => Ok(there),
@@ -692,7 +695,7 @@ impl Hosts {
             let name = machine.config().name.as_str();
             return machine.opened_by(step, |id| self.is_here(id) || remote.is_elsewhere(id, name)).await;
         }
-        found(self.reachable(), Ask::OpenedBy(step.to_owned())).await
+        find_terminal(self.reachable(), Ask::OpenedBy(step.to_owned())).await
     }
 
     /// Returns the process id of the host that this terminal ended with, if it ended that way.

@@ -54,7 +54,7 @@ pub struct RemoteHostConfig {
 /// Questions of `ssh` that wait for a person.
 pub trait QuestionWatch: fmt::Debug + Send + Sync {
     /// Returns the number of questions of the connections to a host so far.
-    fn asked(&self, host: &str) -> u64;
+    fn question_count(&self, host: &str) -> u64;
     /// Returns whether one of them waits for its answer.
     fn is_open(&self, host: &str) -> bool;
 }
@@ -74,7 +74,7 @@ pub trait MachineSecretSink: fmt::Debug + Send + Sync {
 pub struct NoQuestions;
 
 impl QuestionWatch for NoQuestions {
-    fn asked(&self, _: &str) -> u64 {
+    fn question_count(&self, _: &str) -> u64 {
         0
     }
 
@@ -205,7 +205,7 @@ impl RemoteHosts {
     }
 
     /// Returns the machine with this name.
-    pub(crate) fn named(&self, name: &str) -> Result<Arc<Machine>, RemoteError> {
+    pub(crate) fn find_machine(&self, name: &str) -> Result<Arc<Machine>, RemoteError> {
         let machines = self.shared.machines.lock();
         machines.get(name).cloned().ok_or_else(|| RemoteError::Unknown {
             name: name.chars().take(80).collect(),
@@ -220,21 +220,21 @@ impl RemoteHosts {
 
     /// Connects to a machine, or to it again, and returns its status.
     pub(crate) async fn check(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
-        let machine = self.named(name)?;
+        let machine = self.find_machine(name)?;
         machine.check(patience).await?;
         Ok(machine.status())
     }
 
     /// Returns where a connection to a machine leads now.
     pub(crate) async fn target(&self, name: &str) -> Result<HostTarget, RemoteError> {
-        let config = self.named(name)?.config().clone();
+        let config = self.find_machine(name)?.config().clone();
         let target = self.shared.setup.transport.target(&config).await;
         target.map_err(|why| RemoteError::Failed { host: name.to_owned(), why })
     }
 
     /// Returns the target of the last connection to a machine, if there is a known one.
     pub(crate) fn dialed(&self, name: &str) -> Result<Option<HostTarget>, RemoteError> {
-        Ok(self.shared.setup.transport.dialed(self.named(name)?.config()))
+        Ok(self.shared.setup.transport.dialed(self.find_machine(name)?.config()))
     }
 
     /// Returns the status of all machines.
@@ -243,8 +243,8 @@ impl RemoteHosts {
     }
 
     /// Returns the host that keeps a terminal, and the terminal, by the notes.
-    pub(crate) fn noted(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
-        self.all().iter().find_map(|machine| machine.noted(id_or_name))
+    pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
+        self.all().iter().find_map(|machine| machine.find_noted_terminal(id_or_name))
     }
 
     /// Returns the hosts that accept requests now.

@@ -124,7 +124,7 @@ pub async fn serve(
         effects: Effects::default(),
     });
     let user = rustix::process::getuid().as_raw();
-    let over = over(shared.clone());
+    let over = wait_for_end(shared.clone());
     tokio::pin!(over);
     loop {
         tokio::select! {
@@ -172,7 +172,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Waits until there is no reason to stay.
-async fn over(shared: Arc<Shared>) {
+async fn wait_for_end(shared: Arc<Shared>) {
     let mut terminals = shared.terminals.follow_count();
     let mut connections = shared.connections.subscribe();
     let mut ending = shared.ending.subscribe();
@@ -339,7 +339,7 @@ impl Connection {
                 },
             },
             Ask::Remember(hidden) => {
-                shared.terminals.hushed().note(hidden);
+                shared.terminals.hushed().note_text(hidden);
                 self.say(number, ())
             }
             Ask::Retire => {

@@ -48,7 +48,7 @@ impl Metrics {
         let mut routes = self.routes.lock();
         let answers = routes.entry((route.to_owned(), method.to_owned())).or_default();
         *answers.by_status.entry(status.as_u16()).or_default() += 1;
-        answers.took.note(took);
+        answers.took.record_duration(took);
     }
 
     /// Returns the recorded metrics.

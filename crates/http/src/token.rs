@@ -80,7 +80,7 @@ struct Version {
 }
 
 impl Version {
-    fn of(file: &Path) -> io::Result<Self> {
+    fn read(file: &Path) -> io::Result<Self> {
         let found = fs::metadata(file)?;
         Ok(Self { inode: found.ino(), modified: (found.mtime(), found.mtime_nsec()) })
     }
@@ -103,7 +103,7 @@ impl Token {
     ///
     /// # Errors
     /// If reading or creating the file fails, or other users can read it.
-    pub fn of(state: &Path) -> Result<(Self, Option<String>), TokenError> {
+    pub fn read_or_create(state: &Path) -> Result<(Self, Option<String>), TokenError> {
         let file = token_file(state);
         let made = match fs::symlink_metadata(&file) {
             Ok(found) if !found.is_file() => {
@@ -136,7 +136,7 @@ impl Token {
             StoredToken::Here(secret) => same(secret),
             StoredToken::File(file, known) => {
                 let mut known = known.lock();
-                let now = match Version::of(file) {
+                let now = match Version::read(file) {
                     Ok(now) => now,
                     Err(error) => {
                         tracing::warn!(file = %file.display(), %error, "the token file can not be checked");
@@ -206,11 +206,11 @@ mod tests {
     #[test]
     fn a_token_is_made_once_for_its_owner_only() {
         let state = tempfile::tempdir().unwrap();
-        let (token, made) = Token::of(state.path()).unwrap();
+        let (token, made) = Token::read_or_create(state.path()).unwrap();
         let made = made.expect("there was none");
         assert!(made.len() > 43 && token.is(&made), "{made}");
         assert_eq!(fs::metadata(token_file(state.path())).unwrap().permissions().mode() & 0o777, 0o600);
-        let (again, none) = Token::of(state.path()).unwrap();
+        let (again, none) = Token::read_or_create(state.path()).unwrap();
         assert!(none.is_none() && again.is(&made), "shown once");
         for wrong in ["", "slt_", &made[1..], &format!("{made} "), &made.to_uppercase()] {
             assert!(!token.is(wrong), "{wrong}");
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn an_old_token_opens_nothing_once_it_is_replaced() {
         let state = tempfile::tempdir().unwrap();
-        let (token, old) = Token::of(state.path()).unwrap();
+        let (token, old) = Token::read_or_create(state.path()).unwrap();
         let old = old.unwrap();
         assert!(token.is(&old));
         let new = Token::renew(state.path()).unwrap();
@@ -233,13 +233,13 @@ mod tests {
     #[test]
     fn a_token_that_others_can_read_is_refused() {
         let state = tempfile::tempdir().unwrap();
-        Token::of(state.path()).unwrap();
+        Token::read_or_create(state.path()).unwrap();
         let file = token_file(state.path());
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-        let error = Token::of(state.path()).unwrap_err().to_string();
+        let error = Token::read_or_create(state.path()).unwrap_err().to_string();
         assert!(error.contains("others can read") && error.contains("serve token --new"), "{error}");
         Token::renew(state.path()).unwrap();
-        assert!(Token::of(state.path()).is_ok());
+        assert!(Token::read_or_create(state.path()).is_ok());
     }
 
     #[test]

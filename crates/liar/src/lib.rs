@@ -156,7 +156,7 @@ impl Liar {
 
     /// Returns the requests to its terminal host so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<Ask> {
+    pub fn received_asks(&self) -> Vec<Ask> {
         lock(&self.shared.asked).clone()
     }
 

@@ -137,7 +137,7 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError
     if !definition.is_object() {
         return Err(FileError::Definition);
     }
-    let hash = Signature::of(&definition);
+    let hash = Signature::of_value(&definition);
     if metadata.hash != hash {
         metadata.status = Status::Draft;
         // Without a hash, an edit looks like the save of another program.
@@ -146,7 +146,7 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError
         }
         metadata.hash = hash;
     }
-    Ok(Stored { name: name.clone(), definition: named(definition, name), metadata })
+    Ok(Stored { name: name.clone(), definition: with_name(definition, name), metadata })
 }
 
 /// Returns the text of the file: the same for the same workflow, its keys in the order of the document.
@@ -158,7 +158,7 @@ pub(crate) fn text(stored: &Stored) -> String {
 }
 
 /// Returns the definition with `name` as its name; the first of its keys, when it had none.
-pub(crate) fn named(definition: Value, name: &WorkflowName) -> Value {
+pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
     let Value::Object(mut fields) = definition else { return definition };
     let value = Value::from(name.as_str());
     match fields.get_mut("name") {

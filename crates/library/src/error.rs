@@ -39,7 +39,7 @@ pub enum FolderError {
 
 impl FolderError {
     /// Returns what `cause` means for `file`.
-    pub(crate) fn of(file: &Path, cause: io::Error) -> Self {
+    pub(crate) fn from_io(file: &Path, cause: io::Error) -> Self {
         let file = file.to_owned();
         match cause.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

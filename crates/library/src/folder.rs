@@ -52,7 +52,7 @@ impl Stamp {
         SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLE_TIME)
     }
 
-    fn of(metadata: &fs::Metadata) -> Self {
+    fn from_metadata(metadata: &fs::Metadata) -> Self {
         Self {
             size: metadata.size(),
             inode: metadata.ino(),
@@ -80,7 +80,7 @@ impl<'f> FolderLock<'f> {
             match file.lock() {
                 Ok(()) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(FolderError::of(&folder.join(LOCK), error)),
+                Err(error) => return Err(FolderError::from_io(&folder.join(LOCK), error)),
             }
         }
         let locked = Self { folder, file };
@@ -111,7 +111,7 @@ impl<'f> FolderLock<'f> {
         put().map_err(|cause| {
             // It may not have come into being; if it stays, the next writer clears it away.
             let _ = fs::remove_file(&unfinished);
-            FolderError::of(&target, cause)
+            FolderError::from_io(&target, cause)
         })
     }
 
@@ -121,7 +121,7 @@ impl<'f> FolderLock<'f> {
         match fs::remove_file(&file).and_then(|()| sync(file.parent().unwrap_or(self.folder))) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(FolderError::of(&file, error)),
+            Err(error) => Err(FolderError::from_io(&file, error)),
         }
     }
 
@@ -132,7 +132,7 @@ impl<'f> FolderLock<'f> {
             return Ok(());
         }
         let make = fs::create_dir(&made).and_then(|()| sync(made.parent().unwrap_or(self.folder)));
-        make.map_err(|error| FolderError::of(&made, error))
+        make.map_err(|error| FolderError::from_io(&made, error))
     }
 
     /// Removes what a killed writer left unfinished: under the lock there is no other writer.
@@ -164,7 +164,7 @@ fn make(folder: &Path) -> Result<(), FolderError> {
     if folder.is_dir() {
         return Ok(());
     }
-    let failed = |cause| FolderError::of(&folder.join(LOCK), cause);
+    let failed = |cause| FolderError::from_io(&folder.join(LOCK), cause);
     fs::create_dir_all(folder).map_err(failed)?;
     fs::write(folder.join(".gitignore"), IGNORED).map_err(failed)
 }
@@ -172,12 +172,12 @@ fn make(folder: &Path) -> Result<(), FolderError> {
 fn lock_file(folder: &Path) -> Result<File, FolderError> {
     let path = folder.join(LOCK);
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-    file.map_err(|cause| FolderError::of(&path, cause))
+    file.map_err(|cause| FolderError::from_io(&path, cause))
 }
 
 /// Returns the visible files of the directory that end like that, by name; none when there is no directory.
 pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<FoundFile>, FolderError> {
-    let failed = |cause| FolderError::of(&folder.join("."), cause);
+    let failed = |cause| FolderError::from_io(&folder.join("."), cause);
     let listed = match fs::read_dir(folder) {
         Ok(listed) => listed,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -199,7 +199,7 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<FoundFile>, Folde
 /// Returns the stamp of an ordinary file.
 pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(file).ok()?;
-    metadata.is_file().then(|| Stamp::of(&metadata))
+    metadata.is_file().then(|| Stamp::from_metadata(&metadata))
 }
 
 /// Reads an ordinary file of at most `largest` bytes; nothing when there is none.

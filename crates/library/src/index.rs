@@ -96,7 +96,7 @@ impl Index {
                 Some(known) if found.stamp.is_some() && matches!(known.told, CachedListing::Entry(_)) => {
                     Some((*known).clone())
                 }
-                _ => Some(Indexed { stamp: found.stamp.clone(), told: CachedListing::of(&found)? }),
+                _ => Some(Indexed { stamp: found.stamp.clone(), told: CachedListing::read_file(&found)? }),
             }
         };
         Ok(Self { format: FORMAT, files: files.filter_map(renew).collect() })
@@ -124,14 +124,14 @@ impl Index {
 
 impl CachedListing {
     /// Reads a file; nothing when it has gone meanwhile.
-    fn of(found: &FoundFile) -> Option<Self> {
+    fn read_file(found: &FoundFile) -> Option<Self> {
         let file = found.name.to_string_lossy().into_owned();
         let read = name(&file).and_then(|name| match folder::read(&found.path, MAX_FILE_BYTES)? {
             Some(text) => document::read(&name, &text).map(Some),
             None => Ok(None),
         });
         match read {
-            Ok(stored) => stored.map(|stored| Self::Entry(Box::new(Entry::of(&stored)))),
+            Ok(stored) => stored.map(|stored| Self::Entry(Box::new(Entry::from_stored(&stored)))),
             Err(error) => Some(Self::Broken(Broken { file, reason: error.to_string() })),
         }
     }
@@ -145,7 +145,7 @@ impl CachedListing {
 }
 
 impl Entry {
-    fn of(stored: &Stored) -> Self {
+    fn from_stored(stored: &Stored) -> Self {
         let description = stored.definition.get("description").and_then(Value::as_str);
         let object = |key: &str| stored.definition.get(key).and_then(Value::as_object);
         Self {

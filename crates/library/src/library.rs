@@ -61,7 +61,7 @@ impl Library {
             return Err(CreateError::ReservedName { name });
         }
         check_length(definition)?;
-        let hash = Signature::of(definition);
+        let hash = Signature::of_value(definition);
         let locked = FolderLock::wait(&self.folder)?;
         match self.read(&name) {
             Err(LookupError::NotFound { .. }) => {}
@@ -114,7 +114,7 @@ impl Library {
         definition: &Value,
         author: &Author,
     ) -> Result<Stored, CreateError> {
-        let hash = Signature::of(definition);
+        let hash = Signature::of_value(definition);
         if old.metadata.hash == hash {
             old.definition = definition.clone();
             self.put(locked, &old)?;
@@ -142,7 +142,7 @@ impl Library {
         author: &Author,
     ) -> Result<SaveOutcome, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
-        let hash = Signature::of(definition);
+        let hash = Signature::of_value(definition);
         let wanted = match (name, fields.get("name").and_then(Value::as_str)) {
             (Some(name), _) => name.clone(),
             (None, Some(own)) => own.parse()?,
@@ -164,7 +164,7 @@ impl Library {
             return Ok(SaveOutcome { saved: false, name: entry.name.clone() });
         }
         let name = self.free_name(&wanted, is_taken);
-        let definition = document::named(definition.clone(), &name);
+        let definition = document::with_name(definition.clone(), &name);
         let metadata = self.first(&name, hash, Status::Proven)?;
         self.put_new(&locked, &Stored { name: name.clone(), definition, metadata }, author)?;
         Ok(SaveOutcome { saved: true, name })

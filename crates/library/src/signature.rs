@@ -20,7 +20,7 @@ pub struct Signature(String);
 impl Signature {
     /// Returns the signature of `definition`.
     #[must_use]
-    pub fn of(definition: &Value) -> Self {
+    pub fn of_value(definition: &Value) -> Self {
         let mut text = String::new();
         match definition {
             Value::Object(fields) => {
@@ -82,7 +82,7 @@ fn write_canonical(value: &Value, text: &mut String) {
             }
             text.push(']');
         }
-        Value::Number(number) => drop(write!(text, "{}", whole(number.clone()))),
+        Value::Number(number) => drop(write!(text, "{}", canonical_number(number.clone()))),
         Value::Null | Value::Bool(_) | Value::String(_) => drop(write!(text, "{value}")),
     }
 }
@@ -101,7 +101,7 @@ fn write_fields<'v>(fields: impl Iterator<Item = (&'v String, &'v Value)>, text:
     text.push('}');
 }
 
-fn whole(number: Number) -> Number {
+fn canonical_number(number: Number) -> Number {
     match number.as_f64() {
         // Rounding loses nothing: the number is whole, and small enough to be exact.
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => Number::from(float as i64),
@@ -119,8 +119,8 @@ mod tests {
     fn neither_names_nor_the_order_of_keys_nor_the_look_of_numbers_make_another_workflow() {
         let one = json!({"name": "a", "description": "x", "initial_state": "s", "states": {"s": {"timeout": 30.0, "p": [1, 2]}}});
         let other = json!({"states": {"s": {"p": [1, 2], "timeout": 30}}, "initial_state": "s"});
-        assert_eq!(Signature::of(&one), Signature::of(&other));
-        assert_eq!(Signature::of(&one).short().len(), 16);
+        assert_eq!(Signature::of_value(&one), Signature::of_value(&other));
+        assert_eq!(Signature::of_value(&one).short().len(), 16);
     }
 
     #[test]
@@ -133,14 +133,14 @@ mod tests {
             json!({"initial_state": "s", "states": {"s": {"p": ["1", 2], "name": "inner"}}}),
             json!({"initial_state": "s", "states": {"s": {"p": [1, 2]}}}),
         ] {
-            assert_ne!(Signature::of(&base), Signature::of(&other), "{other}");
+            assert_ne!(Signature::of_value(&base), Signature::of_value(&other), "{other}");
         }
     }
 
     #[test]
     fn the_canonical_form_stays_what_it_is() {
         // Stored files are compared with this; another form would make drafts of all of them.
-        let signature = Signature::of(&json!({"name": "n", "b": 1.0, "a": {"d": "ä\n", "c": null}}));
+        let signature = Signature::of_value(&json!({"name": "n", "b": 1.0, "a": {"d": "ä\n", "c": null}}));
         let expected = Sha256::digest(r#"{"a":{"c":null,"d":"ä\n"},"b":1}"#);
         assert_eq!(signature.as_str(), expected.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     }

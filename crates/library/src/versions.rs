@@ -269,7 +269,7 @@ impl Library {
         let is_sound = file.format <= FORMAT && file.version == version && file.definition.is_object();
         is_sound.then(|| SavedVersion {
             version,
-            hash: Signature::of(&file.definition),
+            hash: Signature::of_value(&file.definition),
             definition: file.definition,
             saved_at: file.saved_at,
             author: file.author,

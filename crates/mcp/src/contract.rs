@@ -76,7 +76,7 @@ impl Contract {
 
     /// Returns the connection to the daemon that carries the client's name.
     fn daemon_of(&self, asker: &ClientContext<'_>) -> ReconnectingClient {
-        self.clients.of(asker.name())
+        self.clients.client(asker.name())
     }
 
     async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<ToolReply> {
@@ -283,7 +283,7 @@ impl ServerBackend for Contract {
     }
 
     fn tool(&self, name: &str) -> Option<Tool> {
-        self.registry.named(name)
+        self.registry.find_cached_tool(name)
     }
 
     async fn call(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
@@ -391,7 +391,7 @@ mod tests {
             "workflow_",
         ];
         for word in words.filter(|word| word.contains('_') && !fields.contains(word)) {
-            assert!(tools::named(word).is_some(), "{word}");
+            assert!(tools::find_tool(word).is_some(), "{word}");
         }
     }
 }

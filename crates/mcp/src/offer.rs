@@ -225,7 +225,7 @@ pub struct ClientContext<'c> {
 }
 
 impl<'c> ClientContext<'c> {
-    pub(crate) fn of(context: &'c RequestContext<RoleServer>) -> Self {
+    pub(crate) fn new(context: &'c RequestContext<RoleServer>) -> Self {
         Self { context }
     }
 

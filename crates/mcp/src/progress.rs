@@ -30,7 +30,7 @@ pub struct Progress {
 
 impl Progress {
     /// Returns the receiver of a request's progress, if the client gave a token.
-    pub(crate) fn of(context: &RequestContext<RoleServer>) -> Option<Self> {
+    pub(crate) fn for_request(context: &RequestContext<RoleServer>) -> Option<Self> {
         let token = context.meta.get_progress_token()?;
         Some(Self { peer: context.peer.clone(), token, told: 0.0, due: None, next: tokio::time::Instant::now() })
     }

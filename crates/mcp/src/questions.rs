@@ -64,7 +64,7 @@ impl<'c> ActiveCall<'c> {
             (None, Some(answers)) => CallRound { carried: None, came: ClientInput::Answers(answers) },
             (None, None) => CallRound::default(),
         };
-        let progress = Progress::of(asker.context());
+        let progress = Progress::for_request(asker.context());
         Ok(Self { call: Call { name, arguments, asker, progress, round }, method, rounds: 0 })
     }
 

@@ -74,7 +74,7 @@ impl<O: ServerBackend> Server<O> {
 
     /// Adds the server's identity to a result, for clients without a session.
     fn signed(&self, meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
-        if !ClientContext::of(context).is_modern() {
+        if !ClientContext::new(context).is_modern() {
             return meta;
         }
         let mut meta = meta.unwrap_or_default();
@@ -209,7 +209,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             arguments: request.arguments,
             answers: request.input_responses,
             state: request.request_state,
-            asker: ClientContext::of(&context),
+            asker: ClientContext::new(&context),
         };
         let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
         self.awaited(&context, self.called(under_way)).await
@@ -238,7 +238,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             arguments: request.arguments,
             answers: request.input_responses,
             state: request.request_state,
-            asker: ClientContext::of(&context),
+            asker: ClientContext::new(&context),
         };
         let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
         self.awaited(&context, self.written(under_way)).await
@@ -250,7 +250,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         first_page(request)?;
-        let asker = ClientContext::of(&context);
+        let asker = ClientContext::new(&context);
         let listed = self.awaited(&context, self.offer().resources(&asker)).await?;
         let mut list = ListResourcesResult::with_all_items(listed.items);
         list.meta = self.signed(list.meta, &context);
@@ -274,7 +274,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let asker = ClientContext::of(&context);
+        let asker = ClientContext::new(&context);
         let read = self.awaited(&context, self.offer().read(&request.uri, &asker)).await?;
         let mut result = ReadResourceResult::new(read.ok_or_else(|| no_such_resource(&request.uri))?);
         result.meta = self.signed(result.meta, &context);
@@ -350,7 +350,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let asker = ClientContext::of(&context);
+        let asker = ClientContext::new(&context);
         let task = self.awaited(&context, self.offer().task(&request.task_id, &asker)).await?;
         let mut result = GetTaskResult::new(task.ok_or_else(|| no_such_task(&request.task_id))?);
         result.meta = self.signed(result.meta, &context);
@@ -362,7 +362,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = ClientContext::of(&context);
+        let asker = ClientContext::new(&context);
         let answer = self.offer().answer_task(&request.task_id, request.input_responses, &asker);
         if self.awaited(&context, answer).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }
@@ -372,7 +372,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = ClientContext::of(&context);
+        let asker = ClientContext::new(&context);
         let cancel = self.offer().cancel_task(&request.task_id, &asker);
         if self.awaited(&context, cancel).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }

@@ -54,7 +54,7 @@ pub(crate) struct CallLimit {
 }
 
 impl CallLimit {
-    pub(crate) fn of(node: &Node, call: &Call) -> Self {
+    pub(crate) fn for_call(node: &Node, call: &Call) -> Self {
         let own = node.timeout.map(crate::node::Seconds::duration);
         let limit = [own, call.timeout].into_iter().flatten().min();
         let deadline = limit.map(|limit| Instant::now() + limit);

@@ -62,7 +62,7 @@ impl Graph {
     /// # Errors
     /// With every repeated step name, and every dependency that is unknown, its own, or part of a cycle.
     pub fn new(steps: Vec<Step>, max_parallel: Option<NonZeroU16>) -> Result<Self, Problems> {
-        let plan = Plan::of(&steps).map_err(Problems::of)?;
+        let plan = Plan::from_steps(&steps).map_err(Problems::new)?;
         Ok(Self { steps, max_parallel, plan })
     }
 

@@ -104,14 +104,14 @@ impl Nodes {
         // A declaration consists of texts and numbers, all of which JSON can represent.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
         let Shared { surroundings, web, servers } = &*self.shared;
-        let limit = CallLimit::of(node, &call);
+        let limit = CallLimit::for_call(node, &call);
         let filling = tokio::select! {
             filling = TemplateValues::new(&declared, &input, &*surroundings.secrets) => filling,
             failure = limit.reached() => Err(failure),
         };
         let filling = match filling {
             Ok(filling) => filling,
-            Err(failure) => return NodeResult::of(node, input, failure.into()),
+            Err(failure) => return NodeResult::from_outcome(node, input, failure.into()),
         };
         let context = CallContext { call: &call, limit: &limit, filling: &filling, surroundings, web, servers };
         let came = node.kind.perform(&context).await;
@@ -121,7 +121,7 @@ impl Nodes {
             failure: came.failure.map(|failure| Failure::new(failure.kind, hidden.text(failure.message))),
             attributes: hidden.map(came.attributes),
         };
-        NodeResult::of(node, hidden.value(input), came)
+        NodeResult::from_outcome(node, hidden.value(input), came)
     }
 
     /// Returns the working directory and the variables for starting the program of a persistent node.

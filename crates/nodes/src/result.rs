@@ -133,7 +133,7 @@ impl From<Failure> for ExecutorOutcome {
 }
 
 impl NodeResult {
-    pub(crate) fn of(node: &Node, input: Value, came: ExecutorOutcome) -> Self {
+    pub(crate) fn from_outcome(node: &Node, input: Value, came: ExecutorOutcome) -> Self {
         let (error_type, error) = came.failure.map(|failure| (failure.kind, failure.message)).unzip();
         Self {
             success: error.is_none(),
@@ -150,7 +150,7 @@ impl NodeResult {
     /// Returns the result of a call that has only an error.
     #[must_use]
     pub fn failed(node: &Node, input: Value, kind: ErrorType, message: impl Into<String>) -> Self {
-        Self::of(node, input, Failure::new(kind, message).into())
+        Self::from_outcome(node, input, Failure::new(kind, message).into())
     }
 
     /// Returns the result of a function that returned `output`: that itself where it is an object with `output` and with no
@@ -176,6 +176,6 @@ impl NodeResult {
     /// Returns the result of a call that succeeded.
     #[must_use]
     pub fn succeeded(node: &Node, input: Value, output: impl Into<Value>) -> Self {
-        Self::of(node, input, ExecutorOutcome::success(output))
+        Self::from_outcome(node, input, ExecutorOutcome::success(output))
     }
 }

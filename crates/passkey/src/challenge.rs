@@ -25,7 +25,7 @@ impl Challenge {
     /// Returns the challenge of a registration with a ticket.
     #[must_use]
     pub fn of_ticket(ticket: &str) -> Self {
-        Self::of(&format!("steplatch passkey 1\n{ticket}"))
+        Self::from_text(&format!("steplatch passkey 1\n{ticket}"))
     }
 
     /// Returns the challenge of an answer. Line ends separate the parts; only the last one may contain some.
@@ -33,10 +33,10 @@ impl Challenge {
     pub fn of_answer(signed: &SignedText<'_>) -> Self {
         let SignedText { gate_id, digest, number, answer } = signed;
         let number = number.map(|number| number.to_string()).unwrap_or_default();
-        Self::of(&format!("steplatch answer 1\n{gate_id}\n{digest}\n{number}\n{answer}"))
+        Self::from_text(&format!("steplatch answer 1\n{gate_id}\n{digest}\n{number}\n{answer}"))
     }
 
-    fn of(text: &str) -> Self {
+    fn from_text(text: &str) -> Self {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 

@@ -28,7 +28,7 @@ impl Alternatives {
     ///
     /// # Errors
     /// If the text breaks a rule of the dialect, or is too long.
-    pub fn of(source: &str) -> Result<Self, PatternError> {
+    pub fn parse(source: &str) -> Result<Self, PatternError> {
         let Syntax { root, flags, flags_end, alternations, .. } = parse(source)?;
         let root = match root {
             Node::IgnoreCase { node, .. } if flags.ignore_case => *node,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn texts(pattern: &str) -> Vec<String> {
-        Alternatives::of(pattern).unwrap().iter().map(|one| one.as_str().to_owned()).collect()
+        Alternatives::parse(pattern).unwrap().iter().map(|one| one.as_str().to_owned()).collect()
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn alternatives_are_compared_by_what_they_match_and_not_by_how_they_are_written() {
-        let one = |pattern: &str| Alternatives::of(pattern).unwrap().all.remove(0);
+        let one = |pattern: &str| Alternatives::parse(pattern).unwrap().all.remove(0);
         assert_eq!(one("(?:ab)"), one("ab"));
         assert_eq!(one("(?x) a b # c"), one("ab"));
         assert_eq!(one(r"\x41"), one("A"));

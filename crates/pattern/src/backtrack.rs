@@ -96,7 +96,7 @@ impl Run<'_> {
                 }
                 Step::One(one) => self.match_one(one, at).map(|at| (step + 1, at)),
                 Step::Many { one, min, max, mode } => self.many(step, at, one, (*min, *max), *mode)?,
-                Step::Anchor(anchor) => self.stands(*anchor, at).then_some((step + 1, at)),
+                Step::Anchor(anchor) => self.matches_anchor(*anchor, at).then_some((step + 1, at)),
                 Step::Split { first, second } => {
                     self.push(Backtrack::Resume { step: *second, at })?;
                     Some((*first, at))
@@ -294,7 +294,7 @@ impl Run<'_> {
         Ok(self.text[..at].char_indices().nth_back(characters - 1).map(|(start, _)| start))
     }
 
-    fn stands(&self, anchor: Anchor, at: usize) -> bool {
+    fn matches_anchor(&self, anchor: Anchor, at: usize) -> bool {
         let (before, after) = self.text.split_at(at);
         match anchor {
             Anchor::LineStart => before.is_empty() || before.ends_with('\n'),

@@ -228,13 +228,13 @@ impl Compiler {
                 self.steps.push(Step::Save(2 * group));
                 self.node(node, ignore_case);
                 self.steps.push(Step::Save(2 * group + 1));
-                self.widths[group - 1] = Width::of(node, &self.widths);
+                self.widths[group - 1] = Width::from_node(node, &self.widths);
             }
             Node::IgnoreCase { on, node } => self.node(node, *on),
             Node::Atomic(node) => self.alone(|end| Step::Atomic { end }, |this| this.node(node, ignore_case)),
             Node::Look { behind, negated, node } => {
                 // The parser accepts only look-behinds of one width.
-                let back = if *behind { Width::of(node, &self.widths).least } else { 0 };
+                let back = if *behind { Width::from_node(node, &self.widths).least } else { 0 };
                 let negated = *negated;
                 self.alone(|end| Step::Look { back, negated, end }, |this| this.node(node, ignore_case));
             }

@@ -20,20 +20,20 @@ impl Set {
         match hir.kind() {
             HirKind::Literal(literal) => {
                 let text = str::from_utf8(&literal.0).unwrap_or_default();
-                Self::of(text.chars().map(|character| (character, character)))
+                Self::from_ranges(text.chars().map(|character| (character, character)))
             }
             HirKind::Class(Class::Unicode(class)) => {
-                Self::of(class.ranges().iter().map(|range| (range.start(), range.end())))
+                Self::from_ranges(class.ranges().iter().map(|range| (range.start(), range.end())))
             }
             HirKind::Class(Class::Bytes(class)) => {
                 let range = |range: &regex_syntax::hir::ClassBytesRange| (range.start().into(), range.end().into());
-                Self::of(class.ranges().iter().map(range))
+                Self::from_ranges(class.ranges().iter().map(range))
             }
             _ => Self::default(),
         }
     }
 
-    fn of(ranges: impl Iterator<Item = (char, char)>) -> Self {
+    fn from_ranges(ranges: impl Iterator<Item = (char, char)>) -> Self {
         let (mut ascii, mut others) = (0u128, Vec::new());
         for (first, last) in ranges {
             for character in u32::from(first)..=u32::from(last).min(127) {

@@ -380,7 +380,8 @@ impl Parser {
             'P' if self.accept('=') => {
                 let at = self.at;
                 let name = self.name(')', "group name")?;
-                let group = self.named(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?;
+                let group =
+                    self.find_group(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?;
                 self.may_refer_to(group, at)?;
                 return Ok(Some(Node::Backref(group)));
             }
@@ -439,7 +440,7 @@ impl Parser {
         depth: usize,
         start: usize,
     ) -> Result<Node, SyntaxError> {
-        if let Some(taken) = name.as_deref().filter(|name| self.named(name).is_some()) {
+        if let Some(taken) = name.as_deref().filter(|name| self.find_group(name).is_some()) {
             return Err(mistake(start + 4, format!("redefinition of group name '{taken}'")));
         }
         self.names.push(name);
@@ -449,7 +450,7 @@ impl Parser {
         let node = self.alternation(&mut flags, depth + 1, false)?;
         self.close(start)?;
         self.open.pop();
-        self.widths[number - 1] = Width::of(&node, &self.widths);
+        self.widths[number - 1] = Width::from_node(&node, &self.widths);
         Ok(Node::Capture(Box::new(node)))
     }
 
@@ -468,7 +469,7 @@ impl Parser {
         if outermost {
             self.before_look_behind = None;
         }
-        let width = Width::of(&node, &self.widths);
+        let width = Width::from_node(&node, &self.widths);
         if Some(width.least) == width.most {
             Ok(Node::Look { behind: true, negated, node: Box::new(node) })
         } else {
@@ -493,7 +494,7 @@ impl Parser {
         let at = self.at;
         let name = self.until(')', "group name")?;
         let group = if is_identifier(&name) {
-            self.named(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?
+            self.find_group(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?
         } else {
             match name.parse::<usize>() {
                 Ok(0) => return Err(mistake(at, "bad group number")),
@@ -523,7 +524,7 @@ impl Parser {
         if self.accept(')') { Ok(()) } else { Err(mistake(start, "unclosed group")) }
     }
 
-    fn named(&self, name: &str) -> Option<usize> {
+    fn find_group(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| known.as_deref() == Some(name)).map(|index| index + 1)
     }
 
@@ -737,26 +738,28 @@ impl Width {
     const ONE: Self = Self { least: 1, most: Some(1) };
     pub(crate) const UNKNOWN: Self = Self { least: 0, most: None };
 
-    pub(crate) fn of(node: &Node, groups: &[Self]) -> Self {
+    pub(crate) fn from_node(node: &Node, groups: &[Self]) -> Self {
         match node {
             Node::Empty | Node::Anchor(_) | Node::Look { .. } => Self::NOTHING,
             Node::Literal(_) | Node::Any { .. } | Node::Class { .. } => Self::ONE,
-            Node::Concat(nodes) => nodes.iter().map(|node| Self::of(node, groups)).fold(Self::NOTHING, Self::then),
+            Node::Concat(nodes) => {
+                nodes.iter().map(|node| Self::from_node(node, groups)).fold(Self::NOTHING, Self::then)
+            }
             Node::Alternation(branches) => {
-                let widths = branches.iter().map(|branch| Self::of(branch, groups));
+                let widths = branches.iter().map(|branch| Self::from_node(branch, groups));
                 widths.reduce(Self::or).unwrap_or(Self::NOTHING)
             }
             Node::Repeat { node, min, max, .. } => {
-                let once = Self::of(node, groups);
+                let once = Self::from_node(node, groups);
                 let most = match once.most {
                     Some(0) => Some(0),
                     most => most.zip(*max).map(|(most, max)| most.saturating_mul(u64::from(max))),
                 };
                 Self { least: once.least.saturating_mul(u64::from(*min)), most }
             }
-            Node::Capture(node) | Node::IgnoreCase { node, .. } | Node::Atomic(node) => Self::of(node, groups),
+            Node::Capture(node) | Node::IgnoreCase { node, .. } | Node::Atomic(node) => Self::from_node(node, groups),
             Node::Backref(group) => groups.get(group - 1).copied().unwrap_or(Self::UNKNOWN),
-            Node::Conditional { yes, no, .. } => Self::of(yes, groups).or(Self::of(no, groups)),
+            Node::Conditional { yes, no, .. } => Self::from_node(yes, groups).or(Self::from_node(no, groups)),
         }
     }
 

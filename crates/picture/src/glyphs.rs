@@ -48,7 +48,7 @@ pub(crate) enum Source {
 
 impl Glyphs {
     /// Returns the stencil of a character in a cell, or in two; `None` for an invisible one.
-    pub(crate) fn of(&mut self, character: char, wide: bool, bold: bool) -> Option<&Stencil> {
+    pub(crate) fn stencil(&mut self, character: char, wide: bool, bold: bool) -> Option<&Stencil> {
         self.made.entry((character, wide, bold)).or_insert_with(|| make(character, wide, bold)).as_ref()
     }
 }

@@ -42,7 +42,7 @@ fn painted(picture: &Picture) -> Canvas {
             for (col, text) in &patch.cells {
                 let x = MARGIN + i32::from(*col) * CELL_WIDTH;
                 for character in text.chars() {
-                    if let Some(stencil) = glyphs.of(character, patch.wide, patch.look.bold) {
+                    if let Some(stencil) = glyphs.stencil(character, patch.wide, patch.look.bold) {
                         let slant = if patch.look.italic { SLANT } else { 0.0 };
                         canvas.stencil(x, area.y, stencil, patch.look.fg, slant, BASELINE - 4);
                     }

@@ -146,8 +146,10 @@ impl Workflows {
             return CaptureWorkflowReply { success: false, error: created.error, ..reply };
         };
         reply.path = Some(path);
-        let (asker, text) =
-            (LibrarySearch::of(caller), Golden::of(&captured, &verb.name, &steplatch_clock::now_iso8601()).text());
+        let (asker, text) = (
+            LibrarySearch::for_caller(caller),
+            Golden::from_captured(&captured, &verb.name, &steplatch_clock::now_iso8601()).text(),
+        );
         let name = verb.name.clone();
         let put = self.disk.writing(move || {
             let name: WorkflowName = name.parse().map_err(|error| format!("{error}"))?;

@@ -74,7 +74,7 @@ impl FileSystem for RealFileSystem {
 
 impl LibrarySearch {
     /// Returns the search for `caller`.
-    pub(crate) fn of(caller: &Caller) -> Self {
+    pub(crate) fn for_caller(caller: &Caller) -> Self {
         let variable = |name: &str| {
             let found = caller.environment.iter().find(|(key, value)| key == name && !value.is_empty());
             found.map(|(_, value)| PathBuf::from(value))
@@ -354,6 +354,6 @@ mod tests {
         ];
         let environment = environment.map(|(key, value)| (key.into(), value.into()));
         let caller = Caller::unnamed("/p".into(), environment.into());
-        assert_eq!(LibrarySearch::of(&caller), LibrarySearch { named: Some("/l".into()), ..at("/p") });
+        assert_eq!(LibrarySearch::for_caller(&caller), LibrarySearch { named: Some("/l".into()), ..at("/p") });
     }
 }

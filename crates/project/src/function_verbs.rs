@@ -40,7 +40,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             success_count,
             last_run,
             created: metadata.created.clone(),
-            file: shown(&loaded.path),
+            file: display_path(&loaded.path),
             // Only a manual change or git can have added a machine in the same library.
             hidden: workflow.library == folders.first && is_machine(),
             note: loaded.note.clone().or_else(|| trouble.clone()),
@@ -57,7 +57,7 @@ pub(super) fn broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWor
         folders.iter().any(|known| folder == Some(known) || broken.file == known)
     });
     let told = of_libraries.map(|broken| BrokenWorkflow {
-        file: shown(&broken.file),
+        file: display_path(&broken.file),
         reason: match &broken.name {
             Some(id) => format!("'{id}': {}", broken.reason),
             None => broken.reason.clone(),
@@ -76,7 +76,7 @@ pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
         name: Some(workflow.id.clone()),
         kind: Some("function".to_owned()),
         description: workflow.description.clone(),
-        file: Some(shown(&loaded.path)),
+        file: Some(display_path(&loaded.path)),
         metadata: Some(WorkflowMetadata {
             hash: loaded.hash.to_string(),
             created: metadata.created,
@@ -91,7 +91,7 @@ pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
             text: loaded.text.to_string(),
             line: workflow.line,
             declares: workflow.declared().iter().map(python::declaration_info).collect(),
-            loaded_from: loaded.original.as_deref().map(shown),
+            loaded_from: loaded.original.as_deref().map(display_path),
             note: loaded.note.clone().or(trouble),
             metadata: declared_metadata(workflow),
         }),
@@ -122,7 +122,7 @@ pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Res
     // The user's own workflow with that name was hidden before.
     let own = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
     let machine = own.zip(id.parse::<WorkflowName>().ok()).filter(|(own, name)| own.get(name).is_ok());
-    reply.remaining = machine.map(|(own, name)| shown(&own.file(&name)));
+    reply.remaining = machine.map(|(own, name)| display_path(&own.file(&name)));
     Ok(reply)
 }
 
@@ -144,7 +144,7 @@ pub(super) fn delete_file(
                 Ok(()) => Ok(DeleteWorkflowReply {
                     success: true,
                     workflow_name: name.clone(),
-                    file: Some(shown(&file)),
+                    file: Some(display_path(&file)),
                     ..DeleteWorkflowReply::default()
                 }),
                 Err(LookupError::NotFound { .. }) => continue,
@@ -166,7 +166,7 @@ fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkf
     Ok(DeleteWorkflowReply {
         success: true,
         workflow_name: name.to_owned(),
-        file: Some(shown(&loaded.path)),
+        file: Some(display_path(&loaded.path)),
         removed_besides: declared.map(python::declaration_info).collect::<Vec<DeclarationInfo>>(),
         ..DeleteWorkflowReply::default()
     })
@@ -187,6 +187,6 @@ fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.display().to_string()
 }

@@ -131,7 +131,7 @@ impl FunctionFiles {
     /// # Errors
     ///
     /// If the disk does not answer.
-    pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, DiskError> {
+    pub(crate) async fn read_library(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, DiskError> {
         let place = self.place(folder);
         let mut kept = place.lock().await;
         let (library, seen) = (Library::open(folder), kept.seen.clone());

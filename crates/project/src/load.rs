@@ -47,7 +47,7 @@ impl Workflows {
         mut reply: LoadFunctionsReply,
     ) -> Result<LoadFunctionsReply, LoadError> {
         let name = name_of(&path)?;
-        let (reading, asker, kept) = (path.clone(), LibrarySearch::of(caller), name.clone());
+        let (reading, asker, kept) = (path.clone(), LibrarySearch::for_caller(caller), name.clone());
         // Read before the check for conflicts, which loads the project and so may take over the file's current text.
         let read = self.disk.reading(move || {
             let before = Library::open(asker.folders().first).function_file(&kept);
@@ -66,8 +66,8 @@ impl Workflows {
         };
         reply.declares = declared.iter().map(python::declaration_info).collect();
         reply.problems = python::problems(&declared, &file_name(&name), &text);
-        let project = self.projects.of(caller).await?;
-        let asker = LibrarySearch::of(caller);
+        let project = self.projects.find_project(caller).await?;
+        let asker = LibrarySearch::for_caller(caller);
         let wanted = LoadRequest { name, path, text, declared, overwrite: verb.overwrite, before };
         let work = move || {
             let folders = asker.folders();
@@ -80,7 +80,7 @@ impl Workflows {
                 reply.success = true;
                 return Ok(reply);
             }
-            keep(&Library::open(&folders.first), &wanted, reply)
+            store_file(&Library::open(&folders.first), &wanted, reply)
         };
         if verb.check_only { self.disk.reading(work).await? } else { self.disk.writing(work).await? }
     }
@@ -145,7 +145,7 @@ fn warnings(project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
 }
 
 /// Puts the file into the library. Blocks.
-fn keep(
+fn store_file(
     library: &Library,
     wanted: &LoadRequest,
     mut reply: LoadFunctionsReply,
@@ -156,7 +156,7 @@ fn keep(
     reply.stored_file = Some(kept.display().to_string());
     reply.success = true;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let origin = origin::of(library.folder(), path, text);
+    let origin = origin::for_file(library.folder(), path, text);
     let outcome = match before {
         None => "loaded",
         Some(before) if *before == origin.hash => "unchanged",

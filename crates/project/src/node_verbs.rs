@@ -17,7 +17,7 @@ use super::projects::Projects;
 impl Projects {
     /// Lists the nodes of the caller's project.
     pub async fn list_nodes(&self, caller: &Caller, verb: &ListNodes) -> ListNodesReply {
-        let project = match self.of(caller).await {
+        let project = match self.find_project(caller).await {
             Ok(project) => project,
             Err(error) => return ListNodesReply { error: Some(error.to_string()), ..ListNodesReply::default() },
         };
@@ -28,15 +28,15 @@ impl Projects {
             success: true,
             nodes: nodes.collect(),
             broken: broken(&project),
-            files: project.files.iter().map(|file| shown(file)).collect(),
-            folder: shown(&project.folder),
+            files: project.files.iter().map(|file| display_path(file)).collect(),
+            folder: display_path(&project.folder),
             error: None,
         }
     }
 
     /// Lists the graphs of the caller's project.
     pub async fn list_graphs(&self, caller: &Caller, verb: &ListGraphs) -> ListGraphsReply {
-        let project = match self.of(caller).await {
+        let project = match self.find_project(caller).await {
             Ok(project) => project,
             Err(error) => return ListGraphsReply { error: Some(error.to_string()), ..ListGraphsReply::default() },
         };
@@ -56,15 +56,15 @@ impl Projects {
             success: true,
             graphs: graphs.collect(),
             broken: broken(&project),
-            files: project.files.iter().map(|file| shown(file)).collect(),
-            folder: shown(&project.folder),
+            files: project.files.iter().map(|file| display_path(file)).collect(),
+            folder: display_path(&project.folder),
             error: None,
         }
     }
 
     /// Returns the full description of one node.
     pub async fn describe_node(&self, caller: &Caller, verb: &DescribeNode) -> DescribeNodeReply {
-        let found = match self.of(caller).await {
+        let found = match self.find_project(caller).await {
             Ok(project) => match project.nodes.get(&verb.node_id) {
                 Some(declared) => Ok(DescribeNodeReply {
                     success: true,
@@ -94,7 +94,7 @@ fn info(declared: &NodeDeclaration) -> NodeInfo {
         id: node.id.to_string(),
         kind: node_kind(declared),
         description: node.description.clone(),
-        file: file.as_deref().map(shown),
+        file: file.as_deref().map(display_path),
     }
 }
 
@@ -113,13 +113,13 @@ fn declaration(node: &Node) -> Option<Value> {
 fn broken(project: &Project) -> Vec<BrokenNode> {
     let told = |InvalidDeclaration { name, file, reason }: &InvalidDeclaration| BrokenNode {
         id: name.clone(),
-        file: shown(file),
+        file: display_path(file),
         reason: reason.clone(),
     };
     project.broken.iter().map(told).collect()
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 

@@ -28,7 +28,7 @@ pub(super) fn path(folder: &Path, origin: &Origin) -> PathBuf {
 }
 
 /// Returns how the library at `folder` names a loaded file.
-pub(super) fn of(folder: &Path, file: &Path, text: &str) -> Origin {
+pub(super) fn for_file(folder: &Path, file: &Path, text: &str) -> Origin {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let file = real(file);
     let within = folder.parent().and_then(|parent| file.strip_prefix(real(parent)).ok().map(Path::to_owned));
@@ -101,7 +101,7 @@ mod tests {
         for (file, named) in [("project/flows/a.py", "flows/a.py".into()), ("b.py", real.join("b.py"))] {
             let file = folder.path().join(file);
             fs::write(&file, "x = 1\n").unwrap();
-            let origin = of(&library, &file, "x = 1\n");
+            let origin = for_file(&library, &file, "x = 1\n");
             assert_eq!(origin.file, named);
             assert_eq!(Original::read(&library, &origin).text.unwrap(), "x = 1\n");
         }

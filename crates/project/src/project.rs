@@ -123,7 +123,7 @@ impl Project {
 
     /// Reads the declarations in the files of a project; an unreadable file comes with the reason. The shelves have the
     /// loaded files: those of the project's library first, then the user's own.
-    pub(crate) fn of(
+    pub(crate) fn from_files(
         folder: PathBuf,
         files: Vec<(PathBuf, Result<String, FileReadError>)>,
         shelves: &[Arc<FunctionLibrary>],
@@ -385,7 +385,7 @@ mod tests {
 
     fn project(files: &[(&str, &str)]) -> Project {
         let files = files.iter().map(|(name, text)| (PathBuf::from(name), Ok((*text).to_owned()))).collect();
-        Project::of("/p".into(), files, &[])
+        Project::from_files("/p".into(), files, &[])
     }
 
     fn declaration(id: &str, kind: Kind, settings: Value) -> Declaration {
@@ -443,7 +443,7 @@ mod tests {
         );
         let own = shelf("/own", vec![loaded("/own", "a", Ok(vec![workflow("notes"), workflow("mine"), bash("log")]))]);
         let toml = ("steplatch.toml".into(), Ok("[nodes.log]\ntype = \"bash\"\ncommand = \"git log\"".to_owned()));
-        let project = Project::of("/p".into(), vec![toml], &[first, own]);
+        let project = Project::from_files("/p".into(), vec![toml], &[first, own]);
         expect![[r#"
             + both
             + identity

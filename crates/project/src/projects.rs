@@ -68,12 +68,12 @@ impl Projects {
     /// # Errors
     ///
     /// If the disk does not answer.
-    pub async fn of(&self, caller: &Caller) -> Result<Arc<Project>, DiskError> {
-        let asker = LibrarySearch::of(caller);
+    pub async fn find_project(&self, caller: &Caller) -> Result<Arc<Project>, DiskError> {
+        let asker = LibrarySearch::for_caller(caller);
         let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
         let mut shelves = Vec::with_capacity(libraries.len());
         for library in &libraries {
-            shelves.push(self.functions.of(library).await?);
+            shelves.push(self.functions.read_library(library).await?);
         }
         let kept = self.kept.clone();
         let folder = folder.or_else(|| home(&shelves)).unwrap_or_else(|| caller.folder.clone());
@@ -86,7 +86,9 @@ impl Projects {
     ///
     /// If it does not, or the disk does not answer.
     pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
-        if name == DEFAULT_SESSION || self.of(caller).await?.folder.file_name().is_some_and(|folder| folder == name) {
+        if name == DEFAULT_SESSION
+            || self.find_project(caller).await?.folder.file_name().is_some_and(|folder| folder == name)
+        {
             return Ok(());
         }
         Err(SessionError::NotFound { name: name.chars().take(80).collect() })
@@ -139,7 +141,7 @@ fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<F
     }
     let files = FILES.iter().zip(&stamps).filter(|(_, stamp)| stamp.is_some()).map(|(name, _)| folder.join(name));
     let files = files.map(|file| (file.clone(), read(&file))).collect();
-    let project = Arc::new(Project::of(folder, files, &shelves));
+    let project = Arc::new(Project::from_files(folder, files, &shelves));
     if stamps.iter().flatten().all(FileFingerprint::is_settled) {
         let mut kept = kept.lock();
         if kept.len() >= MAX_CACHED_PROJECTS {

@@ -20,14 +20,14 @@ impl Workflows {
     ///
     /// If the disk does not answer.
     pub async fn proven(&self, caller: &Caller) -> Result<Vec<DescribeWorkflowReply>, DiskError> {
-        let asker = LibrarySearch::of(caller);
-        let project = self.projects().of(caller).await?;
+        let asker = LibrarySearch::for_caller(caller);
+        let project = self.projects().find_project(caller).await?;
         self.disk.reading(move || proven(&asker.folders(), &project)).await
     }
 
     /// Returns the directories of `caller`'s workflows, whether they exist or not. Blocks for a few file system calls.
     pub fn folders(&self, caller: &Caller) -> Vec<std::path::PathBuf> {
-        LibrarySearch::of(caller).libraries()
+        LibrarySearch::for_caller(caller).libraries()
     }
 }
 

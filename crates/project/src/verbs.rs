@@ -44,11 +44,11 @@ impl Workflows {
     /// Saves a definition for `caller`, if it is valid.
     pub async fn create(&self, caller: &Caller, verb: CreateWorkflow) -> CreateWorkflowReply {
         let refused = |error: String| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
-        let project = match self.projects().of(caller).await {
+        let project = match self.projects().find_project(caller).await {
             Ok(project) => project,
             Err(error) => return refused(error.to_string()),
         };
-        let asker = LibrarySearch::of(caller);
+        let asker = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
         let created = self.disk.writing(move || create(&asker.folders(), &project, &verb, &author)).await;
         created.unwrap_or_else(|error| refused(error.to_string()))
@@ -82,8 +82,8 @@ impl Workflows {
 
     /// Lists the workflows that `caller` may run by name.
     pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
-        let asker = LibrarySearch::of(caller);
-        let listed = match self.projects().of(caller).await {
+        let asker = LibrarySearch::for_caller(caller);
+        let listed = match self.projects().find_project(caller).await {
             Ok(project) => self.disk.reading(move || list(&asker.folders(), &project, &verb)).await,
             Err(error) => Err(error),
         };
@@ -95,9 +95,9 @@ impl Workflows {
 
     /// Returns the full description of a saved workflow.
     pub async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
-        let asker = LibrarySearch::of(caller);
+        let asker = LibrarySearch::for_caller(caller);
         let described = async {
-            let project = self.projects().of(caller).await?;
+            let project = self.projects().find_project(caller).await?;
             self.disk.reading(move || describe(&asker.folders(), &project, &verb.name)).await?
         };
         described.await.unwrap_or_else(|error: FindError| DescribeWorkflowReply {
@@ -126,9 +126,9 @@ impl Workflows {
 
     /// Removes a saved workflow.
     pub async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
-        let (asker, name) = (LibrarySearch::of(caller), verb.name.clone());
+        let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let deleted = async {
-            let project = self.projects().of(caller).await?;
+            let project = self.projects().find_project(caller).await?;
             self.disk.writing(move || delete(&asker.folders(), &project, &name)).await?
         };
         deleted.await.unwrap_or_else(|error: DeleteError| DeleteWorkflowReply {

@@ -54,10 +54,10 @@ pub(crate) enum RevertError {
 impl Workflows {
     /// Lists the versions of a machine, the newest first.
     pub async fn list_versions(&self, caller: &Caller, verb: ListWorkflowVersions) -> ListWorkflowVersionsReply {
-        let (asker, name) = (LibrarySearch::of(caller), verb.name.clone());
+        let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let listed = async {
-            let project = self.projects().of(caller).await?;
-            self.disk.reading(move || found(&asker.folders(), &project, &name)).await?
+            let project = self.projects().find_project(caller).await?;
+            self.disk.reading(move || find_versions(&asker.folders(), &project, &name)).await?
         };
         let workflow_name = verb.name;
         match listed.await {
@@ -75,11 +75,11 @@ impl Workflows {
 
     /// Makes an earlier version of a machine the current one.
     pub async fn revert(&self, caller: &Caller, verb: RevertWorkflow) -> RevertWorkflowReply {
-        let asker = LibrarySearch::of(caller);
+        let asker = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
         let workflow_name = verb.name.clone();
         let reverted = async {
-            let project = self.projects().of(caller).await?;
+            let project = self.projects().find_project(caller).await?;
             self.disk.writing(move || revert(&asker.folders(), &project, &verb, author)).await?
         };
         match reverted.await {
@@ -100,11 +100,11 @@ impl Workflows {
 
     /// Forgets the versions of a machine, except the current one.
     pub async fn forget_versions(&self, caller: &Caller, verb: ForgetWorkflowVersions) -> ForgetWorkflowVersionsReply {
-        let (asker, name) = (LibrarySearch::of(caller), verb.name.clone());
+        let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let forgotten = async {
-            let project = self.projects().of(caller).await?;
+            let project = self.projects().find_project(caller).await?;
             let forget = move || {
-                let (library, name, _) = found(&asker.folders(), &project, &name)?;
+                let (library, name, _) = find_versions(&asker.folders(), &project, &name)?;
                 library.forget_versions(&name).map_err(|error| FindError::Library(error.into()))
             };
             self.disk.writing(forget).await?
@@ -134,7 +134,7 @@ pub(super) fn describe(
     name: &str,
     version: u32,
 ) -> Result<DescribeWorkflowReply, FindError> {
-    let (library, name, versions) = found(folders, project, name)?;
+    let (library, name, versions) = find_versions(folders, project, name)?;
     let there = versions.iter().map(|version| version.version).collect();
     let Some(found) = versions.into_iter().find(|found| found.version == version) else {
         return Err(FindError::Version(VersionError::NoVersion { name, version, there }));
@@ -153,7 +153,7 @@ pub(super) fn describe(
 
 /// Returns the versions of a machine, and the library that has them: that with the name, else the first one with a
 /// version of a removed one.
-fn found(
+fn find_versions(
     folders: &LibraryPaths,
     project: &Project,
     name: &str,
@@ -189,7 +189,7 @@ fn revert(
     verb: &RevertWorkflow,
     author: Author,
 ) -> Result<(u32, u32), RevertError> {
-    let (library, name, versions) = found(folders, project, &verb.name)?;
+    let (library, name, versions) = find_versions(folders, project, &verb.name)?;
     let current = versions.iter().find(|version| version.is_current).map(|version| version.version);
     let there = versions.iter().map(|version| version.version).collect();
     let wanted = match verb.version {

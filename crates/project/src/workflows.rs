@@ -58,8 +58,8 @@ impl Workflows {
     ///
     /// If there is none, with the available names; when its file is broken; or when the disk does not answer.
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, FindError> {
-        let project = self.projects.of(caller).await?;
-        let (asker, name) = (LibrarySearch::of(caller), name.to_owned());
+        let project = self.projects.find_project(caller).await?;
+        let (asker, name) = (LibrarySearch::for_caller(caller), name.to_owned());
         let find = move || look_up(&asker.folders(), &project, &name).map(WorkflowRef::from);
         self.disk.reading(find).await?
     }
@@ -74,8 +74,8 @@ impl Workflows {
         caller: &Caller,
         names: Vec<String>,
     ) -> Result<Vec<Result<WorkflowRef, FindError>>, DiskError> {
-        let project = self.projects.of(caller).await?;
-        let asker = LibrarySearch::of(caller);
+        let project = self.projects.find_project(caller).await?;
+        let asker = LibrarySearch::for_caller(caller);
         let find = move || {
             let folders = asker.folders();
             names.iter().map(|name| look_up(&folders, &project, name).map(WorkflowRef::from)).collect()
@@ -92,14 +92,14 @@ impl Workflows {
 
     /// Returns all names that `caller` may use, sorted. An unreadable library has none.
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
-        let Ok(project) = self.projects.of(caller).await else { return Vec::new() };
-        let asker = LibrarySearch::of(caller);
+        let Ok(project) = self.projects.find_project(caller).await else { return Vec::new() };
+        let asker = LibrarySearch::for_caller(caller);
         self.disk.reading(move || names(&asker.folders(), &project)).await.unwrap_or_default()
     }
 
     /// Returns the directory for saving workflows of `caller`. Blocks for a few file system calls.
     pub fn folder(&self, caller: &Caller) -> PathBuf {
-        LibrarySearch::of(caller).folders().first
+        LibrarySearch::for_caller(caller).folders().first
     }
 
     /// Keeps a definition that ran to completion in `folder`, unless an equivalent one is there.
@@ -107,9 +107,9 @@ impl Workflows {
     /// # Errors
     ///
     /// If writing it fails.
-    pub async fn keep(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
+    pub async fn keep_definition(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
         let library = Library::open(folder);
-        let shelf = self.functions.of(folder).await?;
+        let shelf = self.functions.read_library(folder).await?;
         let kept = self.disk.writing(move || {
             let has = |name: &str| shelf.files.iter().any(|file| file.declares(name));
             let author = Author { through: Some("run".to_owned()), ..Author::default() };
@@ -126,7 +126,7 @@ impl Workflows {
     }
 
     /// Counts a finished run. Logs a failed write, which does not fail the run.
-    pub async fn note(
+    pub async fn note_run(
         &self,
         folder: &Path,
         name: &WorkflowName,

@@ -281,7 +281,9 @@ fn out_of_bounds(least: Option<f64>, most: Option<f64>, given: &Value) -> String
 
 /// Returns `value` as the schema wants it, or its problem.
 fn understand(value: Value, schema: &Value) -> Result<Value, ValueError> {
-    let wrong = |value: &Value, wanted: &str| Err(ValueError::Wrong { wanted: wanted.to_owned(), given: shown(value) });
+    let wrong = |value: &Value, wanted: &str| {
+        Err(ValueError::Wrong { wanted: wanted.to_owned(), given: describe_value(value) })
+    };
     match (schema["type"].as_str(), value) {
         (Some("integer"), value) => match integer(&value) {
             Some(number) => in_bounds(number.into(), schema),
@@ -338,13 +340,13 @@ fn texts(mut fields: Map<String, Value>, schema: &Value) -> Result<Map<String, V
 
 fn integer(value: &Value) -> Option<i64> {
     match value {
-        Value::Number(number) => number.as_i64().or_else(|| whole(number.as_f64()?)),
-        Value::String(text) => text.trim().parse().ok().or_else(|| whole(text.trim().parse().ok()?)),
+        Value::Number(number) => number.as_i64().or_else(|| integer_from_f64(number.as_f64()?)),
+        Value::String(text) => text.trim().parse().ok().or_else(|| integer_from_f64(text.trim().parse().ok()?)),
         _ => None,
     }
 }
 
-fn whole(number: f64) -> Option<i64> {
+fn integer_from_f64(number: f64) -> Option<i64> {
     // Beyond 2^53 a double is not one whole number but several.
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
@@ -377,7 +379,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) if text.chars().count() <= 60 => format!("'{text}'"),
         Value::Number(_) | Value::Bool(_) => value.to_string(),

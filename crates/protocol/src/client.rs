@@ -130,7 +130,7 @@ impl Drop for CancelOnDrop<'_> {
 
 impl Client {
     /// Speaks over `stream`, which is read and written in tasks of their own until either side ends it.
-    pub fn over<S>(stream: S) -> Self
+    pub fn from_stream<S>(stream: S) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
@@ -348,7 +348,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_too_long_to_send_is_refused_and_the_connection_goes_on() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let client = Client::over(ours);
+        let client = Client::from_stream(ours);
         let long = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE)})).await.unwrap_err();
         assert_eq!(long.to_string(), "what was asked takes 16 MB, and at most 16 MB can be sent");
         tokio::spawn(async move {

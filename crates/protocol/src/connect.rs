@@ -80,7 +80,7 @@ pub async fn connect(place: &DaemonPaths, hello: Hello) -> Result<(Client, Hello
         },
         Err(error) => return Err(error.into()),
     };
-    greet(Client::over(stream), hello).await
+    greet(Client::from_stream(stream), hello).await
 }
 
 /// Returns whether no process listens; a daemon that ends while this connection waits in its queue resets it.
@@ -167,7 +167,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_daemon_that_does_not_say_hello_is_not_waited_for_without_end() {
         let (ours, _daemon) = UnixStream::pair().unwrap();
-        let silent = greet(Client::over(ours), Hello::default()).await.unwrap_err();
+        let silent = greet(Client::from_stream(ours), Hello::default()).await.unwrap_err();
         assert!(silent.to_string().starts_with("the daemon can not be reached: it does not answer"), "{silent}");
     }
 }

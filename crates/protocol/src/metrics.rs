@@ -94,7 +94,7 @@ impl Histogram {
     }
 
     /// Counts one duration.
-    pub fn note(&mut self, took: Duration) {
+    pub fn record_duration(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
         if let Some(bucket) = self.bounds.iter().position(|bound| seconds <= *bound) {
             self.buckets[bucket] += 1;
@@ -132,7 +132,7 @@ mod tests {
     fn a_bucket_counts_all_that_took_no_longer_than_its_bound() {
         let mut histogram = Histogram::new(&[0.5, 1.0]);
         for seconds in [0.25, 0.5, 0.75, 8.0] {
-            histogram.note(Duration::from_secs_f64(seconds));
+            histogram.record_duration(Duration::from_secs_f64(seconds));
         }
         let of = [("of".to_owned(), "x".to_owned())].into();
         let told: Vec<_> = histogram

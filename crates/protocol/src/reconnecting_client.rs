@@ -68,7 +68,7 @@ pub enum RetryPolicy {
 impl RetryPolicy {
     /// Returns the policy for verbs with these traits.
     #[must_use]
-    pub fn of(nature: VerbTraits) -> Self {
+    pub fn for_traits(nature: VerbTraits) -> Self {
         match nature {
             VerbTraits { once: true, .. } => Self::AsTheSame,
             VerbTraits { idempotent: true, .. } => Self::Freely,
@@ -79,7 +79,7 @@ impl RetryPolicy {
     /// Returns the policy for the verb called `name`; an unknown one is requested once.
     #[must_use]
     pub fn of_verb(name: &str) -> Self {
-        VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::of(verb.nature))
+        VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::for_traits(verb.nature))
     }
 }
 
@@ -191,7 +191,7 @@ impl ReconnectingClient {
 
     /// Returns the same client for the caller `who`, over the same connection.
     #[must_use]
-    pub fn named(&self, who: &str) -> Self {
+    pub fn for_caller(&self, who: &str) -> Self {
         Self { shared: self.shared.clone(), who: Some(who.into()) }
     }
 

@@ -389,7 +389,7 @@ impl GateInfo {
     /// Returns the gate's name in commands: with the beginning of the digest of its shown question, so that the answer
     /// is to that question.
     #[must_use]
-    pub fn named(&self) -> String {
+    pub fn name_with_digest(&self) -> String {
         match self.digest.get(..8) {
             Some(digest) => format!("{}@{digest}", self.gate_id),
             None => self.gate_id.clone(),

@@ -113,7 +113,7 @@ pub enum WorkerError {
 impl WorkerError {
     /// Returns why a worker was lost, from the end of its process.
     #[must_use]
-    pub fn of(status: ExitStatus) -> Self {
+    pub fn from_exit_status(status: ExitStatus) -> Self {
         if status.code() == Some(OUT_OF_MEMORY) { Self::Memory } else { Self::Ended(status) }
     }
 }

@@ -58,7 +58,7 @@ impl Events {
     /// Returns the event of printed bytes. `None` until a whole character has arrived.
     pub fn output(&mut self, at: Duration, bytes: &[u8]) -> Option<String> {
         self.unfinished.extend_from_slice(bytes);
-        let end = whole(&self.unfinished);
+        let end = complete_prefix_len(&self.unfinished);
         let text = String::from_utf8_lossy(&self.unfinished[..end]).into_owned();
         self.unfinished.drain(..end);
         (!text.is_empty()).then(|| self.event(at, "o", &text))
@@ -89,7 +89,7 @@ fn line(value: &impl Serialize) -> String {
 }
 
 /// Returns how many bytes are whole characters, or cannot become one.
-fn whole(bytes: &[u8]) -> usize {
+fn complete_prefix_len(bytes: &[u8]) -> usize {
     let mut end = 0;
     while let Err(error) = std::str::from_utf8(&bytes[end..]) {
         match error.error_len() {

@@ -196,13 +196,13 @@ impl Client {
             }),
             // These codes say that the request belongs elsewhere; the other redirects mean that the server performed
             // it.
-            301 | 307 | 308 => Err(refused(format!("{} It is not followed; correct base_url.", answer.words()))),
+            301 | 307 | 308 => Err(refused(format!("{} It is not followed; correct base_url.", answer.error_text()))),
             status @ 400..=499 => Err(StartError::Refused {
-                words: answer.words(),
+                words: answer.error_text(),
                 status: Some(status),
                 retry_after: answer.retry_after,
             }),
-            _ => Err(StartError::Unknown { words: answer.words() }),
+            _ => Err(StartError::Unknown { words: answer.error_text() }),
         }
     }
 

@@ -162,20 +162,20 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
             "base_url" => config.base_url = url(&given.text()?)?,
             "discovery_mcp" => config.discovery_mcp = Some(url(&given.text()?)?),
             "discovery_interval" => {
-                let interval = given.whole(keys::DISCOVERY_INTERVAL)?;
+                let interval = given.whole_number(keys::DISCOVERY_INTERVAL)?;
                 config.discovery_interval = (interval > 0).then(|| Duration::from_millis(interval));
             }
             "execution_timeout" => {
-                config.execution_timeout = Duration::from_millis(given.whole(keys::EXECUTION_TIMEOUT)?);
+                config.execution_timeout = Duration::from_millis(given.whole_number(keys::EXECUTION_TIMEOUT)?);
             }
             "max_concurrent_executions" => {
-                config.max_concurrent_executions = given.whole(keys::MAX_CONCURRENT_EXECUTIONS)? as usize;
+                config.max_concurrent_executions = given.whole_number(keys::MAX_CONCURRENT_EXECUTIONS)? as usize;
             }
             "filter_patterns" => config.filter_patterns = filter::checked(given.list()?)?,
             "status_check_interval" => {
-                config.status_check_interval = Duration::from_millis(given.whole(keys::STATUS_CHECK_INTERVAL)?);
+                config.status_check_interval = Duration::from_millis(given.whole_number(keys::STATUS_CHECK_INTERVAL)?);
             }
-            "retry_attempts" => config.retry_attempts = given.whole(keys::RETRY_ATTEMPTS)? as u32,
+            "retry_attempts" => config.retry_attempts = given.whole_number(keys::RETRY_ATTEMPTS)? as u32,
             _ => unreachable!("the key was found in KEYS"),
         }
         Ok(())

@@ -112,7 +112,7 @@ impl Status {
     /// `error` beside the output. Without any, a sentence with the known facts only.
     #[must_use]
     pub fn failure_words(&self) -> String {
-        let words = own_words(&self.output).or_else(|| words(&self.error));
+        let words = own_words(&self.output).or_else(|| read_words(&self.error));
         words.unwrap_or_else(|| match self.state {
             State::Cancelled => "Workflow execution was cancelled".to_owned(),
             _ => UNSAID.to_owned(),
@@ -129,11 +129,11 @@ pub fn failure_words(output: &Value) -> String {
 }
 
 fn own_words(output: &Value) -> Option<String> {
-    ["error", "message"].iter().find_map(|name| words(output.get(*name)?))
+    ["error", "message"].iter().find_map(|name| read_words(output.get(*name)?))
 }
 
 /// Reads words from text, or from an object that contains them. Shows other values unchanged.
-fn words(value: &Value) -> Option<String> {
+fn read_words(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,
         Value::String(text) => clean(text, MAX_ERROR_CHARS),

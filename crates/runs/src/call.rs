@@ -41,7 +41,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
         _ => return refused(format!("there is no verb '{name}'")),
     };
     let timeout = timeout.map(TimeSpan::from_seconds);
-    let project = match shared.projects.of(caller).await {
+    let project = match shared.projects.find_project(caller).await {
         Ok(project) => project,
         Err(error) => return refused(error.to_string()),
     };
@@ -91,7 +91,7 @@ impl Runs {
     }
 
     async fn call_in_project(&self, caller: &Arc<Caller>, wanted: NodeCall, step: Option<String>) -> NodeReply {
-        let project = match self.shared.projects.of(caller).await {
+        let project = match self.shared.projects.find_project(caller).await {
             Ok(project) => project,
             Err(error) => return nodes::refused(&wanted, None, error.to_string()),
         };

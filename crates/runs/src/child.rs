@@ -160,7 +160,7 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError
 /// Cancels a run and waits for the cleanup of its resources.
 pub(super) async fn give_up(run: &Run) {
     run.cancel(LEFT_ALONE);
-    run.over(END_TIMEOUT).await;
+    run.wait_until_over(END_TIMEOUT).await;
 }
 
 /// Closes the terminals that a run has left to its parent, which has no use for them: it has ended itself, or does not
@@ -222,7 +222,7 @@ async fn begin(
         ChildWorkflow::Inline(document) => {
             (document.clone(), shared.inline_source(caller, child.save_on_success).await)
         }
-        ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
+        ChildWorkflow::Named(name) => match shared.resolve_name(caller, name.as_str()).await? {
             ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
                 check(&tool, &input)?;

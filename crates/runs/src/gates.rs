@@ -99,7 +99,7 @@ impl Runs {
     }
 
     /// Returns the run that an answer is for: this one, or the run below it that has the gate.
-    async fn meant(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, AmbiguousGate> {
+    async fn find_answered_run(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, AmbiguousGate> {
         let asking = self.asking(&asked);
         if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
             let is_meant = |run: &&Arc<Run>| run.id == step.run;
@@ -122,7 +122,7 @@ impl Runs {
     /// Returns one gate without shortening it.
     pub async fn gate(&self, verb: &GetGate) -> GetGateReply {
         let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
-        let run = match self.named(&verb.run_id).await {
+        let run = match self.find_by_text(&verb.run_id).await {
             Ok(run) => run,
             Err(error) => return refused(error.to_string()),
         };
@@ -183,7 +183,7 @@ impl Runs {
             Err(error) => return unmeant(error.to_string()),
         };
         let status = asked.state().name().to_owned();
-        let run = match self.meant(asked, given.gate_id.as_deref()).await {
+        let run = match self.find_answered_run(asked, given.gate_id.as_deref()).await {
             Ok(run) => run,
             Err(error) => return AnswerGateReply { status, ..unmeant(error.to_string()) },
         };

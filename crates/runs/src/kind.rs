@@ -51,7 +51,7 @@ impl Engine {
         let records = self.journal.read(&run.id, 1).await?;
         let (run, secrets) = (run.clone(), self.secrets.clone());
         self.at_length(move || match run.kind() {
-            Kind::Machine => machine::report(&run, run.progress(), records, gate, &secrets),
+            Kind::Machine => machine::build_report(&run, run.progress(), records, gate, &secrets),
             Kind::Function => {
                 function::report(&run, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
             }

@@ -36,7 +36,7 @@ impl Runs {
     pub async fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
         let refused = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
         let is_pending = verb.state.as_deref() == Some(RunState::PENDING);
-        if let Some(name) = verb.state.as_deref().filter(|name| !is_pending && RunState::named(name).is_none()) {
+        if let Some(name) = verb.state.as_deref().filter(|name| !is_pending && RunState::from_name(name).is_none()) {
             let known = RunState::ALL.map(RunState::name).join(", ");
             return refused(format!("Invalid state: {name}; states are {}, {known}", RunState::PENDING));
         }

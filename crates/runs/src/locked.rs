@@ -92,7 +92,7 @@ pub(super) enum PrivateForm {
 
 impl PrivateForm {
     /// Returns the form of a stored text.
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn from_text(text: &str) -> Self {
         if is_sealed(text) { Self::Sealed(None) } else { Self::Plain }
     }
 
@@ -147,7 +147,7 @@ impl Engine {
         key: Option<&OpeningKey>,
     ) -> Result<(String, PrivateForm), RecoveryError> {
         let private = self.journal.private(run).await.map_err(RecoveryError::PrivatePart)?.unwrap_or_default();
-        let form = PrivateForm::of(&private);
+        let form = PrivateForm::from_text(&private);
         if matches!(form, PrivateForm::Plain) {
             return Ok((private, form));
         }

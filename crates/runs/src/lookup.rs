@@ -49,7 +49,7 @@ impl Runs {
     /// # Errors
     ///
     /// If there is none, or reading the journal fails.
-    pub(crate) async fn named(&self, text: &str) -> Result<Arc<Run>, RunLookupError> {
+    pub(crate) async fn find_by_text(&self, text: &str) -> Result<Arc<Run>, RunLookupError> {
         self.find(&run_id(text)?).await
     }
 

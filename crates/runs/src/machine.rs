@@ -18,5 +18,5 @@ pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;
 pub(crate) use outcome::{outcome, value};
 pub(crate) use rehearsal::rehearsed;
-pub(crate) use report::{MAX_TEXT_CHARS, next_step, of as report, shorten};
+pub(crate) use report::{MAX_TEXT_CHARS, build_report, next_step, shorten};
 pub(crate) use run::{MachineRun, TERMINAL, sessions_at_gate};

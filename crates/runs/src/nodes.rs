@@ -97,7 +97,7 @@ impl Nodes {
             // The end of the caller's connection drops this future, and everything that it started ends with it.
             return self.working.track_future(Box::pin(self.performed(project, caller, wanted, interrupt))).await;
         };
-        let asked = CallFingerprint::of(&wanted.id, &wanted.input);
+        let asked = CallFingerprint::new(&wanted.id, &wanted.input);
         let again = wanted.clone();
         let call = |interrupt| self.performed(project, caller, wanted, interrupt);
         match self.ledger.once(step, asked, &self.working, interrupt, call).await {

@@ -201,7 +201,7 @@ impl OuterEngine {
     }
 
     /// Returns what the engine starts a run with that has begun here; `None` if it is not in progress.
-    pub(crate) fn begun(&self, run: &RunId) -> Option<EngineAnswer> {
+    pub(crate) fn begun_answer(&self, run: &RunId) -> Option<EngineAnswer> {
         let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;
         Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
     }

@@ -37,7 +37,7 @@ impl Runs {
         done: &str,
         unchanged: impl Fn(&RunStatus) -> Option<String>,
     ) -> PauseWorkflowReply {
-        let run = match self.named(&run_id).await {
+        let run = match self.find_by_text(&run_id).await {
             Ok(run) => run,
             Err(error) => {
                 return PauseWorkflowReply { run_id, error: Some(error.to_string()), ..PauseWorkflowReply::default() };

@@ -93,7 +93,7 @@ pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
 fn signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -> Signature {
     match found {
         // Nothing verifies the digest stated in the file.
-        ResolvedTarget::Machine(saved) => Signature::of(&saved.definition),
+        ResolvedTarget::Machine(saved) => Signature::of_value(&saved.definition),
         ResolvedTarget::Function(workflow) => Signature::of_text(workflow.text()),
         // The daemon cannot check the work of a service, but it can check its identity and its address.
         ResolvedTarget::Remote(tool) => {
@@ -106,7 +106,7 @@ fn signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -> Signa
 
 /// Returns the digest of a node, with its working directory.
 fn signature_of(project: &Project, declared: &NodeDeclaration) -> Signature {
-    Signature::of(&serde_json::json!([project.folder, declared.node]))
+    Signature::of_value(&serde_json::json!([project.folder, declared.node]))
 }
 
 /// The names that definitions refer to.
@@ -159,7 +159,7 @@ impl References {
                         "node_id" | "graph_id" => (&mut self.nodes, &mut self.any_node),
                         "host" => (&mut self.hosts, &mut self.any_host),
                         "workflow_definition" => {
-                            self.inner.insert(Signature::of(value));
+                            self.inner.insert(Signature::of_value(value));
                             self.add_machine(value);
                             continue;
                         }
@@ -339,7 +339,7 @@ impl Engine {
         if !references.is_open() {
             return Ok(pins);
         }
-        let project = self.projects.of(caller).await?;
+        let project = self.projects.find_project(caller).await?;
         let (mut workflows, mut nodes) = (BTreeMap::new(), BTreeMap::new());
         while references.is_open() {
             if std::mem::take(&mut references.any_workflow) {
@@ -452,7 +452,7 @@ mod tests {
             (
                 set(["deploy"]),
                 set(["build", "all"]),
-                [Signature::of(&document["states"]["three"]["action"]["params"]["workflow_definition"])].into()
+                [Signature::of_value(&document["states"]["three"]["action"]["params"]["workflow_definition"])].into()
             )
         );
         assert!(!any_workflow && !any_node);

@@ -140,7 +140,7 @@ impl Runs {
 
     /// Returns the run that stopped, the one named or one below it, with its gate and its machine.
     async fn stopped(&self, id: &str) -> Result<(Arc<Run>, StepId, Arc<Definition>), ProposalError> {
-        let named = self.named(id).await?;
+        let named = self.find_by_text(id).await?;
         let stopped = |run: Arc<Run>| run.progress().repairable.map(|(step, machine)| (run.clone(), step, machine));
         let mut all: Vec<_> = self.family(&named).into_iter().filter_map(stopped).collect();
         match (all.pop(), all.is_empty()) {

@@ -245,7 +245,7 @@ impl RunState {
     /// journal, and then it is running.
     pub(super) const PENDING: &str = "pending";
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 }
@@ -291,7 +291,7 @@ impl Run {
     pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();
         let (told, progress) = watch::channel(RunStatus::default());
-        (Self::of(id, about, inputs, progress), received, told)
+        (Self::from_parts(id, about, inputs, progress), received, told)
     }
 
     /// Returns a run without a driver, as the journal has it.
@@ -299,7 +299,7 @@ impl Run {
         let KnownRun { run: id, last: seq, summary, .. } = known;
         let (state, told) = match summary {
             Some(Summary { state, text, .. }) => {
-                (RunState::named(&state), serde_json::from_str::<StoredSummary>(&text).ok())
+                (RunState::from_name(&state), serde_json::from_str::<StoredSummary>(&text).ok())
             }
             None => (None, None),
         };
@@ -342,10 +342,10 @@ impl Run {
         };
         let (inputs, _) = RunInbox::new();
         let (_, progress) = watch::channel(progress);
-        Self::of(id, about, inputs, progress)
+        Self::from_parts(id, about, inputs, progress)
     }
 
-    fn of(id: RunId, about: RunHeader, inputs: RunInbox, progress: watch::Receiver<RunStatus>) -> Self {
+    fn from_parts(id: RunId, about: RunHeader, inputs: RunInbox, progress: watch::Receiver<RunStatus>) -> Self {
         let (cancelling, taken) = (CancellationToken::new(), CancellationToken::new());
         Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
     }
@@ -403,7 +403,7 @@ impl Run {
     }
 
     /// Waits until the run has finished, or the time is up.
-    pub(super) async fn over(&self, at_most: Duration) {
+    pub(super) async fn wait_until_over(&self, at_most: Duration) {
         self.reaches(|progress| progress.state.is_over(), at_most).await;
     }
 

@@ -180,7 +180,7 @@ impl Runs {
         };
         match until {
             Some(Until::Gate) => self.at_rest(&run, MAX_WAIT).await,
-            None if wait => run.over(MAX_WAIT).await,
+            None if wait => run.wait_until_over(MAX_WAIT).await,
             _ => {}
         }
         let report = Box::pin(self.report(&run)).await;
@@ -326,7 +326,7 @@ impl Runs {
             return Err(not_rehearsed());
         }
         let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
-        let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
+        let key = StartKey::of_workflow(&verb, given.as_ref(), step, &self.shared.secrets);
         let begun = self.run_with_key(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
@@ -370,7 +370,7 @@ impl Runs {
         if let Some(run) = begun {
             // A definition that the lookup no longer finds counts as unchanged.
             let other = asked.is_ok_and(|(definition, _)| {
-                run.about.signature.as_ref().is_some_and(|known| *known != Signature::of(definition.document()))
+                run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_value(definition.document()))
             });
             return if other && verb.idempotency_key.is_some() { another(&run, key.as_ref()) } else { Ok(run) };
         }
@@ -471,7 +471,7 @@ impl Runs {
 
     /// Returns the state of a run, after a wait for its end or a gate if requested.
     pub async fn get_run(&self, verb: GetRun) -> RunReply {
-        match self.named(&verb.run_id).await {
+        match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
                     self.at_rest(&run, wait_of(wait)).await;
@@ -489,7 +489,7 @@ impl Runs {
     /// Compares a run with another one, as far as both are.
     async fn comparison(&self, run: &Arc<Run>, other: &str) -> RunComparison {
         let refused = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
-        let other = match self.named(other).await {
+        let other = match self.find_by_text(other).await {
             Ok(other) => other,
             Err(error) => return refused(error.to_string()),
         };
@@ -538,7 +538,7 @@ impl Runs {
         }
         if run.is_driven() {
             run.cancel("cancelled on request");
-            run.over(END_TIMEOUT).await;
+            run.wait_until_over(END_TIMEOUT).await;
             return match run.state() {
                 state if state.is_over() => Ok((before, state)),
                 _ => Err(CancelError::Pending { trouble: run.progress().trouble }),
@@ -556,7 +556,7 @@ impl Runs {
 
     /// Returns the record of a run.
     pub async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
-        match self.named(&verb.run_id).await {
+        match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
                 let mut record = self.record_of(&run);
                 if let Some(whole) = self.result_of(&run).await {
@@ -572,7 +572,7 @@ impl Runs {
     /// Draws the machine that a run executes, as it was when the run began.
     pub async fn draw(&self, run_id: &str) -> DrawWorkflowReply {
         let drawn = async {
-            let run = self.named(run_id).await.map_err(|error| error.to_string())?;
+            let run = self.find_by_text(run_id).await.map_err(|error| error.to_string())?;
             if run.kind() != Kind::Machine {
                 return Err("Only machines are drawn".to_owned());
             }
@@ -593,7 +593,7 @@ impl Runs {
     /// Subscribes to the events of a run, after the last one that the follower has.
     pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
         let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
-        match self.named(&verb.run_id).await {
+        match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
                 let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1), verb.at_most);
                 match events.newest().await {

@@ -68,7 +68,7 @@ impl Seal {
     }
 
     /// Returns the same for a run of `definition`.
-    pub(crate) fn of(self, definition: &Definition) -> Self {
+    pub(crate) fn with_definition(self, definition: &Definition) -> Self {
         let contract = definition.arguments().iter().chain(definition.return_values());
         let secret = contract.filter(|variable| variable.is_secret());
         let names = secret.map(|variable| variable.name().to_owned()).chain(definition.secrets().map(secret_variable));
@@ -294,7 +294,7 @@ impl LiveSeal {
     }
 
     /// Returns the seal of a run that another daemon left. Registers its secrets with the daemon.
-    pub(crate) fn found(seal: Seal, daemon: &Redactor) -> Self {
+    pub(crate) fn recover(seal: Seal, daemon: &Redactor) -> Self {
         seal.secrets().iter().for_each(|secret| daemon.add(secret));
         let stored = seal.secrets().len();
         Self { seal, searched: 0, stored }

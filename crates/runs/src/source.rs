@@ -195,13 +195,13 @@ impl Engine {
     ///
     /// If there is none, with the available names; when its file is broken; or when the caller is a run, and the name
     /// meant something else when that began.
-    pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
+    pub(super) async fn resolve_name(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
         let found = self.meaning(name, self.workflows.find(caller, name).await)?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found, &self.remotes))?;
         Ok(found)
     }
 
-    /// Returns what each of these names refers to now, like [`Self::named`], in their order.
+    /// Returns what each of these names refers to now, like [`Self::resolve_name`], in their order.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl Engine {
         let parsed = match (&verb.workflow_definition, &verb.workflow_name, &verb.workflow_file) {
             (Some(document), ..) => Definition::parse(document, &TerminalTools),
             (None, Some(name), _) => {
-                let named = self.named(caller, name).await;
+                let named = self.resolve_name(caller, name).await;
                 let saved = match named.map_err(|error| not_started("workflow_not_found", error.to_string()))? {
                     ResolvedTarget::Machine(saved) => saved,
                     ResolvedTarget::Function(workflow) => return Ok(RunTarget::Function(workflow)),
@@ -297,7 +297,7 @@ impl Engine {
     /// # Errors
     ///
     /// If it does not save a definition that it should save.
-    pub(super) async fn keep(
+    pub(super) async fn update_library(
         &self,
         source: &DefinitionSource,
         definition: &Definition,
@@ -317,14 +317,14 @@ impl Engine {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
                     return Err(UnsavedError::Secret);
                 }
-                let kept = self.workflows.keep(folder, definition.shared_document()).await;
+                let kept = self.workflows.keep_definition(folder, definition.shared_document()).await;
                 let kept = kept.inspect_err(|error| {
                     tracing::warn!(error = error.to_string(), "a workflow that ran to its end is not saved");
                 })?;
                 (folder, LibraryCopy { saved: kept.saved, name: kept.name })
             }
         };
-        let signature = Signature::of(definition.document());
+        let signature = Signature::of_value(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
         if again && let Some(metadata) = self.workflows.metadata(folder, &kept.name).await {
             // An earlier daemon may have saved it and ended before it recorded that.
@@ -334,7 +334,7 @@ impl Engine {
                 return Ok(Some(kept));
             }
         }
-        self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
+        self.workflows.note_run(folder, &kept.name, &signature, completed, u64::from(states), at).await;
         Ok(Some(kept))
     }
 }

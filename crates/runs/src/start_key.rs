@@ -19,7 +19,7 @@ const BESIDES: [&str; 2] = ["idempotency_key", "wait_seconds"];
 
 impl StartKey {
     /// Returns the key of a request to run a workflow, if it has one; else that of a step.
-    pub(super) fn of(
+    pub(super) fn of_workflow(
         verb: &RunWorkflow,
         given: Option<&RunArguments>,
         step: Option<String>,
@@ -56,7 +56,7 @@ impl StartKey {
     fn of_request(key: &str, mut request: Value, secrets: &Redactor) -> Self {
         // A reader could guess a secret from its digest.
         secrets.mask_in(&mut request);
-        Self { text: format!("key {key}"), request: Some(Signature::of(&request)) }
+        Self { text: format!("key {key}"), request: Some(Signature::of_value(&request)) }
     }
 
     /// Returns the key as its caller knows it.
@@ -95,7 +95,7 @@ mod tests {
 
     fn key(verb: Value) -> StartKey {
         let verb = serde_json::from_value(verb).unwrap();
-        StartKey::of(&verb, None, None, &Redactor::default()).unwrap()
+        StartKey::of_workflow(&verb, None, None, &Redactor::default()).unwrap()
     }
 
     #[test]

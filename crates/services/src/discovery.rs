@@ -68,7 +68,7 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
         asked = Some(setup.clone());
         // The catalog is written to disk, too.
         let (told, whose) = (remotes.clone(), service.clone());
-        let taking = tokio::task::spawn_blocking(move || taken(&told, &whose, came));
+        let taking = tokio::task::spawn_blocking(move || store_listing(&told, &whose, came));
         let came = taking.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
         failures = if came.is_ok() { 0 } else { failures + 1 };
         for wanted in wanted {
@@ -85,7 +85,7 @@ async fn passed(due: Option<Duration>) {
 }
 
 /// Stores the answer of a service; an invalid list leaves the last one unchanged.
-fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, DiscoveryError>) -> Refreshed {
+fn store_listing(remotes: &RemoteServices, service: &Service, came: Result<Listing, DiscoveryError>) -> Refreshed {
     match came {
         Ok(listing) => {
             let skipped = listing.skipped.clone();

@@ -57,7 +57,7 @@ impl ServiceMetrics {
             RunEnd::Failed => counts.failed += 1,
             RunEnd::Cancelled => counts.cancelled += 1,
         }
-        counts.took.note(took);
+        counts.took.record_duration(took);
     }
 
     pub(super) fn counts(&self) -> RunCounts {

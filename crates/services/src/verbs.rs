@@ -31,7 +31,7 @@ pub struct RemoteIds {
 impl RemoteServices {
     /// Lists services, and their workflows.
     pub fn list(&self, verb: ListRemoteWorkflows) -> ListRemoteWorkflowsReply {
-        let services = match self.meant(verb.remote.as_deref()) {
+        let services = match self.select_services(verb.remote.as_deref()) {
             Ok(services) => services,
             Err(error) => {
                 let error = Some(error.to_string());
@@ -50,7 +50,7 @@ impl RemoteServices {
     /// Fetches the lists of services now.
     pub async fn refresh(&self, verb: RefreshWorkflows) -> RefreshWorkflowsReply {
         let mut reply = RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() };
-        let services = match self.meant(verb.remote.as_deref()) {
+        let services = match self.select_services(verb.remote.as_deref()) {
             Ok(services) => services,
             Err(error) => return RefreshWorkflowsReply { success: false, error: Some(error.to_string()), ..reply },
         };
@@ -96,7 +96,7 @@ impl RemoteServices {
         };
         let refused =
             |error: String| CheckWorkflowStatusReply { error: Some(error), ..CheckWorkflowStatusReply::default() };
-        let services = match self.meant(service.as_deref()) {
+        let services = match self.select_services(service.as_deref()) {
             Ok(services) => services.into_iter().filter(|(_, setup)| setup.config.enabled).collect::<Vec<_>>(),
             Err(error) => return refused(error.to_string()),
         };
@@ -150,7 +150,7 @@ impl RemoteServices {
     }
 
     /// Returns the selected services: the one with a name, or all.
-    fn meant(&self, name: Option<&str>) -> Result<Vec<Used>, UnknownService> {
+    fn select_services(&self, name: Option<&str>) -> Result<Vec<Used>, UnknownService> {
         let all = self.configured();
         let Some(name) = name else { return Ok(all) };
         let configured: Vec<String> = all.iter().map(|(service, _)| service.name.clone()).collect();

@@ -12,15 +12,15 @@ use crate::sessions::Sessions;
 /// Performs a command that is also an action of workflows.
 pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> VerbReply {
     match action {
-        Command::OpenTerminal(verb) => VerbReply::of(sessions.open(caller, verb, step).await),
-        Command::RunCommand(verb) => VerbReply::of(sessions.run_command(caller, verb, step).await),
-        Command::SendInput(verb) => VerbReply::of(sessions.send(caller, verb, step).await),
-        Command::AwaitOutput(verb) => VerbReply::of(sessions.wait(caller, verb).await),
-        Command::GetScreenContent(verb) => VerbReply::of(sessions.read(caller, verb).await),
-        Command::ListTerminalSessions(_) => VerbReply::of(sessions.list().await),
-        Command::ExitTerminal(verb) => VerbReply::of(sessions.exit_once(caller, verb, step).await),
-        Command::PutFile(verb) => VerbReply::of(sessions.put_file(caller, verb, step).await),
-        Command::GetFile(verb) => VerbReply::of(sessions.get_file(caller, verb, step).await),
+        Command::OpenTerminal(verb) => VerbReply::from_reply(sessions.open(caller, verb, step).await),
+        Command::RunCommand(verb) => VerbReply::from_reply(sessions.run_command(caller, verb, step).await),
+        Command::SendInput(verb) => VerbReply::from_reply(sessions.send(caller, verb, step).await),
+        Command::AwaitOutput(verb) => VerbReply::from_reply(sessions.wait(caller, verb).await),
+        Command::GetScreenContent(verb) => VerbReply::from_reply(sessions.read(caller, verb).await),
+        Command::ListTerminalSessions(_) => VerbReply::from_reply(sessions.list().await),
+        Command::ExitTerminal(verb) => VerbReply::from_reply(sessions.exit_once(caller, verb, step).await),
+        Command::PutFile(verb) => VerbReply::from_reply(sessions.put_file(caller, verb, step).await),
+        Command::GetFile(verb) => VerbReply::from_reply(sessions.get_file(caller, verb, step).await),
         other => VerbReply::failure(format!("a workflow can not do {other:?}")),
     }
 }

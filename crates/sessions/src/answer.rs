@@ -17,7 +17,7 @@ pub struct VerbReply {
 
 impl VerbReply {
     /// Wraps the reply of a verb, which contains whether it succeeded.
-    pub fn of(reply: impl Serialize) -> Self {
+    pub fn from_reply(reply: impl Serialize) -> Self {
         let data = serde_json::to_value(reply).expect("a reply has only JSON in it");
         let success = data.get("success").and_then(Value::as_bool).unwrap_or(true);
         let words = |field: &str| data.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -28,7 +28,7 @@ impl VerbReply {
     /// Wraps the reply about a run. A run in progress counts as a success here, though its own `success` is false.
     pub fn of_run(reply: RunReply) -> Self {
         let goes_on = ["running", "waiting"].contains(&reply.status.as_str());
-        let answer = Self::of(reply);
+        let answer = Self::from_reply(reply);
         if goes_on { Self { success: true, error: None, ..answer } } else { answer }
     }
 

@@ -112,7 +112,7 @@ impl Sessions {
     pub async fn id_of(&self, session: &str) -> Result<String, String> {
         match self.find(session).await {
             Ok(terminal) => Ok(terminal.id().to_string()),
-            Err(trouble) => Err(self.words(session, trouble).await),
+            Err(trouble) => Err(self.describe_trouble(session, trouble).await),
         }
     }
 
@@ -134,7 +134,9 @@ impl Sessions {
             true => "nothing was typed there so far".to_owned(),
             false => format!("typed there last: {}", inputs.join("; ")),
         });
-        lines.extend(noted(tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await.ok()));
+        lines.extend(describe_noted_state(
+            tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await.ok(),
+        ));
         Some(lines.join("\n  "))
     }
 
@@ -168,7 +170,7 @@ fn input_line(input: InputRecord) -> Option<String> {
 }
 
 /// Returns the parts of the terminal to compare before the next input.
-fn noted(state: Option<Result<NotedState, AskError>>) -> Vec<String> {
+fn describe_noted_state(state: Option<Result<NotedState, AskError>>) -> Vec<String> {
     match state {
         Some(Ok(NotedState::Shell { traps })) => {
             let mut lines = vec![

@@ -81,7 +81,7 @@ impl Sessions {
                 (reply, Some(TerminalEvents { attached, mask, _seat: seat }))
             }
             Err(trouble) => {
-                let error = Some(self.words(&session_id, trouble).await);
+                let error = Some(self.describe_trouble(&session_id, trouble).await);
                 (AttachTerminalReply { session_id, error, ..AttachTerminalReply::default() }, None)
             }
         }

@@ -36,7 +36,7 @@ impl Sessions {
     pub async fn session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, String> {
         match self.try_session_log(session_id, part).await {
             Ok(log) => Ok(log),
-            Err(trouble) => Err(self.words(session_id, trouble).await),
+            Err(trouble) => Err(self.describe_trouble(session_id, trouble).await),
         }
     }
 

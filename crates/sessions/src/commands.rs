@@ -124,7 +124,7 @@ impl Sessions {
 
     async fn failed_by(&self, session: &str, trouble: SessionError, step: Option<&str>) -> RunCommandReply {
         let outcome_unknown = trouble.outcome_unknown(self.is_repeated(step));
-        RunCommandReply { outcome_unknown, ..failed(self.words(session, trouble).await) }
+        RunCommandReply { outcome_unknown, ..failed(self.describe_trouble(session, trouble).await) }
     }
 
     /// Returns the variables of a shell for one command.
@@ -193,7 +193,7 @@ impl Sessions {
                 self.note_typed(caller, terminal, ran.offset);
                 // The client has its output now; the next output for it begins behind that.
                 if let Some(reader) = caller.reader() {
-                    self.readers.note(reader, terminal.id(), |reading| {
+                    self.readers.update_reading(reader, terminal.id(), |reading| {
                         reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
                         reading.version = ran.version;
                     });
@@ -322,7 +322,7 @@ impl Sessions {
             },
             Err(trouble) => trouble,
         };
-        Err(ShellQueryError::Otherwise(self.words(&verb.session_id, trouble).await))
+        Err(ShellQueryError::Otherwise(self.describe_trouble(&verb.session_id, trouble).await))
     }
 
     /// Sets variables of the shell in a terminal.

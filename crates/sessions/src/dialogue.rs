@@ -52,7 +52,7 @@ impl Sessions {
                     Ok(result) => result,
                     Err(trouble) => {
                         let unknown = trouble.outcome_unknown(is_repeated);
-                        let error = self.words(&session, trouble).await;
+                        let error = self.describe_trouble(&session, trouble).await;
                         json!({"success": false, "session_id": session, "error": error, "outcome_unknown": unknown})
                     }
                 }

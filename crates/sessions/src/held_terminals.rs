@@ -46,7 +46,7 @@ pub enum TerminalUse {
 
 impl TerminalUse {
     /// Returns that of a machine's action.
-    pub fn of(tool: &str) -> Self {
+    pub fn for_tool(tool: &str) -> Self {
         match tool {
             "run_command" | "send_input" | "dialogue" | "exit_terminal" => Self::Acts,
             "await_output" => Self::Reads,
@@ -184,7 +184,7 @@ mod tests {
         let is_held = || held.is_held_by(&run, &key("term_a"));
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
         held.note_step(&run, &step(1), TerminalUse::Nothing);
-        held.note_step(&run, &step(1), TerminalUse::of("get_screen_content"));
+        held.note_step(&run, &step(1), TerminalUse::for_tool("get_screen_content"));
         assert!(is_held(), "a look at the screen waits for nothing");
         held.note_step(&run, &step(2), TerminalUse::Acts);
         held.note_step(&run, &step(2), TerminalUse::Acts);
@@ -192,7 +192,7 @@ mod tests {
         held.note_step(&run, &step(3), TerminalUse::Nothing);
         assert!(!is_held());
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
-        held.note_step(&run, &step(4), TerminalUse::of("await_output"));
+        held.note_step(&run, &step(4), TerminalUse::for_tool("await_output"));
         assert!(!is_held(), "it may wait for what others do");
     }
 

@@ -15,7 +15,7 @@ impl Sessions {
         match self.try_inputs(verb).await {
             Ok(reply) => reply,
             Err(trouble) => {
-                let error = Some(self.words(&session_id, trouble).await);
+                let error = Some(self.describe_trouble(&session_id, trouble).await);
                 ReadInputsReply { session_id, error, ..ReadInputsReply::default() }
             }
         }

@@ -52,13 +52,18 @@ struct Readings {
 
 impl Readers {
     /// Returns what a client has seen of a terminal.
-    pub(crate) fn of(&self, client: ConnectionId, terminal: &TerminalId) -> Reading {
+    pub(crate) fn reading(&self, client: ConnectionId, terminal: &TerminalId) -> Reading {
         let readings = self.0.lock();
         readings.all.get(&(client, terminal.clone())).map(|(reading, _)| reading.clone()).unwrap_or_default()
     }
 
     /// Changes what a client has seen of a terminal.
-    pub(crate) fn note(&self, client: ConnectionId, terminal: &TerminalId, change: impl FnOnce(&mut Reading)) {
+    pub(crate) fn update_reading(
+        &self,
+        client: ConnectionId,
+        terminal: &TerminalId,
+        change: impl FnOnce(&mut Reading),
+    ) {
         let mut readings = self.0.lock();
         readings.uses += 1;
         let now = readings.uses;
@@ -99,16 +104,16 @@ mod tests {
         let readers = Readers::default();
         let terminal = TerminalId::random();
         let (one, other) = (ConnectionId::next(), ConnectionId::next());
-        readers.note(one, &terminal, |reading| reading.offset = Some(5));
-        assert_eq!(readers.of(one, &terminal).offset, Some(5));
-        assert_eq!(readers.of(other, &terminal), Reading::default());
+        readers.update_reading(one, &terminal, |reading| reading.offset = Some(5));
+        assert_eq!(readers.reading(one, &terminal).offset, Some(5));
+        assert_eq!(readers.reading(other, &terminal), Reading::default());
         for offset in 0..MAX_READINGS as u64 {
-            readers.note(other, &TerminalId::random(), |reading| reading.offset = Some(offset));
+            readers.update_reading(other, &TerminalId::random(), |reading| reading.offset = Some(offset));
         }
-        assert_eq!(readers.of(one, &terminal), Reading::default());
+        assert_eq!(readers.reading(one, &terminal), Reading::default());
         assert_eq!(readers.0.lock().all.len(), MAX_READINGS);
-        readers.note(one, &terminal, |reading| reading.matched = Some(1));
+        readers.update_reading(one, &terminal, |reading| reading.matched = Some(1));
         readers.forget(&terminal);
-        assert_eq!(readers.of(one, &terminal), Reading::default());
+        assert_eq!(readers.reading(one, &terminal), Reading::default());
     }
 }

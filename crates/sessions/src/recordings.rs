@@ -132,7 +132,7 @@ impl Recordings {
         let secrets = self.secrets.within(id.terminal());
         let began = Instant::now();
         player.seek(at)?;
-        let mut shown = Shown::of(player.screen(), &secrets);
+        let mut shown = Shown::from_update(player.screen(), &secrets);
         let mut frames: Vec<RecordedFrame> =
             shown.change_from(None).map(|change| RecordedFrame { at_ms: in_ms(at), change }).into_iter().collect();
         let mut cells = 0;
@@ -143,7 +143,7 @@ impl Recordings {
                 break;
             }
             player.seek(first + FRAME)?;
-            let screen = Shown::of(player.screen(), &secrets);
+            let screen = Shown::from_update(player.screen(), &secrets);
             if let Some(change) = screen.change_from(Some(&shown)) {
                 cells += change.changed.len() * usize::from(change.cols);
                 frames.push(RecordedFrame { at_ms: in_ms(player.at()), change });

@@ -48,7 +48,7 @@ impl Sessions {
     ) -> ScreenShare {
         let secrets = self.secrets.within(terminal.id());
         let screen = secrets.masked_screen(view.screen.clone());
-        let reading = caller.reader().map(|reader| self.readers.of(reader, terminal.id())).unwrap_or_default();
+        let reading = caller.reader().map(|reader| self.readers.reading(reader, terminal.id())).unwrap_or_default();
         let mut share = match mode {
             ScreenMode::None => ScreenShare::default(),
             ScreenMode::Full => ScreenShare { content: screen.clone(), ..ScreenShare::default() },
@@ -101,7 +101,7 @@ impl Sessions {
     ) {
         if let Some(reader) = caller.reader() {
             let rows = view.modes.alternate_screen.then(|| rows_of(screen));
-            self.readers.note(reader, terminal.id(), |reading| {
+            self.readers.update_reading(reader, terminal.id(), |reading| {
                 reading.offset = Some(view.end);
                 reading.version = view.version;
                 reading.rows = rows;

@@ -197,7 +197,7 @@ impl Sessions {
             Ok((_, reply)) => reply,
             Err(trouble) => {
                 let outcome_unknown = trouble.outcome_unknown(is_repeated);
-                let error = Some(self.words("", trouble).await);
+                let error = Some(self.describe_trouble("", trouble).await);
                 OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
             }
         }
@@ -270,7 +270,7 @@ impl Sessions {
         })?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
-                Quiet::of(SILENT_SHELL)
+                Quiet::for_duration(SILENT_SHELL)
             } else {
                 Quiet { after_output: READY_AFTER_OUTPUT, without_output: READY_WITHOUT_OUTPUT }
             };
@@ -350,7 +350,7 @@ impl Sessions {
             Ok(reply) => reply,
             Err(trouble) => {
                 let outcome_unknown = trouble.outcome_unknown(is_repeated);
-                let error = Some(self.words(&session_id, trouble).await);
+                let error = Some(self.describe_trouble(&session_id, trouble).await);
                 let message = "Input not sent".to_owned();
                 SendInputReply { session_id, message, error, outcome_unknown, ..SendInputReply::default() }
             }
@@ -428,7 +428,7 @@ impl Sessions {
             Ok(seen) => seen,
             // The terminal has closed, or its host is gone. There is no way to take the input back.
             Err(trouble) => {
-                let why = self.words(terminal.id().as_str(), trouble).await;
+                let why = self.describe_trouble(terminal.id().as_str(), trouble).await;
                 return Ok(SendInputReply {
                     session_id: terminal.id().to_string(),
                     message: "Input sent".to_owned(),
@@ -477,7 +477,7 @@ impl Sessions {
         match self.try_read(caller, verb).await {
             Ok(reply) => reply,
             Err(trouble) => {
-                let error = Some(self.words(&session_id, trouble).await);
+                let error = Some(self.describe_trouble(&session_id, trouble).await);
                 GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }
             }
         }
@@ -720,7 +720,7 @@ impl Sessions {
             Err(SessionError::Ask(AskError::Refused(_))) => return failed("Session not found".to_owned()),
             Err(trouble) => {
                 let outcome_unknown = unknown(&trouble);
-                return ExitTerminalReply { outcome_unknown, ..failed(self.words("", trouble).await) };
+                return ExitTerminalReply { outcome_unknown, ..failed(self.describe_trouble("", trouble).await) };
             }
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
@@ -819,7 +819,7 @@ impl Sessions {
     pub(crate) async fn failure(&self, session: &str, result: Result<(), SessionError>) -> Option<String> {
         match result {
             Ok(()) => None,
-            Err(trouble) => Some(self.words(session, trouble).await),
+            Err(trouble) => Some(self.describe_trouble(session, trouble).await),
         }
     }
 

@@ -209,7 +209,7 @@ pub(super) fn held(holder: &LockHolder) -> String {
 
 impl Sessions {
     /// Describes in a whole sentence what is wrong with `session`, and what to do.
-    pub(super) async fn words(&self, session: &str, trouble: SessionError) -> String {
+    pub(super) async fn describe_trouble(&self, session: &str, trouble: SessionError) -> String {
         match trouble {
             SessionError::Words(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
             SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),

@@ -87,7 +87,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
             AwaitUntil::Match => Until::Match,
             AwaitUntil::Prompt | AwaitUntil::Input => Until::Prompt,
             AwaitUntil::Exit => Until::Exit,
-            AwaitUntil::Quiet => Until::Quiet(Quiet::of(QUIET)),
+            AwaitUntil::Quiet => Until::Quiet(Quiet::for_duration(QUIET)),
         },
         input: match verb.until {
             AwaitUntil::Input => Some(InputWait::KnownOrQuiet),
@@ -118,7 +118,7 @@ impl Sessions {
         match self.try_wait(caller, verb).await {
             Ok(reply) => AwaitOutputReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply },
             Err((session, trouble)) => AwaitOutputReply {
-                error: Some(self.words(&session, trouble).await),
+                error: Some(self.describe_trouble(&session, trouble).await),
                 session_id,
                 timestamp: clock::now_iso8601(),
                 ..AwaitOutputReply::default()
@@ -202,13 +202,14 @@ impl Sessions {
 
     /// Returns where a wait of this client begins that names no position. A run looks from the last input on.
     fn unmatched(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
-        self.readers.of(caller.reader()?, terminal.id()).unmatched()
+        self.readers.reading(caller.reader()?, terminal.id()).unmatched()
     }
 
     /// Notes that a caller typed when the output stood at `offset`.
     pub(crate) fn note_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
         if let Some(reader) = caller.reader() {
-            self.readers.note(reader, terminal.id(), |reading| reading.typed = reading.typed.max(Some(offset)));
+            self.readers
+                .update_reading(reader, terminal.id(), |reading| reading.typed = reading.typed.max(Some(offset)));
         }
     }
 
@@ -221,7 +222,7 @@ impl Sessions {
         verb: &AwaitOutput,
         from: Option<u64>,
     ) -> Option<Range<u64>> {
-        let matched = self.readers.of(caller.reader()?, terminal.id()).matched;
+        let matched = self.readers.reading(caller.reader()?, terminal.id()).matched;
         let is_behind_match = verb.since.is_none() && verb.target == AwaitTarget::Output && matched == from;
         let (patterns, from) = (patterns_of(verb), from.filter(|_| is_behind_match)?);
         let request = WaitRequest {
@@ -240,7 +241,7 @@ impl Sessions {
 
     /// Returns where a wait since the last match of this client begins.
     fn behind_last_match(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
-        let reading = self.readers.of(caller.reader()?, terminal.id());
+        let reading = self.readers.reading(caller.reader()?, terminal.id());
         reading.matched.or(reading.offset)
     }
 
@@ -248,7 +249,7 @@ impl Sessions {
     fn note_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
         if let Some(reader) = caller.reader().filter(|_| is_match) {
-            self.readers.note(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
+            self.readers.update_reading(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
         }
     }
 

@@ -108,7 +108,7 @@ impl Sessions {
                 error: None,
             },
             Err(trouble) => {
-                let error = Some(self.words(&verb.session_id, trouble).await);
+                let error = Some(self.describe_trouble(&verb.session_id, trouble).await);
                 ReadScrollbackReply { error, ..ReadScrollbackReply::default() }
             }
         }
@@ -129,7 +129,7 @@ impl Sessions {
                 (reply, Some(ScreenEvents { terminal, secrets, interval }))
             }
             Err(trouble) => {
-                let error = Some(self.words(&verb.session_id, trouble).await);
+                let error = Some(self.describe_trouble(&verb.session_id, trouble).await);
                 (WatchScreenReply { success: false, session_id: verb.session_id, error }, None)
             }
         }
@@ -148,7 +148,7 @@ impl Sessions {
                 (reply, Some(HeldTerminal { _seat: seat }))
             }
             Err(trouble) => {
-                let error = Some(self.words(&verb.session_id, trouble).await);
+                let error = Some(self.describe_trouble(&verb.session_id, trouble).await);
                 (HoldTerminalReply { success: false, session_id: verb.session_id, error }, None)
             }
         }
@@ -170,7 +170,7 @@ impl ScreenEvents {
             };
             let pieces = known.map_or(0, |known| update.version.wrapping_sub(known));
             let due = Instant::now() + pace.after(pieces);
-            let screen = Shown::of(update, &self.secrets);
+            let screen = Shown::from_update(update, &self.secrets);
             if let Some(change) = screen.change_from(shown.as_ref()) {
                 sink.event(request_id, &ScreenEvent::ScreenChanged(Box::new(change))).await?;
                 shown = Some(screen);
@@ -212,7 +212,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn of(update: ScreenUpdate, secrets: &Redactor) -> Self {
+    pub(crate) fn from_update(update: ScreenUpdate, secrets: &Redactor) -> Self {
         let ScreenUpdate { picture, modes, title, exit, .. } = update;
         let picture = secrets.masked_picture(picture);
         let state = state_of(&picture, modes, secrets.masked(title), exit.map(|exit| exit.code));

@@ -113,7 +113,7 @@ impl Scene {
 
 /// Answers honestly about files of three bytes in the directory `site`, of which `entries` are the entries.
 fn site(entries: Value) -> impl Fn(&FileAsk) -> Option<Value> + Send + Sync + 'static {
-    let digest = json!({"Ok": steplatch_files::FileDigest::of(b"abc")});
+    let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     move |ask| match ask {
         FileAsk::Describe(path) if path == Path::new("site") => {
             Some(json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/home/ana/site")}))
@@ -144,7 +144,7 @@ async fn a_directory_of_another_machine_writes_nothing_outside_of_its_copy() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_has_the_name_that_was_requested() {
     // It says that each file is /etc/passwd, and the directory /etc.
-    let digest = json!({"Ok": steplatch_files::FileDigest::of(b"abc")});
+    let digest = json!({"Ok": steplatch_files::FileDigest::from_content(b"abc")});
     let reply = move |ask: &FileAsk| match ask {
         FileAsk::Describe(path) if path.ends_with("site") => {
             Some(json!({"Ok": with(with(answer::file(), "/kind", "Directory"), "/path", "/etc")}))

@@ -45,8 +45,8 @@ impl Utf8Assembler {
     }
 }
 
-/// Returns whether bytes are the beginning of a character and not the whole of it. Of those that are, the parser makes
-/// one replacement, so that a byte which cannot continue them is not waited for.
+/// Returns whether bytes are the beginning of a character and not the whole of it. The parser makes one replacement of
+/// such a beginning, so that nothing waits for a byte which cannot continue it.
 fn is_beginning(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
 }

@@ -13,21 +13,21 @@ use crate::terminal::{Limit, LockHolder, TerminalClosed, changed};
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandRequest {
-    /// The command, in the shell's own language: one line or many. It runs unchanged: no word of it is looked up
-    /// in the history or among abbreviations and global aliases, and none is corrected. Other aliases hold, and it is in
+    /// The command, in the shell's own language: one line or many. It runs unchanged: the shell looks no word of it up
+    /// in the history or among abbreviations and global aliases, and corrects none. Other aliases hold, and it is in
     /// the shell's history.
     pub command: String,
     /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
     pub working_directory: Option<String>,
-    /// Time limit for its end. The command itself is left running after that.
+    /// Time limit for its end. The command itself keeps running after that.
     pub timeout: Duration,
     /// Limit of the output to return.
     pub limit: Limit,
-    /// True to return when the command waits for typed input. The command is left running then.
+    /// True to return when the command waits for typed input. The command keeps running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub input: bool,
-    /// True if an inner shell without marks is integrated first: one line is typed at its prompt, and taken out of the
-    /// output again. An empty command integrates it and does nothing else.
+    /// True to integrate an inner shell without marks first, with one line typed at its prompt. The output does not
+    /// have this line. An empty command integrates the shell and does nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrate: bool,
     /// The id of the step that this command belongs to, for the ledger of the terminal host.
@@ -43,21 +43,21 @@ pub struct CommandRequest {
 
 /// The outcome of a command.
 ///
-/// At the prompt of a program without marks (an interpreter, a debugger, a shell that is not integrated) the command is
-/// an entry, and its outcome has no exit code.
+/// At the prompt of a program without marks (an interpreter, a debugger, a shell without the integration) the command
+/// is an entry, and its outcome has no exit code.
 ///
 /// The output is what the command printed, without escapes, `\r\n` as `\n`, the last line with or without an end as
-/// it was. Lines that were written over (progress bars) look as they did in the end, and what was drawn on the
-/// alternate screen is left out. What background jobs print meanwhile cannot be separated from it.
+/// printed. Overwritten lines (progress bars) look as they did in the end. The output has nothing of the alternate
+/// screen. What background jobs print meanwhile is part of it, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandResult {
-    /// The output, or its beginning where something was left out.
+    /// The output, or its beginning where a part is missing.
     pub output: String,
-    /// The end of the output, where something between was left out.
+    /// The end of the output, where a part between is missing.
     pub tail: Option<String>,
-    /// Bytes of text that were left out, after `output`.
+    /// Bytes of text missing after `output`.
     pub left_out: u64,
-    /// Offset to continue reading from where something was left out; otherwise the offset behind the output.
+    /// Offset to continue reading from where a part is missing; otherwise the offset behind the output.
     pub next: u64,
     /// Offset of the oldest output that is still held, where the command printed more than that.
     pub dropped_before: Option<u64>,
@@ -70,7 +70,7 @@ pub struct CommandResult {
     pub ended: Option<Exit>,
     /// The program that took the place of the shell, as after `exec`.
     pub replaced_by: Option<String>,
-    /// The lines of an entry that were not typed, because the program did not come back to its prompt before them.
+    /// The untyped lines of an entry: the program did not come back to its prompt before them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_entered: Option<String>,
     /// The input that the command requests, where it waits for typed input; it still runs.
@@ -88,11 +88,11 @@ pub struct CommandResult {
 /// A program that waits for typed input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {
-    /// Its name, where that is known.
+    /// Its name, if known.
     pub program: Option<String>,
     /// True if it draws the whole screen, as editors and pagers do.
     pub full_screen: bool,
-    /// True if it reads a line that is not shown, as passwords are read.
+    /// True if it reads a line without showing it, as for a password.
     pub password: bool,
     /// The rows of the screen.
     pub screen: String,
@@ -116,7 +116,7 @@ pub enum RunError {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// Something is typed at the prompt and not entered.
+    /// Text stands at the prompt, typed and not entered.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// The typed text.
@@ -136,7 +136,7 @@ pub enum RunError {
         /// The shell's message.
         said: String,
     },
-    /// The shell waits for more: a quote, a bracket or a block is open. What was entered was taken back.
+    /// The shell waits for more: a quote, a bracket or a block is open. The terminal has taken the entered text back.
     #[error("the command is not complete: the shell waits for more of it, such as a closing quote or 'done'")]
     Incomplete,
     /// The program waits for more of the entry, and did not give it up at Ctrl-C, as sqlite3.
@@ -148,14 +148,14 @@ pub enum RunError {
         /// The row of the cursor.
         row: String,
     },
-    /// The command has a `!`, and the shell is one that may expand its history there. Nothing was typed.
+    /// The command has a `!`, and the shell may expand its history there. The shell received nothing.
     #[error(
         "the shell may replace the '!' in the command by a word of its history, so nothing was typed; use integrate: \
          true, which turns that off, or put the '!' in single quotes, or a backslash before it"
     )]
     Expanded,
-    /// fish, which reports no commands here, would draw a line of it over several rows, and its echo could not be
-    /// separated from its output. Nothing was typed.
+    /// fish, which reports no commands here, would draw a line of it over several rows, with an echo inseparable from
+    /// the output. The shell received nothing.
     #[error(
         "a line of the command is wider than the {cols} columns of the terminal, and what fish draws then can not be \
          told from output, so nothing was typed; use integrate: true"
@@ -190,7 +190,7 @@ pub enum RunError {
         /// The shell's message.
         said: String,
     },
-    /// The shell or program that was started has not come to a prompt within the time.
+    /// The started shell or program has not reached a prompt within the time.
     #[error(
         "no prompt has come within the time{}; nothing was typed: wait for it with await_output, or look at the screen",
         runs(.program.as_deref())
@@ -199,19 +199,20 @@ pub enum RunError {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// So much input waits for the program to read it that no more is taken.
+    /// So much input waits for the program to read it that the terminal takes no more.
     #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
     Full {
         /// Bytes that wait.
         waiting: usize,
     },
-    /// A shell was to be integrated, and nothing answered at its prompt as a shell does.
+    /// The request was to integrate a shell, and nothing answered at the prompt as a shell does.
     #[error(
         "no shell has answered at the prompt, so it is not integrated; run the command without integrate, or type it \
          and wait for what it prints"
     )]
     Unintegrated,
-    /// A directory was named, and the program at its prompt reports no commands, so that it cannot be changed to first.
+    /// The request names a directory, and the program at the prompt reports no commands, so the terminal cannot change
+    /// to it first.
     #[error(
         "only a shell that reports its commands changes to a directory first; integrate it if it is a shell, or change \
          the directory within the command"
@@ -226,12 +227,12 @@ pub enum RunError {
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
-    /// The terminal was closed.
+    /// The terminal has closed.
     #[error(transparent)]
     Gone(#[from] TerminalClosed),
 }
 
-/// Returns the lines of a command as they are entered, or the character that cannot be entered.
+/// Returns the lines of a command in the form to enter, or the character that cannot be entered.
 pub(crate) fn entered(command: &str) -> Result<String, RunError> {
     let text = command.replace("\r\n", "\n");
     // Among them ESC, with which the end of a paste begins.
@@ -256,7 +257,7 @@ pub(crate) enum Editor {
     TakesPastes,
     /// A line editor that receives no paste markers.
     TakesKeys,
-    /// Nothing but the kernel, which hands over each line as it is entered.
+    /// Nothing but the kernel, which hands over each entered line.
     None,
 }
 
@@ -270,7 +271,7 @@ pub(crate) fn is_shell_name(name: &str) -> bool {
 }
 
 /// Returns whether a shell of that name may replace a part of `text` by words of its history: at a `!`, or at a `^` in
-/// front. Where the shell is not known, it may be any.
+/// front. `None` counts as any shell.
 pub(crate) fn may_expand(text: &str, shell: Option<&str>) -> bool {
     let quotes_protect = match shell.map(|name| name.trim_start_matches('-')) {
         Some("dash" | "ash" | "busybox" | "ksh" | "ksh93" | "mksh" | "oksh" | "yash" | "fish" | "nu" | "pwsh") => {
@@ -306,8 +307,8 @@ const ZSH_ENTER: &[u8] = b"\x1b\x1fe";
 /// The key that starts a paste in zsh with the builtin widget, also where a plugin has replaced that, see `integration/zshenv.zsh`.
 const ZSH_PASTE: &[u8] = b"\x1b\x1fp";
 
-/// Returns the keys that enter `text`, which has been through [`entered`]. Our own keys are bound in shells that were
-/// started here, and not in an inner one.
+/// Returns the keys that enter `text`, a result of [`entered`]. Only shells started here bind our own keys, and not an
+/// inner one.
 pub(crate) fn keys(text: &str, kind: Kind, editor: Editor, is_inner: bool) -> Vec<u8> {
     let mut keys = Vec::with_capacity(text.len() + 16);
     let takes_our_keys = !is_inner && editor != Editor::None;

@@ -1,14 +1,14 @@
 //! Finds the parts of the output that only echo the input.
 //!
-//! A wait for `password` must not be satisfied by a user who types `password`. Where the shell
-//! integration marks the command line, the echo is known. Elsewhere it is recognised: output that
-//! follows an input and spells it out, character by character, line by line. A line counts once all
-//! of it has come back; one that turns out differently was output all along.
+//! A user who types `password` must not satisfy a wait for `password`. Where the shell integration
+//! marks the command line, the marks show the echo. Elsewhere this module recognises it: output
+//! that follows an input and spells it out, character by character, line by line. A line counts
+//! once all of it has come back; one that turns out differently was output all along.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Follows the output and finds the echo of what was typed.
+/// Follows the output and finds the echo of typed text.
 #[derive(Debug, Default)]
 pub(crate) struct Echo {
     /// Echoes that have come back in full, oldest first.
@@ -18,7 +18,7 @@ pub(crate) struct Echo {
 
 #[derive(Debug)]
 struct Awaited {
-    /// Lines still to come back, the first one being followed; each with its line end, if it has one.
+    /// Lines still to come back, each with its line end, if it has one. The first one is in progress.
     lines: VecDeque<String>,
     /// Number of bytes of the first line that have come back, and since where.
     matched: usize,
@@ -30,20 +30,20 @@ struct Awaited {
 pub(crate) enum Followed {
     /// Nothing that changes earlier results.
     Nothing,
-    /// Text that was taken for an echo, from this offset on, is output after all.
+    /// Text from this offset on, first taken for an echo, is output after all.
     Withdrawn(u64),
 }
 
 /// Echoes further back than this many are forgotten; no wait looks that far back.
 const MAX_CONFIRMED: usize = 64;
 
-/// An input longer than this is not followed: no pattern means to match in it by accident.
+/// Maximum length of an input to follow, in bytes. No pattern means to match in a longer one by accident.
 const MAX_FOLLOWED_BYTES: usize = 16 * 1024;
 
 impl Echo {
-    /// Notes that `text` is about to be typed while the output ends at `offset`.
+    /// Notes the text to type next, while the output ends at `offset`.
     pub(crate) fn expect(&mut self, text: &str, offset: u64) {
-        // What a control character does to the line is the program's business; the echo is followed up to it.
+        // What a control character does to the line is the program's business; only the text before it counts.
         let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r');
         let plain = text.trim_start_matches(control).split(control).next().unwrap_or_default();
         let unified = plain.replace("\r\n", "\n").replace('\r', "\n");

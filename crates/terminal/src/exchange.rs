@@ -1,14 +1,14 @@
 //! Reads and sets the variables of a live shell without visible traces.
 //!
 //! The shell's integration has a function that runs a request file of ours, writes what it prints
-//! into an answer file, and then prints a mark. At its prompt a shell is made to call it: zsh and
-//! fish by a signal, which disturbs nothing; bash by a key that no keyboard has, because it puts
-//! signals off until a line is entered. bash draws its prompt again after that. What it prints
+//! into an answer file, and then prints a mark. At its prompt a shell calls it on request: zsh and
+//! fish on a signal, which disturbs nothing; bash on a key that no keyboard has, because it puts
+//! signals off until the end of a line. bash draws its prompt again after that. What it prints
 //! meanwhile is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
 //!
-//! The files are in the integration's private directory, readable by their owner only, and are
-//! removed when the exchange ends. Names are checked before they become part of a request, and
-//! values are quoted, so a request runs no foreign code.
+//! The files are in the integration's private directory, readable by their owner only, and
+//! disappear at the end of the exchange. Only checked names and quoted values become part of a
+//! request, so it runs no foreign code.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -35,14 +35,14 @@ pub(crate) const MAX_EXCHANGE_BYTES: usize = 4 << 20;
 /// A variable of a live shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// Its value. Of an array or a list, the elements as the shell itself joins them: in bash and zsh with the
-    /// first character of `IFS`, in fish with a blank, or a colon for a path. Bytes that are no UTF-8 are replaced.
+    /// Its value. Of an array or a list, the elements as the shell itself joins them: in bash and zsh with the first
+    /// character of `IFS`, in fish with a blank, or a colon for a path. U+FFFD stands for bytes that are no UTF-8.
     pub value: String,
     /// True if programs inherit it.
     pub exported: bool,
 }
 
-/// Reason why variables were not read or set.
+/// Reason why reading or setting variables failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum VariablesError {
     /// No variable can have that name, or it is one of the integration's own.
@@ -66,7 +66,7 @@ pub enum VariablesError {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// Text is typed at the prompt and not entered, and a request to this shell would spoil it.
+    /// Text stands at the prompt, typed and not entered, and a request to this shell would spoil it.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// The typed text.
@@ -75,25 +75,26 @@ pub enum VariablesError {
     /// The shell has no signal handler of the integration any more, so it cannot receive the request.
     #[error("the shell can not be asked: it does not listen for requests any more")]
     Deaf,
-    /// The request cannot be typed into an inner shell: it is long, or a value has characters that are keys there.
+    /// An inner shell cannot receive the request as typed text: it is long, or a value has characters that are keys
+    /// there.
     #[error("the values can not be typed into this shell: they are long, or contain control characters")]
     NotTypeable,
     /// The shell did not answer in time.
     #[error("the shell did not answer within {} s", EXCHANGE_TIMEOUT.as_secs())]
     Unanswered,
-    /// The request or the answer is longer than is taken.
+    /// The request or the answer is longer than `MAX_EXCHANGE_BYTES`.
     #[error("the values are longer than {} MB together", MAX_EXCHANGE_BYTES >> 20)]
     TooLong,
     /// The shell did not take these values: the variables are read-only, arrays, or special.
     #[error("the shell did not take a value for {}", .0.join(", "))]
     Refused(Vec<String>),
-    /// The files of the exchange could not be written or read.
+    /// Writing or reading the files of the exchange failed.
     #[error("the request could not be handed over: {0}")]
     System(String),
     /// The program has ended.
     #[error("its program has ended")]
     Ended,
-    /// The terminal was closed.
+    /// The terminal has closed.
     #[error(transparent)]
     Gone(#[from] TerminalClosed),
 }
@@ -103,12 +104,12 @@ pub(crate) fn runs(program: Option<&str>) -> String {
     program.map(|program| format!(", '{program}' runs in the foreground")).unwrap_or_default()
 }
 
-/// Says what is typed at the prompt, for the beginning of a sentence. The effect of some keys is unknown.
+/// Describes the typed text at the prompt, for the beginning of a sentence. The effect of some keys is unknown.
 pub(crate) fn typed(text: &str) -> String {
     if text.is_empty() { "something may be typed".into() } else { format!("'{text}' is typed") }
 }
 
-/// Checks that `name` is a variable that may be requested.
+/// Checks that a request may name the variable `name`.
 pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
     let mut characters = name.chars();
     let begins = characters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic());
@@ -194,7 +195,7 @@ impl QueryScript {
         self.statements.iter().flat_map(|statement| [statement.as_bytes(), b"\n"]).flatten().copied().collect()
     }
 
-    /// Returns it as one line that is typed. A value may still contain ends of lines.
+    /// Returns it as one line to type. A value may still contain ends of lines.
     pub(crate) fn line(&self) -> String {
         self.statements.join("; ")
     }
@@ -249,7 +250,7 @@ impl Files {
         let traps = script.lists_traps.then(|| with(".traps"));
         let files = Self { request: with(".request"), answer: with(".answer"), traps, kind: script.kind };
         let new = |path: &PathBuf| {
-            // A file that a reader left behind when it was stopped in the middle.
+            // A reader that stopped in the middle left this file behind.
             let _ = fs::remove_file(path);
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         };
@@ -285,7 +286,7 @@ fn bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Two names in a file system in memory. If they are gone already, the work is done.
+        // Two names in a file system in memory. If they are gone already, there is no more to do.
         let _ = fs::remove_file(&self.request);
         let _ = fs::remove_file(&self.answer);
         if let Some(traps) = &self.traps {
@@ -309,7 +310,7 @@ pub(crate) enum HoldResult {
     NotYet,
     /// It is: what came before the redraw, the redraw, and what came after.
     Redrawn([Vec<u8>; 3]),
-    /// So much was printed that it is something else.
+    /// It is something else: there is too much output for a prompt.
     Other(Vec<u8>),
 }
 
@@ -332,7 +333,7 @@ impl Redraw {
             return self.unless_too_long();
         };
         let after = self.held.split_off(behind + drawn + self.drawn.len());
-        // The line is cleared first. Output before that comes from another program.
+        // The shell clears the line first. Output before that comes from another program.
         let begin = memchr::memmem::rfind(&self.held[..answered], b"\r\x1b[K").unwrap_or(0);
         let redraw = self.held.split_off(begin);
         HoldResult::Redrawn([std::mem::take(&mut self.held), redraw, after])
@@ -342,7 +343,7 @@ impl Redraw {
         if self.held.len() > Self::MAX_PROMPT_BYTES { HoldResult::Other(self.give_up()) } else { HoldResult::NotYet }
     }
 
-    /// Returns what was held back when there will be no redraw.
+    /// Returns the held output when there will be no redraw.
     pub(crate) fn give_up(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }

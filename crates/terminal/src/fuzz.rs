@@ -39,7 +39,7 @@ fn trace(portions: &[&[u8]]) -> (Trace, OutputPipeline) {
         intake.take_in(portion, &mut replies);
         intake.transcript.settle();
     }
-    // What a synchronized update holds back is drawn when its time is up, which is no matter of bytes.
+    // A synchronized update draws what it holds back when its time is up, which is no matter of bytes.
     intake.screen.release();
     replies.extend(intake.screen.take_replies());
     let marks = intake.transcript.take_marks();
@@ -159,7 +159,7 @@ fn output() {
         again.feed(snapshot.as_bytes());
         again.release();
         assert_eq!(again.text(), whole.screen, "drawn again from '{}'", snapshot.escape_debug());
-        // The emulator makes a thousand rows when it grows, so that few inputs are drawn on other sizes.
+        // The emulator makes a thousand rows when it grows, so that only few inputs use other sizes.
         if input.len().is_multiple_of(8) {
             for size in [Size { cols: 2, rows: 2 }, Size { cols: 40, rows: 3 }] {
                 intake.screen.resize(size);

@@ -1,12 +1,11 @@
 //! A bound on what a control string may make the parsers remember.
 //!
-//! Both parsers behind this collect an operating system command (OSC, ECMA-48
-//! 8.3.89) until its terminator, however long it grows. A program that prints
-//! `ESC ]` and then gigabytes would take the daemon's memory. So: an OSC longer than
-//! [`MAX_OSC_BYTES`] is cancelled and the rest of it dropped. The screen has narrower bounds
-//! for the addresses of hyperlinks (OSC 8).
+//! Both parsers behind this collect an operating system command (OSC, ECMA-48 8.3.89) until its
+//! terminator, however long it grows. A program that prints `ESC ]` and then gigabytes would take
+//! the daemon's memory. So this filter cancels an OSC longer than [`MAX_OSC_BYTES`] and drops the
+//! rest of it. The screen has narrower bounds for the addresses of hyperlinks (OSC 8).
 
-/// Maximum length of an OSC that is passed on, in bytes. Titles, folders and colours are far shorter.
+/// Maximum length of a passed OSC, in bytes. Titles, folders and colours are far shorter.
 pub(crate) const MAX_OSC_BYTES: usize = 16 * 1024;
 
 const ESC: u8 = 0x1b;
@@ -24,11 +23,11 @@ pub(crate) struct ControlStringLimiter {
 enum State {
     #[default]
     Text,
-    /// An `ESC` was passed on; what it begins is not known yet.
+    /// Behind a passed `ESC`; what it begins is still unknown.
     Escape,
-    /// Inside an OSC that is passed on, so many bytes long.
+    /// Inside a passed OSC, so many bytes long.
     Passing { length: usize },
-    /// Inside an OSC that is not passed on.
+    /// Inside a dropped OSC.
     Dropping,
 }
 
@@ -38,7 +37,7 @@ impl ControlStringLimiter {
         matches!(self.state, State::Text)
     }
 
-    /// Passes `bytes` to `sink` in order, as slices, without what is dropped.
+    /// Passes `bytes` to `sink` in order, as slices, without the dropped ones.
     pub(crate) fn pass(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
         let mut at = 0;
         while at < bytes.len() {
@@ -97,7 +96,7 @@ impl ControlStringLimiter {
         }
     }
 
-    /// Consumes the byte that ends a string; an `ESC` is left to begin what it begins.
+    /// Consumes the byte at the end of a string. An `ESC` begins the next sequence.
     fn finish_string(&mut self, byte: u8, sink: Option<&mut impl FnMut(&[u8])>) -> usize {
         if byte == ESC {
             self.state = State::Escape;

@@ -1,9 +1,9 @@
-//! Lines typed while the terminal's echo was off (passwords), kept so that they can be redacted
-//! from output.
+//! Lines typed while the terminal's echo was off (passwords), for redaction in output.
 //!
 //! A program that reads a password switches the echo off and still reads whole lines (sudo, ssh,
-//! `read -s`, getpass). Each line typed then is noted here as a secret, and components that return
-//! text hide it. Line editors switch the echo off too, but read key by key, and are not meant.
+//! `read -s`, getpass). This module notes each line typed then as a secret, and components that
+//! return text hide it. Line editors switch the echo off too, but read key by key, and are not
+//! meant.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use tokio::sync::broadcast;
 /// Maximum length of a collected line, as the kernel's own limit (termios(3), canonical mode).
 const MAX_LINE_BYTES: usize = 4096;
 
-/// A text that must not be seen.
+/// A text to hide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretText {
-    /// The terminal in whose text it must not be seen; none where it must not be seen anywhere.
+    /// The terminal in whose text to hide it; none to hide it everywhere.
     pub terminal: Option<TerminalId>,
     /// The text.
     pub text: String,
@@ -46,8 +46,8 @@ impl Default for HiddenInputLog {
 }
 
 impl HiddenInputLog {
-    /// Notes a text that must not be seen. A text that is already known is not announced again.
-    pub fn note(&self, hidden: SecretText) {
+    /// Notes a text to hide, and announces it to followers unless it is known already.
+    pub fn note_text(&self, hidden: SecretText) {
         let mut lines = self.shared.lines.lock();
         if hidden.text.is_empty() || lines.contains(&hidden) {
             return;
@@ -56,17 +56,17 @@ impl HiddenInputLog {
             lines.remove(0);
         }
         lines.push(hidden.clone());
-        // Sent under the lock, so that no follower receives it before it can be read. There may be no follower.
+        // Sent under the lock, so that no follower receives it before readers can see it. There may be no follower.
         let _ = self.shared.news.send(hidden);
     }
 
-    /// Forgets what was typed in a closed terminal: its text can no longer be read.
+    /// Forgets the lines typed in a closed terminal: its text is no longer readable.
     pub(crate) fn forget(&self, terminal: &TerminalId) {
         let mut lines = self.shared.lines.lock();
         lines.retain(|hidden| hidden.terminal.as_ref() != Some(terminal));
     }
 
-    /// Returns everything noted so far, and what is noted from then on.
+    /// Returns all texts noted so far, and a receiver of new ones.
     #[must_use]
     pub fn follow(&self) -> (Vec<SecretText>, broadcast::Receiver<SecretText>) {
         let lines = self.shared.lines.lock();
@@ -74,7 +74,7 @@ impl HiddenInputLog {
     }
 }
 
-/// The line that is being typed unseen, as its program will receive it.
+/// The line in progress, typed unseen, as its program will receive it.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenLine {
     bytes: Vec<u8>,
@@ -83,7 +83,7 @@ pub(crate) struct HiddenLine {
 }
 
 impl HiddenLine {
-    /// Takes in what is typed in `terminal` while nothing is echoed; gives every finished line to `hushed`.
+    /// Takes in what a client types in `terminal` while it echoes nothing; gives every finished line to `hushed`.
     pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hushed: &HiddenInputLog) {
         for &byte in typed {
             if std::mem::take(&mut self.literal) {
@@ -94,7 +94,7 @@ impl HiddenLine {
                 // The end of the line, or of the input (VEOF).
                 b'\r' | b'\n' | 0x04 => self.finish(terminal, hushed),
                 // Erase a character, a word, or the line, and take the next key as it is: the terminal's own keys,
-                // unless they were changed (VERASE, VWERASE, VKILL, VINTR, VLNEXT).
+                // unless a program changed them (VERASE, VWERASE, VKILL, VINTR, VLNEXT).
                 0x7f | 0x08 => self.erase(),
                 0x17 => self.erase_word(),
                 0x15 | 0x03 => self.bytes.clear(),
@@ -131,11 +131,11 @@ impl HiddenLine {
         }
     }
 
-    /// Ends the line: it is entered, or the program shows again what is typed. What was typed until then is a secret.
+    /// Ends the line: a key ends it, or the program shows typed text again. The text typed until then is a secret.
     pub(crate) fn finish(&mut self, terminal: &TerminalId, hushed: &HiddenInputLog) {
         if !self.bytes.is_empty() {
             let text = String::from_utf8_lossy(&self.bytes).into_owned();
-            hushed.note(SecretText { terminal: Some(terminal.clone()), text });
+            hushed.note_text(SecretText { terminal: Some(terminal.clone()), text });
             self.bytes.clear();
         }
     }
@@ -168,10 +168,10 @@ mod tests {
     fn who_follows_hears_of_each_once() {
         let hushed = HiddenInputLog::default();
         let hidden = |text: &str| SecretText { terminal: None, text: text.to_owned() };
-        hushed.note(hidden("one"));
+        hushed.note_text(hidden("one"));
         let (known, mut news) = hushed.follow();
-        hushed.note(hidden("one"));
-        hushed.note(hidden("two"));
+        hushed.note_text(hidden("one"));
+        hushed.note_text(hidden("two"));
         assert_eq!((known, news.try_recv().unwrap()), (vec![hidden("one")], hidden("two")));
         assert!(news.try_recv().is_err());
     }

@@ -2,14 +2,14 @@
 //!
 //! Owns the text of one terminal with its escapes removed: compact, bounded by budgets of bytes,
 //! and addressed by *offsets*, which count bytes of text since the terminal opened and never move.
-//! The newest part is kept uncompressed, for waits to search in; older parts are compressed blocks.
-//! Once the memory budget is spent the oldest blocks move to disk, if a directory is configured.
-//! Once the disk budget is spent too they are dropped, and readers learn where the text now begins.
-//! If the disk fails, only the blocks on it are lost.
+//! The newest part stays uncompressed, for waits to search in; older parts are compressed blocks.
+//! Beyond the memory budget the oldest blocks move to disk, if there is a directory for them.
+//! Beyond the disk budget the history drops them, and readers learn where the text now begins. A
+//! failing disk loses only the blocks on it.
 //!
-//! Two control characters stay in the text because lines need them to be read back: `\r` (the line
-//! is written over from its start, twice: the line was erased first) and `\x08` (one cell back).
-//! [`lines::settled`](crate::lines) turns them into what a person saw in the end.
+//! Two control characters stay in the text because readers of lines need them: `\r` (what follows
+//! overwrites the line from its start; twice: after an erasure of the line) and `\x08` (one
+//! cell back). [`lines::settled`](crate::lines) turns them into what a person saw in the end.
 
 mod spill;
 
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use spill::{Place, Spill};
 
-/// Minimum size of the newest text that is kept uncompressed, once there is as much.
+/// Minimum size of the uncompressed newest text, once there is as much.
 pub(crate) const HOT: usize = 128 * 1024;
 
 /// Maximum length of a history's text, as a multiple of its budget.
@@ -29,7 +29,7 @@ const MAX_TEXT_PER_BUDGET: usize = 4;
 /// Storage of the blocks for which memory has no room.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
-    /// A folder in which a file without a name can be made.
+    /// A folder for a file without a name.
     pub(crate) folder: PathBuf,
     /// The most bytes that the file takes.
     pub(crate) budget: usize,
@@ -42,13 +42,13 @@ pub(crate) enum Zone {
     Output,
     /// The shell's prompt.
     Prompt,
-    /// A command line being typed: the echo of what was sent, and its editing.
+    /// A command line in progress: the echo of the input, and its editing.
     Input,
     /// Drawn by a full-screen program on the alternate screen.
     Alternate,
 }
 
-/// The text of one terminal since it was opened.
+/// The text of one terminal since its opening.
 #[derive(Debug)]
 pub(crate) struct History {
     /// Older text, oldest first: so many blocks on disk, then those in memory.
@@ -65,9 +65,9 @@ pub(crate) struct History {
     disk: Option<Disk>,
     /// Made when it is first needed: most terminals never print so much.
     spill: Option<Spill>,
-    /// A read from the disk failed: the blocks on it are dropped when the history settles next.
+    /// A read from the disk failed: the history drops the blocks on it when it settles next.
     unreadable: AtomicBool,
-    /// Bytes of text that readers caused to be decompressed, for tests of how little they read.
+    /// Bytes of text decompressed for readers, for tests of how little they read.
     #[cfg(test)]
     pub(crate) decompressed: std::sync::atomic::AtomicUsize,
 }
@@ -93,7 +93,7 @@ impl BlockTotals {
     }
 
     fn exceeds(&self, budget: usize) -> bool {
-        // Text of which little is left when it is compressed is still as long when it is read.
+        // Text that compresses well is still as long for its readers.
         self.bytes > budget || self.text > budget.saturating_mul(MAX_TEXT_PER_BUDGET)
     }
 }
@@ -157,7 +157,7 @@ impl History {
         Self { disk: disk.filter(|disk| disk.budget > 0), ..self }
     }
 
-    /// Offset of the oldest text that is still held: 0 until the budget is spent.
+    /// Offset of the oldest held text: 0 until the budget is spent.
     #[must_use]
     pub(crate) fn start(&self) -> u64 {
         self.sealed.front().map_or(self.hot_start, |block| block.start)
@@ -185,7 +185,7 @@ impl History {
         self.hot.is_empty() || self.hot.ends_with('\n')
     }
 
-    /// Returns the line being written, as far back as it is uncompressed.
+    /// Returns the uncompressed part of the current line.
     #[must_use]
     pub(crate) fn open_line(&self) -> &str {
         let start = self.hot.rfind('\n').map_or(0, |newline| newline + 1);
@@ -204,7 +204,7 @@ impl History {
         match self.zones.back_mut() {
             Some((_, last)) if *last == zone => {}
             Some((start, last)) if *start == end => {
-                // Nothing was written in the zone that ends here: it never was.
+                // The zone that ends here has no text: it never was.
                 *last = zone;
                 let doubled = self.zones.len() >= 2 && self.zones[self.zones.len() - 2].1 == zone;
                 if doubled {
@@ -215,7 +215,7 @@ impl History {
         }
     }
 
-    /// Makes the stretch that is being written part of `zone`: it turns out to be something else.
+    /// Makes the current stretch part of `zone`: it turns out to be something else.
     pub(crate) fn turn_zone(&mut self, zone: Zone) {
         if let Some((_, last)) = self.zones.back_mut() {
             *last = zone;
@@ -374,8 +374,7 @@ impl History {
         self.sealed.range(first..stop)
     }
 
-    /// Returns the text of `range`, clipped to what is held and to whole characters,
-    /// with the offset at which it begins.
+    /// Returns the held text of `range`, clipped to whole characters, with the offset at which it begins.
     #[must_use]
     pub(crate) fn read(&self, range: Range<u64>) -> (u64, String) {
         let from = range.start.max(self.start());
@@ -399,8 +398,7 @@ impl History {
                 text.push_str(&block[low..high]);
             }
         };
-        // A block that cannot be read separates the text before it from the text behind it: the returned text begins
-        // behind it.
+        // An unreadable block separates the text before it from the text behind it: the returned text begins behind it.
         let mut blocks: Vec<(u64, String)> = Vec::new();
         for block in self.blocks(&(from..to)).rev() {
             let Some(whole) = self.text_of(block) else { break };
@@ -413,7 +411,7 @@ impl History {
         (begins, text)
     }
 
-    /// Returns the newest text as it is held in memory, with the offset of its first byte.
+    /// Returns the uncompressed newest text, with the offset of its first byte.
     #[must_use]
     pub(crate) fn newest(&self) -> (u64, &str) {
         (self.hot_start, &self.hot)
@@ -422,7 +420,7 @@ impl History {
     /// Returns the offset of the `nth` newline of `range`, counted from its end and from 1; if there are fewer, how
     /// many there are.
     ///
-    /// Blocks that are entirely within the range are counted without decompressing them.
+    /// Counts blocks entirely within the range without decompressing them.
     pub(crate) fn newline_from_end(&self, range: Range<u64>, nth: usize) -> Result<u64, usize> {
         let range = range.start.max(self.start())..range.end.min(self.end());
         if nth == 0 || range.is_empty() {

@@ -1,7 +1,7 @@
 //! The requests to a terminal, in order: typed input, commands, waits, sizes and signals.
 //!
-//! Workflows are captured from the log. Each entry has its position in the output and what the program showed at that
-//! moment. Input that is not shown is a mark without a value. The log is bounded: the oldest entries are dropped.
+//! Captured workflows come from the log. Each entry has its position in the output and what the program showed at that
+//! moment. Hidden input is a mark without a value. The log has bounds, and drops its oldest entries.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -12,11 +12,11 @@ use crate::command::{CommandResult, RunError};
 use crate::screen::Size;
 use crate::wait::Reason;
 
-/// Maximum number of entries that are held.
+/// Maximum number of held entries.
 const MAX_ENTRIES: usize = 4096;
 
-/// The most bytes of the entries that are held: each allocation with its capacity. What the allocator leaves unused between
-/// them was up to two fifths more, so that a log stays below 1 MiB.
+/// The most bytes of the held entries: each allocation with its capacity. What the allocator leaves unused between them
+/// was up to two fifths more, so that a log stays below 1 MiB.
 const MAX_LOG_BYTES: usize = 640 << 10;
 
 /// Overhead of the allocator for one allocation: its header, and the rounding of its size.
@@ -34,7 +34,7 @@ const LINE_ENDS: [char; 5] = ['\r', '\x03', '\x04', '\x1a', '\x1c'];
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedInput {
-    /// Its number, counted from 1. Numbers are missing where older entries were dropped.
+    /// Its number, counted from 1. The numbers of dropped entries are missing.
     pub number: u64,
     /// Time of the request.
     pub at: SystemTime,
@@ -44,11 +44,11 @@ pub struct LoggedInput {
     pub offset: u64,
     /// Context that the program showed.
     pub context: InputContext,
-    /// The rows that something was typed into, without empty ones at the end: of a full screen, or of a program that draws in
+    /// The rows that received the input, without empty ones at the end: of a full screen, or of a program that draws in
     /// place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// True if the program waited for input, where that is known.
+    /// True if the program waited for input. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,
     /// The directory of the shell that was at its prompt.
@@ -72,7 +72,7 @@ pub(crate) struct Moment {
     pub(crate) directory: Option<String>,
 }
 
-/// Context that a program showed when something was typed.
+/// Context that a program showed at an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputContext {
     /// A shell that reports its prompts was at one.
@@ -111,41 +111,41 @@ impl From<&str> for LoggedText {
 /// A request to a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LoggedAction {
-    /// Text was typed, and keys after it.
+    /// Typed text, and keys after it.
     Typed {
         /// The text.
         text: LoggedText,
         /// The keys, by name.
         keys: Vec<String>,
     },
-    /// A person typed in a terminal that is attached: the bytes that it sent, as text.
+    /// A person typed in an attached terminal: the bytes that it sent, as text.
     Attached {
         /// The bytes, one line at the most.
         bytes: LoggedText,
     },
-    /// Something was typed that is not shown.
+    /// Typed input that the program does not show.
     Hidden {
-        /// True if it was entered.
+        /// True if it ends with Enter.
         entered: bool,
     },
-    /// A command was run, and its end was waited for.
+    /// A command, and the wait for its end.
     Command {
         /// The command.
         command: LoggedText,
-        /// The directory that was changed to before it.
+        /// The directory that the shell changed to before it.
         directory: Option<String>,
         /// Outcome of the command; none while it runs.
         outcome: Option<CommandOutcome>,
     },
-    /// A shell took a line that was typed at its prompt.
+    /// A shell took a line typed at its prompt.
     Entered {
-        /// The line as the shell's editor showed it: with completions and entries of its history. None where a part of it
-        /// is not shown.
+        /// The line as the shell's editor showed it: with completions and entries of its history. None if a part of it
+        /// is hidden.
         line: Option<LoggedText>,
         /// Outcome of the command; none while it runs.
         outcome: Option<CommandOutcome>,
     },
-    /// Output was waited for, or the prompt.
+    /// A wait for output, or for the prompt.
     Waited {
         /// The patterns.
         patterns: Vec<String>,
@@ -156,9 +156,9 @@ pub enum LoggedAction {
         /// The end of the match, or of the output.
         until: u64,
     },
-    /// The size was changed.
+    /// A new size.
     Resized(Size),
-    /// A signal was sent to the program.
+    /// A signal to the program.
     Signalled(i32),
 }
 
@@ -186,7 +186,7 @@ pub enum CommandOutcome {
 }
 
 impl CommandOutcome {
-    pub(crate) fn of(result: &Result<CommandResult, RunError>) -> Self {
+    pub(crate) fn from_result(result: &Result<CommandResult, RunError>) -> Self {
         match result {
             Err(error) => Self::Refused(error.to_string()),
             Ok(result) if result.asks.is_some() || result.timed_out => {
@@ -267,17 +267,17 @@ pub(crate) struct InputLog {
     bytes: usize,
     /// The number of the newest entry.
     newest: u64,
-    /// True if nothing is logged.
+    /// True if the log takes no entries.
     is_off: bool,
 }
 
 impl InputLog {
-    /// Creates an empty log, into which nothing is written unless it `is_on`.
+    /// Creates an empty log, which takes no entries unless it `is_on`.
     pub(crate) fn new(is_on: bool) -> Self {
         Self { is_off: !is_on, ..Self::default() }
     }
 
-    /// Returns whether nothing is logged.
+    /// Returns whether the log takes no entries.
     pub(crate) fn is_off(&self) -> bool {
         self.is_off
     }
@@ -307,7 +307,7 @@ impl InputLog {
         }
     }
 
-    /// Returns whether the newest entry is of something that is not shown.
+    /// Returns whether the newest entry is of hidden input.
     pub(crate) fn ends_hidden(&self) -> bool {
         self.entries.back().is_some_and(|newest| matches!(newest.action, LoggedAction::Hidden { .. }))
     }
@@ -339,7 +339,7 @@ impl InputLog {
         Some(newest.number)
     }
 
-    /// Notes how the command of an entry ended, unless the entry was dropped.
+    /// Notes how the command of an entry ended, unless the log has dropped the entry.
     pub(crate) fn finish(&mut self, number: u64, ended: CommandOutcome) {
         let oldest = self.entries.front().map_or(0, |entry| entry.number);
         let index = number.checked_sub(oldest).and_then(|index| usize::try_from(index).ok());

@@ -27,14 +27,14 @@ pub(crate) struct OutputPipeline {
     turned_off: Vec<u8>,
 }
 
-/// Both parsers while one read is taken in.
+/// Both parsers during the intake of one read.
 struct Parsers<'a> {
     transcript: &'a mut Transcript,
     screen: &'a mut dyn Screen,
     prompted: &'a mut Option<(Cursor, Size)>,
     command_row: &'a mut u64,
     turned_off: &'a mut Vec<u8>,
-    /// A rectangle that is to be filled, unless the very next sequence covers it.
+    /// A rectangle to fill, unless the very next sequence covers it.
     fill: Option<Fill>,
 }
 
@@ -105,7 +105,8 @@ impl OutputPipeline {
         }
     }
 
-    /// Returns what the screen shows from the end of the prompt to the row of the cursor; nothing if no prompt is known.
+    /// Returns what the screen shows from the end of the prompt to the row of the cursor; nothing without a known
+    /// prompt.
     pub(crate) fn behind_prompt(&self) -> Option<String> {
         let (prompt, size) = self.prompted?;
         let here = self.screen.cursor().row;
@@ -155,18 +156,18 @@ impl OutputPipeline {
         std::mem::take(&mut self.turned_off)
     }
 
-    /// Believes a prompt that was claimed: the cursor stands behind it.
+    /// Believes a claimed prompt: the cursor stands behind it.
     pub(crate) fn confirm_prompt(&mut self) {
         self.transcript.confirm_prompt();
         self.prompted = Some((self.screen.cursor(), self.screen.size()));
     }
 
-    /// Returns whether the bytes that were taken in end outside of a control string.
+    /// Returns whether the bytes so far end outside of a control string.
     pub(crate) fn is_outside_of_strings(&self) -> bool {
         self.guard.is_outside()
     }
 
-    /// Draws what is no part of the text: a prompt that is drawn again in the same place.
+    /// Draws what is no part of the text: a redrawn prompt in the same place.
     pub(crate) fn draw(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, characters) = (&mut self.screen, &mut self.characters);
         self.guard.pass(bytes, |passed| characters.pass(passed, PIECE, |piece| screen.feed(piece)));
@@ -174,7 +175,7 @@ impl OutputPipeline {
     }
 }
 
-/// Feeds a REP, which ends `bytes`, with as many repetitions as are granted.
+/// Feeds a REP, which ends `bytes`, with the granted number of repetitions.
 fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], asked: u16) {
     let Some((last, before)) = bytes.split_last() else { return };
     screen.feed(before);
@@ -189,7 +190,7 @@ fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], asked: u16) {
     }
 }
 
-/// A rectangle that is to be filled, and what has come behind it so far: the beginning of a sequence.
+/// A rectangle to fill, and what has come behind it so far: the beginning of a sequence.
 struct Fill {
     control: Control,
     behind: Vec<u8>,

@@ -1,12 +1,11 @@
 //! Shells that report what they are doing, without a change to the user's dotfiles.
 //!
-//! A shell that is started through here reads the user's own files and also ours, which makes it
-//! print marks (OSC 133) around its prompt and around what a command prints. The marks carry a
-//! nonce, so that a program that prints similar marks is not believed, and the end of a command a
-//! number that no earlier one had, because a command can print its shell's prompt, and a record of
-//! what was printed. That protects against accidents only: a program of the same user could read
-//! the nonce from the shell. A shell that
-//! prints marks of its own (fish 4) does so without the nonce, and they are ignored.
+//! A shell started through here reads the user's own files and also ours, which make it print marks
+//! (OSC 133) around its prompt and around the output of a command. The marks carry a nonce, so that
+//! similar marks of a program do not count. The end of a command carries a number that no earlier
+//! one had, because a command can print its shell's prompt, and a record of earlier output. That
+//! protects against accidents only: a program of the same user could read the nonce from the shell.
+//! A shell that prints marks of its own (fish 4) does so without the nonce, and they do not count.
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
 
@@ -52,7 +51,7 @@ pub struct Integration {
     exchange: PathBuf,
 }
 
-/// A shell that can be integrated.
+/// A shell that has an integration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bash,
@@ -62,7 +61,7 @@ pub(crate) enum Kind {
     Posix,
 }
 
-/// Agreement with a shell: one that is about to be started, or one within it.
+/// Agreement with a shell that is about to start, or with a shell within it.
 #[derive(Debug, Clone)]
 pub(crate) struct IntegrationSession {
     pub(crate) kind: Kind,
@@ -73,10 +72,10 @@ pub(crate) struct IntegrationSession {
 }
 
 impl Integration {
-    /// Writes the files into `folder`, which is created if it is missing.
+    /// Writes the files into `folder`, and creates it if it is missing.
     ///
     /// # Errors
-    /// If the directory or the files cannot be written.
+    /// If writing the directory or the files fails.
     pub fn install(folder: &Path) -> io::Result<Self> {
         let zsh = folder.join("zsh");
         let exchange = folder.join("exchange");
@@ -94,8 +93,8 @@ impl Integration {
 
     /// Changes a command line and its environment so that the shell in it reports what it does.
     ///
-    /// Returns nothing where the command is no shell that can be integrated: one whose arguments name a command to
-    /// run, other startup files, or none.
+    /// Returns nothing where the command starts no shell that has an integration, or where its arguments name a command
+    /// to run, other startup files, or none.
     pub(crate) fn prepare(
         &self,
         arguments: &mut Vec<OsString>,
@@ -106,7 +105,7 @@ impl Integration {
         let files = self.exchange.join(random());
         match kind {
             Kind::Bash if login => {
-                // A login shell reads no file that can be named, unless it is in POSIX mode.
+                // A login shell takes no name of a file to read, unless it is in POSIX mode.
                 let own = environment.iter().rev().find(|(name, _)| name == "ENV").map(|(_, file)| file.clone());
                 environment.extend(own.map(|own| (ENV_VARIABLE.into(), own)));
                 arguments.insert(1, "--posix".into());

@@ -169,10 +169,10 @@ fn function_key(number: u8, modifiers: Modifiers) -> Option<Vec<u8>> {
     }
 }
 
-/// Text shorter than this is typed even where the program would take it as a paste.
+/// Minimum length of a paste, in bytes. Shorter text goes as typed keys even where the program takes pastes.
 const MIN_PASTE_BYTES: usize = 1024;
 
-/// Returns the bytes of text as a person would type it: `\n` is Enter, all else is sent unchanged.
+/// Returns the bytes of text as a person would type it: `\n` is Enter, all else stays unchanged.
 ///
 /// One long line goes as a paste where the program understands pastes, so that an
 /// editor of lines takes it in one piece; line ends at its end are still Enter.

@@ -1,7 +1,7 @@
 //! Modes that a program left on in a terminal when it ended, and the sequences that turn them off.
 //!
-//! Owns no screen: modes go in as they are printed, and a text comes out that a screen, a transcript and the terminals
-//! of viewers are fed alike. Names and numbers are those of xterm's ctlseqs.
+//! Owns no screen: printed modes go in, and a text comes out that a screen, a transcript and the terminals of viewers
+//! receive alike. Names and numbers are those of xterm's ctlseqs.
 
 use crate::screen::Cursor;
 
@@ -25,7 +25,7 @@ const MODES: [(u16, bool); 25] = [
     (1006, false),
     (1015, false),
     (1016, false),
-    // The cursor is shown.
+    // DECTCEM: the visible cursor.
     (25, true),
     // Reports of focus, of the size, and of the colour scheme.
     (1004, false),
@@ -67,10 +67,10 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// The ANSI mode in which what is written moves the rest of its row (IRM).
+    /// The ANSI mode in which new characters move the rest of their row (IRM).
     pub(crate) const INSERT: u16 = 4;
 
-    /// Notes that a DEC mode was turned on or off.
+    /// Notes that a DEC mode went on or off.
     pub(crate) fn set(&mut self, mode: u16, on: bool) {
         if let Some(index) = MODES.iter().position(|(known, _)| *known == mode) {
             let bit = 1 << index;
@@ -87,7 +87,7 @@ impl Leftovers {
         self.keypad = on;
     }
 
-    /// Notes the character set that letters are shown in: another than ASCII, or ASCII.
+    /// Notes the character set for letters: another than ASCII, or ASCII.
     pub(crate) fn characters(&mut self, other: bool) {
         self.characters = other;
     }

@@ -1,14 +1,14 @@
 //! The bound that the kernel puts on a line for a program that reads whole lines.
 //!
-//! Owns the measure of a line in typed bytes. Pure: the mode of the terminal is looked up elsewhere.
+//! Owns the measure of a line in typed bytes. Pure: the caller looks up the mode of the terminal.
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a line that a pseudo-terminal in canonical mode keeps, in bytes, without its end. It drops what is
-/// typed behind that, up to the end of the line; see "canonical mode" in termios(3).
+/// Maximum length of a line that a pseudo-terminal in canonical mode keeps, in bytes, without its end. It drops further
+/// input up to the end of the line; see "canonical mode" in termios(3).
 pub(crate) const MAX_LINE_BYTES: usize = 4095;
 
-/// A line that would not arrive as it was typed.
+/// A line that would not arrive as typed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "nothing was typed: a line of {bytes} bytes is longer than the {MAX_LINE_BYTES} that the terminal keeps for {}, and the \
@@ -16,9 +16,10 @@ pub(crate) const MAX_LINE_BYTES: usize = 4095;
     reader(.relay.as_deref())
 )]
 pub struct LineTooLong {
-    /// Length of the longest line with what is typed before it and not entered, in bytes.
+    /// Length of the longest line with the unentered text before it, in bytes.
     pub bytes: usize,
-    /// The program that passes the line on to another terminal, where that program does not show how the line is read there.
+    /// The program that passes the line on to another terminal, where that program does not show how the other
+    /// terminal's program reads it.
     pub relay: Option<String>,
 }
 
@@ -29,8 +30,7 @@ fn reader(relay: Option<&str>) -> String {
     }
 }
 
-/// Returns the length of the longest line in `typed`, in bytes. `before` is the length of what was typed before it and not
-/// entered.
+/// Returns the length of the longest line in `typed`, in bytes. `before` is the length of the unentered text before it.
 pub(crate) fn longest_line(before: usize, typed: &[u8]) -> usize {
     // Ends of lines and of input, and keys that give a line up or take it away.
     let ends = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0x03 | 0x04 | 0x15);

@@ -1,6 +1,6 @@
 //! Computes what a line looked like in the end.
 //!
-//! A line of history may have been written over (progress bars, edited command lines). These
+//! A line of history may contain overwritten text (progress bars, edited command lines). These
 //! functions play `\r` and `\x08` back the way a screen would and return what remained visible.
 
 use unicode_width::UnicodeWidthChar as _;
@@ -14,7 +14,7 @@ const WIDE_REST: char = '\0';
 /// Fills the columns that a tab crosses behind its first one.
 const TAB_REST: char = '\x01';
 
-/// Returns `text` with every line as it looked when it was finished, trailing blanks cut.
+/// Returns `text` with every line as it looked at its end, trailing blanks cut.
 #[must_use]
 pub fn settled(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -32,7 +32,7 @@ pub fn settled(text: &str) -> String {
     out
 }
 
-/// Returns `text` as it was printed, except that lines which were written over look as they did in the end.
+/// Returns `text` as printed, except that overwritten lines look as they did in the end.
 #[must_use]
 pub(crate) fn as_printed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -48,12 +48,12 @@ pub(crate) fn as_printed(text: &str) -> String {
     out
 }
 
-/// A line after everything was written over it, and the position of its cursor, in columns.
+/// A line after all overwriting, and the position of its cursor, in columns.
 #[derive(Debug, Default)]
 pub(crate) struct RenderedLine {
     /// Character of each column. The columns behind the first one of a wide character or a tab have a filler.
     cells: Vec<char>,
-    /// Combining characters, by the column that they are drawn on.
+    /// Combining characters, by their columns.
     combining: Vec<(usize, char)>,
     column: usize,
     returned: bool,
@@ -113,7 +113,7 @@ impl RenderedLine {
             self.cells.resize(end, WIDE_REST);
         } else {
             self.cells.resize(self.cells.len().max(end), ' ');
-            // Half of a wide character is not shown.
+            // Half of a wide character does not show.
             if self.cells[self.column] == WIDE_REST {
                 self.cells[self.column - 1] = ' ';
             }
@@ -134,7 +134,7 @@ impl RenderedLine {
     }
 
     /// Returns what the columns of a range show; blanks behind the end of the line, and for half of a wide character.
-    pub(crate) fn shown(&self, columns: std::ops::Range<usize>) -> String {
+    pub(crate) fn text_in_columns(&self, columns: std::ops::Range<usize>) -> String {
         let mut out = String::with_capacity(columns.len());
         let mut column = columns.start;
         while column < columns.end {
@@ -160,7 +160,7 @@ impl RenderedLine {
     }
 
     fn text(&self) -> String {
-        self.shown(0..self.cells.len())
+        self.text_in_columns(0..self.cells.len())
     }
 }
 

@@ -63,7 +63,7 @@ impl Searching {
         Self(Search::new(patterns, from))
     }
 
-    /// Searches all that was printed and not searched yet. Returns whether a pattern was found.
+    /// Searches the output since the last call. Returns whether a pattern matched.
     pub fn advance(&mut self, typescript: &Typescript) -> bool {
         let echo = EchoZones { recognised: &typescript.echo, open_line_was_sent: false };
         loop {

@@ -1,8 +1,9 @@
-//! Memory that is given back to the system.
+//! Returns free memory to the system.
 //!
-//! glibc keeps what is freed for later, in one heap for each thread: after 200 flooding terminals were closed, a host still had
-//! ten times what it needs. `malloc_trim(3)` gives all free pages back, also those between used ones. An allocator that does so by
-//! itself (jemalloc, mimalloc) is C to build and costs every allocation of every program for what is needed once a terminal closes.
+//! glibc keeps freed memory for later, in one heap for each thread: after 200 flooding terminals had closed, a host
+//! still had ten times what it needs. `malloc_trim(3)` gives all free pages back, also those between used ones. An
+//! allocator that does so by itself (jemalloc, mimalloc) is C to build and costs every allocation of every program for
+//! a benefit at the close of a terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +11,17 @@ use std::time::Duration;
 
 use crate::process::give_memory_back;
 
-/// Pause before memory is given back, in which more may come: giving back looks at all of the heap.
+/// Pause before giving memory back, in which more may become free: giving back looks at all of the heap.
 const AFTER: Duration = Duration::from_millis(500);
 
-/// Gives memory back after much of it was freed, once for all that is freed within half a second. Cheap to clone.
+/// Gives memory back after a large release, once for all releases within half a second. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryReturn {
     is_due: Arc<AtomicBool>,
 }
 
 impl MemoryReturn {
-    /// Notes that much was freed. Gives it back soon, on a thread that may block.
+    /// Notes a large release of memory. Gives it back soon, on a thread that may block.
     pub fn note_freed(&self) {
         if self.is_due.swap(true, Ordering::Relaxed) {
             return;

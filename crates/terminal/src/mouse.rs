@@ -13,7 +13,7 @@ pub enum MouseReports {
     None,
     /// Buttons.
     Buttons,
-    /// Buttons, and movement while one is pressed.
+    /// Buttons, and movement with a pressed button.
     Drags,
     /// Buttons and every movement.
     Moves,
@@ -36,13 +36,13 @@ pub struct MouseInput {
     pub col: u16,
     /// The row of the cell, counted from 0.
     pub row: u16,
-    /// True if shift was pressed.
+    /// True if shift was down.
     #[serde(default)]
     pub shift: bool,
-    /// True if alt was pressed.
+    /// True if alt was down.
     #[serde(default)]
     pub alt: bool,
-    /// True if ctrl was pressed.
+    /// True if ctrl was down.
     #[serde(default)]
     pub ctrl: bool,
 }
@@ -50,15 +50,15 @@ pub struct MouseInput {
 /// Something that a mouse does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MouseAction {
-    /// A button was pressed: 0 left, 1 middle, 2 right.
+    /// A press of a button: 0 left, 1 middle, 2 right.
     Press(u8),
-    /// A button was released.
+    /// A release of a button.
     Release(u8),
-    /// The mouse moved while this button was pressed.
+    /// A movement with this pressed button.
     Drag(u8),
-    /// The mouse moved.
+    /// A movement without a button.
     Move,
-    /// The wheel was turned by one step: away from the hand, or towards it.
+    /// A turn of the wheel by one step: away from the hand, or towards it.
     Wheel {
         /// True if it shows what is above.
         up: bool,
@@ -103,7 +103,7 @@ pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
     if input.col > MAX_OLD_POSITION || input.row > MAX_OLD_POSITION {
         return Vec::new();
     }
-    // The old encoding does not tell which button was released.
+    // The old encoding does not name the released button.
     let code = if is_release { 3 } else { code };
     let cell = |index: u16| u8::try_from(index + 33).unwrap_or(u8::MAX);
     vec![0x1b, b'[', b'M', 32 + code + pressed, cell(input.col), cell(input.row)]

@@ -1,11 +1,11 @@
 //! Prompts of programs that report nothing: interpreters, debuggers, and shells without the integration.
 //!
 //! Owns the decision whether a row of the screen is a prompt, the request for the rest of an entry, or something else.
-//! A prompt is learned where a command is entered, and recognised when it comes back. Pure: rows go in.
+//! It learns a prompt where a command goes in, and recognises it when it comes back. Pure: rows go in.
 
 use crate::{command, python_entry};
 
-/// Maximum characters of a row that are looked at, from its end.
+/// Maximum characters of a row to look at, from its end.
 const MAX_ROW_CHARS: usize = 200;
 
 /// Characters that end the prompt of a shell.
@@ -24,7 +24,7 @@ struct Interpreter {
     ends_with_empty_line: bool,
     /// True if an empty line at the prompt repeats the last entry.
     repeats_entries: bool,
-    /// True if an entry of several lines is pasted, because a line that is typed gets an indentation.
+    /// True to paste an entry of several lines, because the program indents typed lines.
     takes_pastes: bool,
     /// True if an empty line stands before each prompt.
     separates: bool,
@@ -224,7 +224,7 @@ pub(crate) enum RowKind {
 }
 
 impl LearnedPrompt {
-    /// Learns the prompt in the text before the cursor. `program` is what runs in the foreground, where it is known.
+    /// Learns the prompt in the text before the cursor. `program` is the program in the foreground, if known.
     ///
     /// Questions are no prompts: `Continue? [Y/n] `, `Password: `.
     pub(crate) fn learn(before_cursor: &str, program: Option<&str>) -> Option<Self> {
@@ -258,7 +258,7 @@ impl LearnedPrompt {
         })
     }
 
-    /// Returns whether it may be the prompt of a shell, so that a line for shells may be typed.
+    /// Returns whether it may be the prompt of a shell, so that it may receive a line for shells.
     pub(crate) fn may_be_shell(&self) -> bool {
         self.is_shell
     }
@@ -268,8 +268,8 @@ impl LearnedPrompt {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.ends_with_empty_line)
     }
 
-    /// Divides a text that is typed line by line into entries: each is typed once the program has come back to its prompt, or
-    /// requests the rest of the last one.
+    /// Divides a text to type line by line into entries. Each entry waits until the program has come back to its
+    /// prompt, or requests the rest of the last one.
     ///
     /// # Errors
     /// The meaning of an empty line to the program, if the text has one that the program would take as a separate entry.
@@ -291,8 +291,8 @@ impl LearnedPrompt {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == PYTHON)
     }
 
-    /// Returns whether the program reads its terminal all the time, also while an entry is executed, as Node does while
-    /// one awaits something.
+    /// Returns whether the program reads its terminal all the time, also during an entry, as Node does while one awaits
+    /// something.
     pub(crate) fn reads_while_it_works(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == NODE)
     }
@@ -310,7 +310,7 @@ impl LearnedPrompt {
         has_signs_only || is_variant || CONTINUATIONS.contains(&row)
     }
 
-    /// Returns whether an entry of several lines is pasted rather than typed.
+    /// Returns whether to paste an entry of several lines rather than type it.
     pub(crate) fn takes_pastes(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.takes_pastes)
     }
@@ -345,7 +345,7 @@ impl LearnedPrompt {
     /// Returns the bytes at the beginning of `output` that are an entry of several lines, drawn again.
     pub(crate) fn redrawn_entry(&self, output: &str) -> usize {
         let Kind::Known(interpreter) = self.kind else { return 0 };
-        // Entries are counted, and the prompt may be drawn before or after that.
+        // The program counts entries, and may draw the prompt before or after that.
         let begin = without_digits(&self.text);
         let is_entry =
             |line: &str| without_digits(line).starts_with(&begin) || (interpreter.continuation)(&format!("{line} "));

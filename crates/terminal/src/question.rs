@@ -2,7 +2,7 @@
 //!
 //! Used only where the kernel shows nothing: for a program that passes input on to another machine or terminal.
 
-/// Maximum characters of a row that are looked at, from its end.
+/// Maximum characters of a row to look at, from its end.
 const MAX_ROW_CHARS: usize = 200;
 
 /// Characters that end a prompt: of shells, REPLs, debuggers and questions.

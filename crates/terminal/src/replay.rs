@@ -1,6 +1,6 @@
-//! A screen on which recorded output is drawn again.
+//! A screen that draws recorded output again.
 //!
-//! The parsers and the emulator are those of a live terminal, so that a replay shows what was shown. Answers to queries in
+//! The parsers and the emulator are those of a live terminal, so that a replay shows the same. Answers to queries in
 //! the output go nowhere. A keyframe is text from which another replay of the same size continues; what had scrolled
 //! away before it, a saved cursor and tab stops are not part of one.
 
@@ -9,12 +9,12 @@ use crate::intake::OutputPipeline;
 use crate::screen::{Emulator, Modes, Picture, Size};
 use crate::transcript::Transcript;
 
-/// The text that a replay keeps, in bytes: it is not read.
+/// The text that a replay keeps, in bytes: nothing reads it.
 const TEXT: usize = 64 * 1024;
 
 const ESC: u8 = 0x1b;
 
-/// A screen on which recorded output is drawn.
+/// A screen that draws recorded output.
 pub struct Replay {
     pipeline: OutputPipeline,
     ending: Ending,
@@ -88,7 +88,7 @@ impl Replay {
         self.pipeline.screen.held_until().is_some()
     }
 
-    /// Shows what is held back.
+    /// Shows the held output.
     pub fn release(&mut self) {
         self.pipeline.screen.release();
     }

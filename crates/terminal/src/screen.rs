@@ -1,8 +1,8 @@
 //! The screen that a program draws on, behind a small trait of our own.
 //!
 //! The emulator makes no promise about its interface, so everything else here
-//! knows it only as a [`Screen`]: bytes go in, values come out. A screen is never
-//! shared; readers get copies.
+//! knows it only as a [`Screen`]: bytes go in, values come out. Readers get
+//! copies, never a shared screen.
 
 pub(crate) mod control;
 mod emulator;
@@ -29,7 +29,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// The smallest and the largest number of rows or columns that a terminal is given.
+    /// The smallest and the largest number of rows or columns of a terminal.
     pub const BOUNDS: std::ops::RangeInclusive<u16> = 2..=1000;
 
     /// Returns this size if both sides are within [`Size::BOUNDS`].
@@ -59,16 +59,16 @@ pub struct Cursor {
 /// The modes of keyboard and screen that the program has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
-    /// Cursor keys are sent as `ESC O A` rather than `ESC [ A` (DECCKM).
+    /// Cursor keys go out as `ESC O A` rather than `ESC [ A` (DECCKM).
     pub application_cursor: bool,
-    /// Pasted text is to be wrapped in `ESC [ 200 ~` and `ESC [ 201 ~`.
+    /// Pasted text needs `ESC [ 200 ~` before it and `ESC [ 201 ~` behind it.
     pub bracketed_paste: bool,
     /// A full-screen program has the alternate screen.
     pub alternate_screen: bool,
     /// Mouse events that the program requests.
     #[serde(default, skip_serializing_if = "MouseReports::are_none")]
     pub mouse: MouseReports,
-    /// The mouse is reported in the encoding without limits (mode 1006).
+    /// Mouse reports use the encoding without limits (mode 1006).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sgr_mouse: bool,
     /// On the alternate screen, the wheel does not count as arrow keys (mode 1007 is off).
@@ -80,18 +80,18 @@ pub struct Modes {
 pub(crate) trait Screen: Send {
     /// Draws what a program printed.
     fn feed(&mut self, bytes: &[u8]);
-    /// Puts modes back to their defaults without touching what is shown (DECSTR).
+    /// Puts modes back to their defaults without touching the shown text (DECSTR).
     fn soft_reset(&mut self);
     /// Performs a sequence that the emulator lacks, at its place in the output.
     fn perform(&mut self, control: &Control);
-    /// Begins what one read brought: so many cells may be drawn for few bytes from now on.
+    /// Begins what one read brought: from now on, few bytes may draw so many cells.
     fn begin_portion(&mut self);
-    /// Returns how many of `asked` repetitions of a character are drawn: no more than can be seen, and than the
+    /// Returns how many of `asked` repetitions of a character to draw: no more than the screen can show, and than the
     /// portion has left.
     fn grant_repeats(&mut self, asked: u16) -> u16;
     /// Takes combining characters off the cells at the cursor, which carry more than any script needs.
     fn relieve(&mut self);
-    /// Changes the size; lines of the main screen are wrapped anew.
+    /// Changes the size, and wraps the lines of the main screen to it.
     fn resize(&mut self, size: Size);
     /// Takes the answers to the program's queries, as bytes to write to it.
     fn take_replies(&mut self) -> Vec<u8>;
@@ -111,7 +111,7 @@ pub(crate) trait Screen: Send {
     /// reset begins a new epoch.
     fn scrolled(&self) -> (u64, u64);
     /// Returns up to `above` rows of the scrollback and those of the screen, each with a flag that is true if its line
-    /// is wrapped into the next row. Trailing blanks are removed from rows without the flag.
+    /// continues in the next row. Rows without the flag have no trailing blanks.
     fn rows_from(&self, above: usize) -> Vec<(String, bool)>;
     /// The rows as text with colours (SGR sequences), cut likewise.
     fn ansi(&self) -> String;
@@ -129,6 +129,6 @@ pub(crate) trait Screen: Send {
     fn failures(&self) -> u32;
     /// Returns the latest time to show output that a program holds back (synchronized update, mode 2026).
     fn held_until(&self) -> Option<Instant>;
-    /// Shows what was held back.
+    /// Shows the held output.
     fn release(&mut self);
 }

@@ -1,9 +1,9 @@
 //! The state of a shell that decides the meaning of a command line: its directory, variables, functions, aliases, traps, keys and options.
 //!
-//! A shell at its prompt reports it in an exchange ([`exchange`](crate::exchange)). Only hashes are kept, so that two states can be
-//! compared and the differences named. What changes by itself, such as `SECONDS` and what prompts keep to themselves,
-//! is left out ([`is_volatile`]). The report is the shell's own: a shell that was prepared to lie before the first
-//! request is believed.
+//! A shell at its prompt reports it in an exchange ([`exchange`](crate::exchange)). This module keeps only hashes,
+//! enough to compare two states and to name the differences. It leaves out what changes by itself, such as `SECONDS`
+//! and what prompts keep to themselves ([`is_volatile`]). The report is the shell's own: a shell prepared to lie before
+//! the first request goes undetected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,16 +12,16 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-/// The keys of the hashes, so that no text can be made to have the hash of another one.
+/// The keys of the hashes, random so that no program can make a text with the hash of another one.
 static HASHING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Differences that are named; the others are counted.
+/// Maximum number of named differences. A count stands for the others.
 const MAX_NAMED: usize = 5;
 
-/// Signals and events of traps that are named.
+/// Maximum number of named signals and events of traps.
 const MAX_TRAPS: usize = 10;
 
-/// Programs whose places are compared with `PATH`; of more, every place counts.
+/// Maximum number of programs to compare by their place in `PATH`; of more, every place counts.
 const MAX_PROGRAMS: usize = 5000;
 
 /// The state of a shell at one moment.
@@ -29,26 +29,26 @@ const MAX_PROGRAMS: usize = 5000;
 pub(crate) struct ShellState {
     /// The hash of each part, by its name.
     parts: BTreeMap<String, u64>,
-    /// The names of the parts that change whenever the prompt is drawn. They are no difference.
+    /// The names of the parts that change with every drawing of the prompt. They are no difference.
     varying: BTreeSet<String>,
     /// The signals and events that the user's traps are for.
     traps: Vec<String>,
 }
 
-/// The state of a terminal at a question to a person, as far as it is known.
+/// The state of a terminal at a question to a person, where known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotedState {
-    /// The state of its shell is noted, and compared before the next input that is approved.
+    /// The state of its shell, for comparison before the next approved input.
     Shell {
         /// Signals and events at which the shell runs a command by itself.
         traps: Vec<String>,
     },
-    /// A program waits for input. Only that it is the same one is compared.
+    /// A program waits for input. The comparison checks only that it is the same one.
     Program {
         /// Its name.
         program: Option<String>,
     },
-    /// Nothing can be compared.
+    /// There is nothing to compare.
     Unknown {
         /// The reason.
         why: String,
@@ -201,14 +201,14 @@ fn program_of(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), place.to_owned()))
 }
 
-/// Returns whether a program is found at this place by its name.
+/// Returns whether the search path leads to this place for the program's name.
 fn is_first(search_path: &str, name: &str, place: &str) -> bool {
     let found = search_path.split(':').map(|folder| Path::new(folder).join(name)).find(|place| place.is_file());
     found.is_some_and(|found| found == Path::new(place))
 }
 
 /// Returns whether a variable changes by itself, or by a look at it: clocks, counters, what line editors and prompts
-/// keep to themselves. Prompts may be computed in the background.
+/// keep to themselves. A shell may compute prompts in the background.
 fn is_volatile(name: &str) -> bool {
     /// Of bash, zsh and fish.
     const NAMES: &[&str] = &[
@@ -319,7 +319,7 @@ fn runs_by_itself(name: &str, text: &str) -> bool {
     let without_integration =
         |value: &str| OF_INTEGRATION.iter().fold(value.to_owned(), |value, part| value.replace(part, ""));
     match name {
-        // It is expanded as a prompt is.
+        // The shell expands it as a prompt.
         "PS0" => {
             let own = without_integration(text);
             own.contains("$(") || own.contains('`') || own.contains("${")

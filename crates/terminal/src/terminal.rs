@@ -45,7 +45,7 @@ use crate::wait::{InputWait, Quiet, Target, Until, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
 ///
-/// Every method fails with [`TerminalClosed`] once the terminal was closed.
+/// Every method fails with [`TerminalClosed`] once the terminal has closed.
 #[derive(Debug, Clone)]
 pub struct Terminal {
     id: TerminalId,
@@ -63,11 +63,11 @@ pub struct Terminal {
 struct QuestionState {
     gate: String,
     state: TerminalState,
-    /// An approved input was typed: what follows is the run's own.
+    /// The approved input was typed: what follows is the run's own.
     is_used: bool,
 }
 
-/// The state of a terminal at the time of a question to a person about it, as far as it is known.
+/// The state of a terminal at the time of a question to a person about it, where known.
 #[derive(Debug, Clone)]
 enum TerminalState {
     /// A shell at its prompt.
@@ -78,7 +78,7 @@ enum TerminalState {
     Unknown(String),
 }
 
-/// States of one terminal that are kept; a terminal is seldom part of more than one question.
+/// Maximum number of kept states of one terminal. A terminal is seldom part of more than one question.
 const MAX_NOTED: usize = 16;
 
 /// Time limit of the wait for a shell that is about to reach its prompt.
@@ -101,33 +101,33 @@ impl Lifecycle {
         let _ = self.0.ended.set(Instant::now());
     }
 
-    /// Notes that it is being closed: it is no longer found by id or name.
+    /// Notes that it closes: no id or name finds it any longer.
     fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
 }
 
-/// The terminal was closed.
+/// The terminal has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("the terminal was closed")]
 pub struct TerminalClosed;
 
-/// Reason why an input was not sent.
+/// Reason why the terminal did not take an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum InputError {
-    /// A key has no such name; nothing was sent.
+    /// A key has no such name; the program received nothing.
     #[error(transparent)]
     Key(#[from] UnknownKey),
-    /// The program has ended, and nothing reads what is typed.
+    /// The program has ended, and nothing reads input.
     #[error("its program has ended{}", .0.map(|exit| format!(" with exit code {}", exit.code)).unwrap_or_default())]
     Ended(Option<Exit>),
-    /// So much input waits for the program to read it that no more is taken.
+    /// So much input waits for the program to read it that the terminal takes no more.
     #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
     Full {
         /// Bytes that wait.
         waiting: usize,
     },
-    /// It is longer than what is taken at once.
+    /// It is longer than the terminal takes at once.
     #[error("it is longer than {} MB; send it in parts", .most >> 20)]
     TooLong {
         /// The most bytes.
@@ -144,16 +144,16 @@ pub enum InputError {
         "others have begun a line there, so nothing was typed behind it; enter it or take it away (ctrl-c): {text}"
     )]
     LineStands {
-        /// The text that is typed there.
+        /// The text typed there.
         text: String,
     },
     /// A person has approved it for the terminal as it was, and that is another one now.
     #[error("{}", changed(.0))]
     Changed(String),
-    /// Typing began, and the program ended before all of it was written.
+    /// Typing began, and the program ended before the end of it.
     #[error("it was begun before, and how much of it reached the program is not known")]
     InDoubt,
-    /// The terminal was closed.
+    /// The terminal has closed.
     #[error(transparent)]
     Gone(#[from] TerminalClosed),
 }
@@ -173,22 +173,22 @@ pub struct Input {
     pub text: String,
     /// Keys by name, typed after the text.
     pub keys: Vec<String>,
-    /// Actions of a mouse, after the keys. A program that does not request them is sent nothing.
+    /// Actions of a mouse, after the keys. A program that does not request them receives nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mouse: Vec<MouseInput>,
-    /// Bytes that are sent unchanged, after all else: what a person's own terminal produced.
+    /// Bytes to send unchanged, after all else: what a person's own terminal produced.
     pub raw: Vec<u8>,
-    /// Time of the answer: the next prompt, or the moment when the program has been quiet for so long.
-    /// Without it, as soon as the input is accepted.
+    /// Time of the answer: the next prompt, or the moment when the program has been quiet for so long. Without it, as
+    /// soon as the terminal accepts the input.
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
-    /// The gate at which a person has approved it: nothing is typed if the terminal is another one than it was then, see
-    /// [`Terminal::note_state`].
+    /// The gate at which a person has approved it: the terminal refuses the input if it is another one than it was
+    /// then, see [`Terminal::note_state`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
-    /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line: what others
-    /// have typed there is taken away first, or the input is refused.
+    /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line:
+    /// the terminal first takes away what others have typed there, or refuses the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Proves that the sender holds the terminal.
@@ -196,10 +196,10 @@ pub struct Input {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// True if a person types it in a terminal that is attached, for the log of inputs.
+    /// True if a person types it in an attached terminal, for the log of inputs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
-    /// True if it is a secret, which the log of inputs does not keep, however it is shown.
+    /// True for a secret, which the log of inputs does not keep, even if the program shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     /// True if the answer to an input that does not settle has no [`View`]: the sender follows the screen, or waits for
@@ -226,7 +226,7 @@ pub struct Sent {
     /// Version of the screen just before the input, see [`View::version`]. None from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// The current state of the terminal, unless the input was sent [without a view](Input::without_view).
+    /// The current state of the terminal, unless the input is [without a view](Input::without_view).
     pub view: Option<View>,
 }
 
@@ -243,7 +243,7 @@ pub struct View {
     pub title: String,
     /// The size.
     pub size: Size,
-    /// True if a command runs in the foreground, where that can be known.
+    /// True if a command runs in the foreground. None if unknown.
     pub busy: Option<bool>,
     /// The exit code of the last command, where the shell reports it and no other command runs; of the program, once it
     /// has ended.
@@ -252,17 +252,17 @@ pub struct View {
     pub exit: Option<Exit>,
     /// Offset behind all output so far.
     pub end: u64,
-    /// A client held the terminal and gave it back, and [`Terminal::handed_back`] was not called since.
+    /// A client held the terminal and gave it back, with no call of [`Terminal::handed_back`] since.
     pub handed_back: bool,
     /// The working directory of its program: the shell's own, or that of the running program where it reports one
     /// (OSC 7). Within `ssh` and the like it is a directory of the remote machine.
     pub cwd: Option<String>,
-    /// True if the foreground program waits for input, where that can be determined: a shell at its prompt, a program
-    /// that reads the terminal, an idle line editor or full-screen program.
+    /// True if the foreground program waits for input: a shell at its prompt, a program that reads the terminal, an
+    /// idle line editor or full-screen program. None if unknown.
     pub awaiting_input: Option<bool>,
-    /// True if it reads a line that is not shown, as passwords are read.
+    /// True if it reads a line without showing it, as for a password.
     pub password: bool,
-    /// The text at the shell's prompt that was typed and not entered.
+    /// The text at the shell's prompt, typed and not entered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<String>,
     /// Its name, besides the id.
@@ -276,7 +276,7 @@ pub struct View {
 /// A screen, once it is another one than a viewer knows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScreenUpdate {
-    /// Identifies what is shown: it is another number once something was drawn, or the size has changed.
+    /// Identifies the content: the number changes with every drawing and every change of the size.
     pub version: u64,
     /// The cells.
     pub picture: Picture,
@@ -300,8 +300,8 @@ pub struct ScreenDelta {
 }
 
 impl ScreenDelta {
-    /// Returns these rows of a screen; all of them if none are given.
-    fn of(update: &ScreenUpdate, rows: Option<Vec<u16>>) -> Self {
+    /// Returns these rows of a screen; all of them for `None`.
+    fn from_update(update: &ScreenUpdate, rows: Option<Vec<u16>>) -> Self {
         let ScreenUpdate { version, picture, modes, title, exit } = update;
         let height = u16::try_from(picture.rows.len()).unwrap_or(u16::MAX);
         let row = |row: &u16| picture.rows.get(usize::from(*row)).cloned();
@@ -342,7 +342,7 @@ impl ScreenDelta {
 pub enum Part {
     /// From this offset on.
     From(u64),
-    /// The same as it was printed, with carriage returns and backspaces: what was written over is there, too.
+    /// The same as printed, with carriage returns and backspaces: overwritten text is there, too.
     RawFrom(u64),
     /// Output after the last input.
     SinceInput,
@@ -353,7 +353,7 @@ pub enum Part {
         from: u64,
         /// The version, see [`View::version`].
         version: u64,
-        /// Bytes of text before that are returned as well, see [`Excerpt::before`].
+        /// Bytes of text before that to return as well, see [`Excerpt::before`].
         reach: usize,
     },
     /// The last lines.
@@ -385,20 +385,20 @@ impl Limit {
     }
 }
 
-/// A part of the output, as text. Lines look as they did when they were finished.
+/// A part of the output, as text. Lines look as they did at their end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Excerpt {
     /// The text, or its beginning.
     pub head: String,
-    /// Its end, where something between was left out.
+    /// Its end, where a part between is missing.
     pub tail: Option<String>,
-    /// Bytes of text that were left out, after `head`. Not characters: to count those, all of it would be read.
+    /// Bytes of text missing after `head`. Not characters: a count of these would read all of it.
     pub left_out: u64,
     /// Offset behind `head`, to continue reading from.
     pub next: u64,
-    /// Offset of the oldest output that is still held, where older output was requested and is dropped.
+    /// Offset of the oldest held output, where the request includes older, dropped output.
     pub dropped_before: Option<u64>,
-    /// Of [`Part::New`], text that stands before `head`, so that a secret is found of which `head` has the end.
+    /// Of [`Part::New`], text before `head`, to find a secret of which `head` has the end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub before: String,
     /// Of [`Part::New`], the lines of the screen instead of text, where the program drew on several of its rows.
@@ -408,7 +408,7 @@ pub struct Excerpt {
 
 impl Excerpt {
     /// Returns a text that is whole. What follows it is at the offset `next`.
-    pub(crate) fn whole(head: String, next: u64) -> Self {
+    pub(crate) fn from_text(head: String, next: u64) -> Self {
         Self { head, next, ..Self::default() }
     }
 }
@@ -418,7 +418,7 @@ impl Excerpt {
 pub struct ScreenLine {
     /// The number of its first row on the screen, counted from 0; negative where it scrolled away.
     pub row: i64,
-    /// Its text; of a line that was wrapped, that of all its rows.
+    /// Its text; of a wrapped line, that of all its rows.
     pub text: String,
     /// False if the client has seen the line with this text.
     pub is_changed: bool,
@@ -429,13 +429,13 @@ pub struct ScreenLine {
 pub struct Description {
     /// Its id.
     pub id: TerminalId,
-    /// The command line that was requested.
+    /// The requested command line.
     pub command: String,
     /// A name besides the id.
     pub name: Option<String>,
     /// The client or run that opened it.
     pub opened_by: Option<String>,
-    /// Time at which it was opened.
+    /// Time of its opening.
     pub created: SystemTime,
     /// Time of the last input or output.
     pub last_activity: SystemTime,
@@ -445,13 +445,13 @@ pub struct Description {
     pub title: String,
     /// The size.
     pub size: Size,
-    /// True if a command runs in the foreground, where that can be known.
+    /// True if a command runs in the foreground. None if unknown.
     pub busy: Option<bool>,
     /// As in [`View::exit_code`].
     pub exit_code: Option<i32>,
     /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
-    /// Clients that are attached.
+    /// Number of attached clients.
     pub viewers: usize,
     /// The current holder, if there is one.
     pub holder: Option<LockHolder>,
@@ -475,7 +475,7 @@ pub struct Closing {
 pub struct Closed {
     /// Exit of the program.
     pub exit: Option<Exit>,
-    /// Processes that could not be ended.
+    /// Processes that did not end.
     pub survivors: Vec<Survivor>,
 }
 
@@ -519,7 +519,7 @@ pub(crate) enum Request {
     WatchScreen(ScreenWatcher),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
     Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
-    /// The request that was written is to be answered.
+    /// Waits for the answer to the written request.
     Exchange(oneshot::Sender<Result<(), VariablesError>>),
     /// The kind of the shell that answers typed lines, if it is an inner one.
     InnerShell(oneshot::Sender<Option<Kind>>),
@@ -587,7 +587,7 @@ impl Terminal {
         self.pid
     }
 
-    /// Returns whether it is still open; a terminal that is being opened is not yet.
+    /// Returns whether it is still open; a terminal is not while it opens.
     pub(crate) fn is_open(&self) -> bool {
         !self.requests.is_closed() && !self.life.0.closed.load(Ordering::Relaxed)
     }
@@ -612,7 +612,7 @@ impl Terminal {
     /// Types into the terminal, and returns when the program has answered as far as `input.settle` requires.
     ///
     /// # Errors
-    /// If a key is unknown, the program has ended, or it does not read; nothing was typed then.
+    /// If a key is unknown, the program has ended, or it does not read. The program receives nothing then.
     pub async fn send(&self, input: Input) -> Result<Sent, InputError> {
         let Some(gate) = input.approved_at.clone() else { return self.ask(|reply| Request::Send(input, reply)).await? };
         let checked = self.check_approved(&gate, input.run.as_deref()).await?;
@@ -625,7 +625,7 @@ impl Terminal {
     /// Waits until what `wait` names happens. Dropping the future ends the wait.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn wait(&self, wait: Wait) -> Result<(Waited, View), TerminalClosed> {
         use std::sync::atomic::AtomicU64;
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -636,10 +636,10 @@ impl Terminal {
         waited
     }
 
-    /// Waits until a freshly opened program can be typed into: at its first prompt, or when it falls silent.
+    /// Waits until a freshly opened program takes input: at its first prompt, or when it falls silent.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, TerminalClosed> {
         self.ask(|reply| Request::Ready(quiet, at_most, reply)).await
     }
@@ -647,7 +647,7 @@ impl Terminal {
     /// Returns the screen and state as of now; `colours` keeps the screen's colours.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn view(&self, colours: bool) -> Result<View, TerminalClosed> {
         self.ask(|reply| Request::View(colours, reply)).await
     }
@@ -655,7 +655,7 @@ impl Terminal {
     /// Returns the cells of the screen as of now, with their colours.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn picture(&self) -> Result<Picture, TerminalClosed> {
         self.ask(Request::Picture).await
     }
@@ -664,7 +664,7 @@ impl Terminal {
     /// has no such rows.
     ///
     /// # Errors
-    /// If the terminal is closed.
+    /// If the terminal has closed.
     pub async fn scrollback(&self, most: usize) -> Result<Picture, TerminalClosed> {
         self.ask(|reply| Request::Scrollback(most, reply)).await
     }
@@ -672,7 +672,7 @@ impl Terminal {
     /// Returns the entries of the log of inputs from this number on, oldest first.
     ///
     /// # Errors
-    /// If the terminal is closed.
+    /// If the terminal has closed.
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, TerminalClosed> {
         self.ask(|reply| Request::Inputs(from, reply)).await
     }
@@ -681,24 +681,24 @@ impl Terminal {
     /// programs drew is no part of them. All together have at most 4 MiB.
     ///
     /// # Errors
-    /// If the terminal is closed.
+    /// If the terminal has closed.
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, TerminalClosed> {
         self.ask(|reply| Request::Pieces(ranges, most, reply)).await
     }
 
-    /// Returns the screen once it is another one than the version that is known; at once if none is.
+    /// Returns the screen once it differs from the known version; at once without one.
     ///
     /// # Errors
-    /// If the terminal was closed, also meanwhile.
+    /// If the terminal has closed, or closes meanwhile.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
 
     /// Like [`Terminal::watch_screen`], but only with the rows that differ from those of the known version. That
-    /// version was returned by this or by [`Terminal::watch_screen`].
+    /// version comes from this method or from [`Terminal::watch_screen`].
     ///
     /// # Errors
-    /// If the terminal was closed, also meanwhile.
+    /// If the terminal has closed, or closes meanwhile.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
     }
@@ -706,7 +706,7 @@ impl Terminal {
     /// Returns a part of the output, as much of it as `limit` allows.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, TerminalClosed> {
         self.ask(|reply| Request::Read(part, limit, reply)).await
     }
@@ -714,7 +714,7 @@ impl Terminal {
     /// Returns the state that needs no look at the screen.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn describe(&self) -> Result<Description, TerminalClosed> {
         self.ask(Request::Describe).await
     }
@@ -725,7 +725,7 @@ impl Terminal {
     /// Dropping the future stops the waiting, not the command.
     ///
     /// # Errors
-    /// If the command could not be entered; no part of it ran then.
+    /// If entering the command failed; no part of it ran then.
     pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, RunError> {
         let Some(gate) = request.approved_at.clone() else {
             return self.ask(|reply| Request::Run(request, reply)).await?;
@@ -761,7 +761,7 @@ impl Terminal {
     }
 
     /// Sets variables of the live shell; `export` also hands them down to programs. Works as [`Terminal::variables`]
-    /// does. Arrays and read-only variables are left unchanged.
+    /// does. Arrays and read-only variables stay unchanged.
     ///
     /// # Errors
     /// As [`Terminal::variables`]; and when a variable does not have its value afterwards, others may have theirs.
@@ -792,14 +792,14 @@ impl Terminal {
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
-    /// Notes the state of the terminal at a question to a person at a gate; once for each gate. An input that is
-    /// [approved there](Input::approved_at) is compared with it.
+    /// Notes the state of the terminal at a question to a person at a gate; once for each gate. The terminal checks an
+    /// input [approved there](Input::approved_at) against it.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn note_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
         if self.noted_at(&gate).is_none() {
-            // A line that is begun keeps bash from answering. It would be taken away before the next approved input.
+            // A begun line keeps bash from answering. The next approved input would take it away first.
             let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
             let _ = self.ask(|reply| Request::ClearLine(run, reply)).await?;
             let state = self.state().await?;
@@ -825,17 +825,17 @@ impl Terminal {
         self.noted.lock().iter().find(|noted| noted.gate == gate).map(|noted| noted.state.clone())
     }
 
-    /// Notes whether an input that was approved at a gate was typed.
+    /// Notes whether the input approved at a gate was typed.
     fn note_use(&self, gate: &str, is_used: bool) {
         if let Some(noted) = self.noted.lock().iter_mut().find(|noted| noted.gate == gate) {
             noted.is_used = is_used;
         }
     }
 
-    /// Checks the terminal as before an input that was approved at a gate, for what is done there without typing.
+    /// Checks the terminal as before an input approved at a gate, for an action there without typing.
     ///
     /// # Errors
-    /// If the terminal was closed; inside, with what has changed.
+    /// If the terminal has closed; inside, with what has changed.
     pub async fn check_state(&self, gate: &str) -> Result<Result<(), String>, TerminalClosed> {
         let checked = self.check_approved(gate, None).await?;
         self.note_use(gate, checked.is_ok());
@@ -900,11 +900,11 @@ impl Terminal {
     /// Checks that the terminal has not changed since the question to a person at a gate.
     ///
     /// # Errors
-    /// If the terminal was closed; inside, with what has changed.
+    /// If the terminal has closed; inside, with what has changed.
     async fn check_approved(&self, gate: &str, run: Option<&str>) -> Result<Result<(), String>, TerminalClosed> {
         let noted = self.noted.lock().iter().find(|noted| noted.gate == gate).cloned();
         let before = match noted {
-            // It was opened since, or what followed the answer was typed.
+            // The terminal is newer than the question, or the approved input was typed already.
             None
             | Some(QuestionState { is_used: true, .. } | QuestionState { state: TerminalState::Unknown(_), .. }) => {
                 return Ok(Ok(()));
@@ -912,7 +912,8 @@ impl Terminal {
             Some(QuestionState { state, .. }) => state,
         };
         if let Some(run) = run {
-            // A line that others have begun would keep the shell from answering. If it cannot be taken away, that shows below.
+            // A line that others have begun would keep the shell from answering. If no key takes it away, that shows
+            // below.
             let _ = self.ask(|reply| Request::ClearLine(run.to_owned(), reply)).await?;
         }
         let now = self.state().await?;
@@ -970,7 +971,7 @@ impl Terminal {
     /// Changes the size.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn resize(&self, size: Size) -> Result<(), TerminalClosed> {
         self.ask(|reply| Request::Resize(size, reply)).await
     }
@@ -978,7 +979,7 @@ impl Terminal {
     /// Sends a signal to the foreground program.
     ///
     /// # Errors
-    /// If the terminal was closed; inside, how the program had ended already.
+    /// If the terminal has closed; inside, how the program had ended already.
     pub async fn signal(&self, signal: Signal) -> Result<Result<(), Option<Exit>>, TerminalClosed> {
         self.ask(|reply| Request::Signal(signal, reply)).await
     }
@@ -986,24 +987,24 @@ impl Terminal {
     /// Joins the terminal: its screen now, its output from now on.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn attach(&self) -> Result<Attached, TerminalClosed> {
         self.ask(Request::Attach).await
     }
 
-    /// Takes the writer's seat: until it is given back, only inputs with `key` are accepted. Taking it again with the
+    /// Takes the writer's seat: until its return, the terminal accepts only inputs with `key`. Taking it again with the
     /// same key changes nothing.
     ///
     /// # Errors
-    /// If the terminal was closed; inside, the current holder.
+    /// If the terminal has closed; inside, the current holder.
     pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, TerminalClosed> {
         self.ask(|reply| Request::Hold(holder, key, reply)).await
     }
 
-    /// Gives the writer's seat back, if `key` is what it was taken with.
+    /// Gives the writer's seat back, if `key` took it.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn give_back(&self, key: HoldKey) -> Result<(), TerminalClosed> {
         self.hand_back(key, None).await
     }
@@ -1011,7 +1012,7 @@ impl Terminal {
     /// Gives the writer's seat back like [`Terminal::give_back`], with a note to the next client that types.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn hand_back(&self, key: HoldKey, note: Option<String>) -> Result<(), TerminalClosed> {
         self.ask(|reply| Request::GiveBack(key, note, reply)).await
     }
@@ -1019,7 +1020,7 @@ impl Terminal {
     /// Returns who held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
-    /// If the terminal was closed.
+    /// If the terminal has closed.
     pub async fn handed_back(&self) -> Result<Option<Handover>, TerminalClosed> {
         self.ask(Request::HandedBack).await
     }
@@ -1027,7 +1028,7 @@ impl Terminal {
     /// Ends everything in the terminal and closes it.
     ///
     /// # Errors
-    /// If the terminal was closed already.
+    /// If the terminal has closed already.
     pub async fn close(&self, closing: Closing) -> Result<Closed, TerminalClosed> {
         self.ask(|reply| Request::Close(closing, reply)).await
     }

@@ -27,19 +27,19 @@ pub struct Options {
     pub most: usize,
     /// Time that a terminal stays readable after its program has ended.
     pub grace: Duration,
-    /// Time that a terminal may be unused, without a user, a watcher or output, before it is closed; without it, for
+    /// Time that a terminal may stay unused, without a user, a watcher or output, before it closes; without it, for
     /// ever.
     pub idle: Option<Duration>,
     /// Bytes of memory for the older output of each, compressed.
     pub history_budget: usize,
-    /// A folder on disk for output that this has no room for; without it, such output is dropped. Each terminal
-    /// has a file without a name there, which no other user can read and which ends with this process.
+    /// A folder on disk for output that this has no room for; without it, terminals drop such output. Each terminal has
+    /// a file without a name there, which no other user can read and which ends with this process.
     pub history_folder: Option<PathBuf>,
     /// Bytes of disk for the older output of each, compressed.
     pub history_on_disk: usize,
-    /// True if the requests to each are logged: what is typed, waited for and run, and by whom.
+    /// True to log the requests to each: typed input, waits and commands, with their senders.
     pub logs_inputs: bool,
-    /// Installed shell integration; without it, shells are started without marks.
+    /// Installed shell integration; without it, shells start without marks.
     pub integration: Option<Integration>,
     /// Limit of the descriptors that a program in a terminal may open; without it, as many as this process.
     pub descriptors: Option<u64>,
@@ -70,11 +70,11 @@ impl Default for Options {
 pub struct Spec {
     /// The program and its arguments.
     pub arguments: Vec<OsString>,
-    /// Command line as it is shown to people.
+    /// Command line for display to people.
     pub command: String,
     /// The folder it starts in.
     pub folder: PathBuf,
-    /// The environment that it inherits; what belongs to another terminal is taken out of it.
+    /// The environment that it inherits; opening the terminal takes out what belongs to another one.
     pub inherited: Vec<(OsString, OsString)>,
     /// Variables that are set besides, whatever they are.
     pub environment: Vec<(OsString, OsString)>,
@@ -93,8 +93,8 @@ const OF_A_CONNECTION: &[&str] =
     &["SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_ORIGINAL_COMMAND", "SSH_TTY", "XDG_SESSION_ID"];
 
 impl Spec {
-    /// Returns it with the environment of a machine that it is requested for from elsewhere: what the terminal inherits, and the home at
-    /// which a relative directory, or one that begins with `~`, begins.
+    /// Returns it with the environment of the machine for which a request came from elsewhere: what the terminal
+    /// inherits, and the home at which a relative directory, or one that begins with `~`, begins.
     #[must_use]
     pub fn at_home(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_lasting =
@@ -109,7 +109,7 @@ impl Spec {
     }
 }
 
-/// Reason why a terminal was not opened.
+/// Reason why no terminal opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// As many as may be are open.
@@ -134,7 +134,7 @@ pub enum OpenError {
         /// Duration of the wait.
         waited: Duration,
     },
-    /// The name looks like an id, and could be taken for another terminal's.
+    /// The name looks like an id, and could be another terminal's.
     #[error("the name '{name}' looks like the id of a terminal")]
     NameLikeId {
         /// The name.
@@ -145,7 +145,7 @@ pub enum OpenError {
     Program(#[from] SpawnError),
 }
 
-/// A terminal that was opened.
+/// A newly opened terminal.
 #[derive(Debug)]
 pub struct Opened {
     /// The terminal.
@@ -174,7 +174,7 @@ impl Terminals {
     /// Begins without any terminal.
     ///
     /// # Errors
-    /// If orphans are to be adopted and the system refuses.
+    /// If the options request the adoption of orphans and the system refuses.
     pub fn new(options: Options) -> std::io::Result<Self> {
         let orphans = Orphans::default();
         if options.adopt_orphans {
@@ -197,7 +197,7 @@ impl Terminals {
     /// Opens a terminal and starts its program. Returns once the program runs, before it has printed anything.
     ///
     /// # Errors
-    /// If the limit is reached, the name is taken, or the program cannot be started.
+    /// If the limit leaves no place, another terminal has the name, or the program does not start.
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
@@ -210,8 +210,8 @@ impl Terminals {
         self.start(reservation, spec).await
     }
 
-    /// Reserves a place for a terminal without a name. Waits for other terminals to be closed if as many as may be are
-    /// open, at most for `at_most`; those who wait are served in the order of their requests.
+    /// Reserves a place for a terminal without a name. At the limit, waits for other terminals to close, at most for
+    /// `at_most`; waiting requests get their places in order.
     ///
     /// # Errors
     /// If there was no place all the time.
@@ -232,10 +232,10 @@ impl Terminals {
         Ok(Place(tokio::time::timeout(at_most, waiting).await.map_err(none_placed)??))
     }
 
-    /// Opens a terminal without a name at a place that is reserved, as [`Self::open`].
+    /// Opens a terminal without a name at a reserved place, as [`Self::open`].
     ///
     /// # Errors
-    /// If the program cannot be started.
+    /// If the program does not start.
     pub async fn open_at(&self, place: Place<'_>, spec: Spec) -> Result<Opened, OpenError> {
         self.start(place.0, Spec { name: None, ..spec }).await
     }
@@ -302,14 +302,14 @@ impl Terminals {
             activity: self.activity.clone(),
             life: life.clone(),
         };
-        let terminal = reservation.keep();
+        let terminal = reservation.into_id();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
             let real = Terminal::new(terminal, pid, life, requests).with_integration(agreed);
             self.lock().insert(id.clone(), real.clone());
             real
         };
-        self.activity.note();
+        self.activity.note_event();
         let terminals = self.clone();
         let memory = self.memory.clone();
         tokio::spawn(async move {
@@ -328,13 +328,13 @@ impl Terminals {
         self.lock().get(&id).filter(|terminal| terminal.is_open()).cloned()
     }
 
-    /// Returns the lines that were typed unseen.
+    /// Returns the lines typed unseen.
     #[must_use]
     pub fn hushed(&self) -> &HiddenInputLog {
         &self.hushed
     }
 
-    /// Returns a receiver of the number of terminals, those that are being opened or closed included.
+    /// Returns a receiver of the number of terminals, including opening and closing ones.
     #[must_use]
     pub fn follow_count(&self) -> watch::Receiver<usize> {
         self.count.subscribe()
@@ -379,7 +379,7 @@ impl Terminals {
         self.open.lock()
     }
 
-    /// Reserves a place and a name before the program is started, so that two openings cannot share them.
+    /// Reserves a place and a name before the program starts, so that two openings cannot share them.
     fn reserve(&self, id: &TerminalId, name: Option<&str>) -> Result<Reservation<'_>, OpenError> {
         let mut open = self.lock();
         if open.len() >= self.options.most {
@@ -407,11 +407,11 @@ impl Terminals {
         self.count.send_replace(open.len());
         drop(open);
         self.names.lock().retain(|_, named| named != id);
-        self.activity.note();
+        self.activity.note_event();
     }
 }
 
-/// A reserved place for a terminal, given back unless one is opened there.
+/// A reserved place for a terminal, given back unless a terminal opens there.
 #[derive(Debug)]
 pub struct Place<'a>(Reservation<'a>);
 
@@ -423,7 +423,7 @@ struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    fn keep(mut self) -> TerminalId {
+    fn into_id(mut self) -> TerminalId {
         self.id.take().expect("a reservation is kept once, and then it is gone")
     }
 }

@@ -32,14 +32,14 @@ pub(crate) enum Mark {
     /// Something that may be a prompt, and is none if the shell does not read then: the end of a prompt came while a
     /// command runs, or the prompt can carry no mark.
     PromptClaimed,
-    /// A command line was taken and begins to run (OSC 133 ; C).
+    /// The shell took a command line and begins to run it (OSC 133 ; C).
     CommandStarted,
     /// A line before the one that begins now may not have been understood, according to the exit code of the shell.
     /// fish reports it for the line itself (OSC 133 ; R, which is ours alone).
     LineRefused,
     /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
     CommandEnded(Option<i32>),
-    /// The line that was being edited is taken, whatever its outcome: the shell has no more use for pastes.
+    /// The shell took the edited line, whatever its outcome: it has no more use for pastes.
     LineTaken,
     /// The line editor takes pastes, so it has begun to read.
     EditorReady,
@@ -62,13 +62,13 @@ pub(crate) enum Pause {
     Control(Control),
     /// More combining characters on one cell than any script has.
     Overloaded,
-    /// The prompt ends here, and what is typed begins.
+    /// The prompt ends here, and typed text begins.
     LineBegins,
-    /// A command has ended, and what it left on is to be turned off.
+    /// A command has ended. The pipeline turns off what it left on.
     CommandEnded,
     /// The output of a command begins here.
     CommandBegins,
-    /// REP: the last character is to be drawn so often again. The final byte is the last that was taken.
+    /// REP: draw the last character so often again. The bytes so far end with the final byte of the sequence.
     Repeat(u16),
     /// The program queries the keyboard modes (kitty protocol); this is the answer.
     KeyboardQuery(u8),
@@ -81,7 +81,7 @@ pub(crate) struct Transcript {
 }
 
 impl Transcript {
-    /// `nonce` is what marks must carry to be believed; without one, no mark is.
+    /// A mark must carry `nonce` to count; without a nonce, no mark does.
     pub(crate) fn new(history: History, nonce: Option<String>) -> Self {
         let sources = nonce.map(|nonce| MarkSource::new(nonce, false)).into_iter().collect();
         let writer = Writer {
@@ -112,13 +112,13 @@ impl Transcript {
 
     /// Takes in bytes up to the first place where the emulator needs help.
     ///
-    /// Returns how many were taken, and why it stopped if it was before the end.
+    /// Returns the number of bytes taken in, and the reason for a stop before the end.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<Pause>) {
         let taken = self.parser.advance_until_terminated(&mut self.writer, bytes);
         (taken, self.writer.pause.take())
     }
 
-    /// Takes the marks that were met since the last call.
+    /// Takes the marks since the last call.
     pub(crate) fn take_marks(&mut self) -> Vec<Marked> {
         std::mem::take(&mut self.writer.marks)
     }
@@ -135,7 +135,7 @@ impl Transcript {
         self.writer.enter(Zone::Output);
     }
 
-    /// Believes a prompt that was claimed: the cursor stands behind it.
+    /// Believes a claimed prompt: the cursor stands behind it.
     pub(crate) fn confirm_prompt(&mut self) {
         if let Some(source) = self.writer.sources.last_mut() {
             source.running = false;
@@ -144,7 +144,7 @@ impl Transcript {
     }
 
     /// Returns the sequences that take a screen from the program that has ended, and those that turn off what else it
-    /// left on. The cursor is known once the first are performed.
+    /// left on. The position of the cursor is certain only behind the first ones.
     pub(crate) fn leftovers(&mut self) -> (String, Leftovers) {
         let writer = &mut self.writer;
         let mut screen = String::new();
@@ -180,8 +180,8 @@ impl Transcript {
         self.writer.odd_modes &= !(REGION | MARGINS);
     }
 
-    /// Returns whether rows other than the lowest one were drawn on since the last call: the text differs from the rows
-    /// then.
+    /// Returns whether output changed rows other than the lowest one since the last call: the text differs from the
+    /// rows then.
     pub(crate) fn take_moved_rows(&mut self) -> bool {
         // The row that the line is on may have had other text.
         let is_moved = self.writer.line.is_floating() || self.writer.odd_modes != 0;
@@ -194,7 +194,7 @@ impl Transcript {
     }
 }
 
-/// A shell whose marks are believed, where they can be its own.
+/// A shell whose marks count, where they can be its own.
 ///
 /// The marks of its prompts stand in variables, which a command can print. So nothing but the end of a command counts
 /// while one runs, and that carries a number which no earlier one had.
@@ -244,24 +244,24 @@ struct Writer {
     marks: Vec<Marked>,
     /// The prompt began on a line that has output on it.
     line_behind_prompt: bool,
-    /// The line that is being written.
+    /// The line in progress.
     line: OpenLine,
     /// The last motion was to the beginning of the row: it may still turn out to be half of a line end.
     returned: bool,
     /// Maximum number of rows between the cursor and the lowest row with text.
     rows_above: usize,
-    /// The number of the line in which the cursor was saved, and its column there.
+    /// The number of the line of the saved cursor, and its column there.
     saved_at: Option<(u64, usize)>,
     /// The modes and margins that are set with which characters go where the line does not have them.
     odd_modes: u8,
     /// Rows of the screen.
     rows: u16,
-    /// Other rows than the lowest were drawn on since this was last taken.
+    /// True if output changed other rows than the lowest since the last take.
     moved_rows: bool,
     combining: usize,
     keyboard: Keyboard,
     leftovers: Leftovers,
-    /// A line editor takes pastes, so that it reports which line was taken.
+    /// A line editor takes pastes, so that it reports the taken line.
     takes_pastes: bool,
     /// Offset where the output of the command ended and hooks of the shell begin to print, if its end comes next (OSC
     /// 133 ; E, which is ours alone).
@@ -338,7 +338,7 @@ const LINE_FEED_NEW_LINE: u8 = 1 << 4;
 const REGION: u8 = 1 << 5;
 const REVERSE_WRAP: u8 = 1 << 6;
 
-/// Combining characters that one cell may carry before the emulator is relieved of them.
+/// Maximum number of combining characters on one cell. With more, the screen takes them off.
 const MAX_COMBINING_CHARS: usize = 32;
 
 impl Writer {
@@ -353,14 +353,14 @@ impl Writer {
     fn go(&mut self) {
         let returned = std::mem::take(&mut self.returned);
         if returned && self.line_behind_prompt {
-            // Shells fill such a line up and continue below it; nothing of the output is written over.
+            // Shells fill such a line up and continue below it; they overwrite no output.
             return self.end_line();
         }
         self.note_wrapped();
         self.line.go(&mut self.history);
     }
 
-    /// Notes a change of a line that has several rows: how the screen shows them is not followed here.
+    /// Notes a change of a line with several rows. The transcript does not follow how the screen shows them.
     fn note_wrapped(&mut self) {
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
             self.moved_rows = true;
@@ -400,7 +400,7 @@ impl Writer {
         }
     }
 
-    /// Takes a line end of the program. The cursor stays in its column, unless it was moved to the first one.
+    /// Takes a line end of the program. The cursor stays in its column, unless a return moved it to the first one.
     fn feed_line(&mut self) {
         let is_behind_start = self.line.is_moved() || self.line.is_floating();
         let keeps_column = !self.returned && (is_behind_start || !self.history.newest().1.ends_with(['\n', '\r']));
@@ -517,7 +517,7 @@ impl Writer {
             return;
         }
         match self.saved_at {
-            // Rows of a line that is wrapped may have scrolled since.
+            // Rows of a wrapped line may have scrolled since.
             Some((line, column)) if self.line.number() == line && !self.line.is_wrapped(&self.history) => {
                 self.line.restore(column);
                 self.returned = false;
@@ -556,7 +556,7 @@ impl Writer {
             }
             return;
         }
-        // A shell prints only while no shell within it is left.
+        // A shell prints only once the shells within it have ended.
         for _ in printed_by + 1..self.sources.len() {
             self.sources.pop();
             self.mark(Mark::InnerShellEnded);
@@ -568,8 +568,8 @@ impl Writer {
                 source.begins_at_line_end = source.is_posix || without.contains(&b'C');
                 match self.command_zone {
                     Zone::Output => self.line_behind_prompt = self.is_behind_output(),
-                    // The prompt is drawn again and no line was taken: the text between was not entered. It may come
-                    // from a background job.
+                    // The shell draws the prompt again and took no line: the text between is no command line. It may
+                    // come from a background job.
                     Zone::Input if !self.alternate => self.history.turn_zone(Zone::Output),
                     _ => {}
                 }
@@ -622,8 +622,8 @@ impl Writer {
         }
     }
 
-    /// Returns whether a prompt that begins here stands behind output on its line. What a shell prints to keep a line without an
-    /// end is no output, and the prompt is written over it.
+    /// Returns whether a prompt that begins here stands behind output on its line. What a shell prints to keep a line
+    /// without an end is no output, and the prompt overwrites it.
     fn is_behind_output(&self) -> bool {
         let keeps_line = self.hooks_begin.is_some_and(|begin| begin < self.history.end()) && self.returned;
         !keeps_line && !self.history.at_line_start()
@@ -677,7 +677,7 @@ impl Writer {
                 7 => self.set_odd(NO_WRAP, !on),
                 69 => self.set_odd(MARGINS, on),
                 45 => self.set_odd(REVERSE_WRAP, on),
-                // What was held back is drawn at its end.
+                // The screen draws the held output at its end.
                 2026 => self.moved_rows = true,
                 1048 if on => self.save_cursor(),
                 1048 => self.restore_cursor(),
@@ -851,7 +851,7 @@ impl Perform for Writer {
                 let how = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
                 self.keyboard.set(self.alternate, first, how);
             }
-            // A combining character that is repeated would pile up on one cell.
+            // A repeated combining character would pile up on one cell.
             ([], 'b') if !ignore => {
                 self.repeat(first.max(1));
                 self.pause = Some(Pause::Repeat(if self.combining > 0 { 0 } else { first.max(1) }));

@@ -2,7 +2,7 @@
 //!
 //! Owns the conditions that end a wait and the search of the output. A wait first searches what is
 //! there already, from its offset on, and then receives every portion that arrives; it never polls.
-//! Text is searched once: each pass begins where the last one ended, a little earlier where a match
+//! It searches text once: each pass begins where the last one ended, a little earlier where a match
 //! may cross the border.
 
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,8 @@ pub struct Wait {
     pub until: Until,
     /// Set if the wait also ends when the program waits for typed input, see [`Reason::Input`].
     pub input: Option<InputWait>,
-    /// A match ends the wait only once the program waits for typed input, and only where it reads it in this way. What is printed
-    /// meanwhile may take the match away.
+    /// A match ends the wait only once the program waits for typed input, and only where it reads it in this way.
+    /// Output meanwhile may take the match away.
     pub reads: Option<InputReading>,
     /// Time limit of the wait.
     pub timeout: Duration,
@@ -44,7 +44,7 @@ pub enum Target {
     /// In the output as text, also what has scrolled away.
     #[default]
     Output,
-    /// On the screen as it is drawn, for full-screen programs.
+    /// On the drawn screen, for full-screen programs.
     Screen,
 }
 
@@ -65,9 +65,9 @@ pub enum Until {
 /// Condition on which a program counts as waiting for typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputWait {
-    /// Only where the kernel shows it: the program sleeps in a read of the terminal, and no input is left to read.
+    /// Only where the kernel shows it: the program sleeps in a read of the terminal, and no input remains to read.
     Known,
-    /// Also where it cannot be determined, as for event loops, once the program has been quiet for a while.
+    /// Also where the kernel does not show it, as for event loops, once the program has been quiet for a while.
     KnownOrQuiet,
 }
 
@@ -105,7 +105,7 @@ pub struct Quiet {
 impl Quiet {
     /// The same patience whether or not there was output.
     #[must_use]
-    pub fn of(duration: Duration) -> Self {
+    pub fn for_duration(duration: Duration) -> Self {
         Self { after_output: duration, without_output: duration }
     }
 }
@@ -113,12 +113,12 @@ impl Quiet {
 /// Reason why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
-    /// A pattern was found.
+    /// A pattern matched.
     Match,
     /// The shell is at its prompt.
     Prompt,
-    /// The program has ended, or the shell whose prompt is waited for became another program, see
-    /// [`Waited::replaced_by`]. A wait for input that may guess ([`InputWait::KnownOrQuiet`]) waits for that program.
+    /// The program has ended, or the shell of the awaited prompt became another program, see [`Waited::replaced_by`]. A
+    /// wait for input that may guess ([`InputWait::KnownOrQuiet`]) waits for that program.
     Exit,
     /// There was no output for the requested time.
     Quiet,
@@ -139,7 +139,7 @@ pub struct PatternMatch {
     pub groups: Vec<Option<String>>,
     /// The position of the match in the output, as offsets; none for a match on the screen.
     pub range: Option<Range<u64>>,
-    /// The match is in the echo of what was typed, and no other match was found.
+    /// The match is in the echo of the input, and there was no other match.
     pub in_echo: bool,
 }
 
@@ -166,16 +166,16 @@ pub struct Waited {
     pub offset: u64,
     /// The exit of the program, once it has ended.
     pub exit: Option<Exit>,
-    /// A pattern that could not be searched for to the end.
+    /// A pattern whose search did not reach the end.
     pub gave_up: Option<TooMuchWork>,
-    /// Offset of the oldest output that was held when the wait began, where that is later than the requested offset.
+    /// Offset of the oldest output held when the wait began, where that is later than the requested offset.
     pub missed_before: Option<u64>,
-    /// The program that took the place of the shell whose prompt was waited for, as after `exec`. No prompt will
-    /// come then, and the reason is [`Reason::Exit`] although the terminal lives on.
+    /// The program that replaced the shell of the awaited prompt, as after `exec`. No prompt will come then, and the
+    /// reason is [`Reason::Exit`] although the terminal lives on.
     pub replaced_by: Option<String>,
 }
 
-/// Size of the text that one pass searches; the rest is left for the next pass, so that other requests are served in
+/// Size of the text that one pass searches. The rest waits for the next pass, so that other requests have their turn in
 /// between.
 const WINDOW: u64 = 1 << 20;
 
@@ -185,7 +185,7 @@ const REACH: u64 = 16 * 1024;
 /// Maximum distance to look back for the beginning of a line.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Size of the part of a repeatedly overwritten line that is searched in its final state.
+/// Size of the part to search of a repeatedly overwritten line, in its final state.
 const MAX_DRAWN_BYTES: usize = 16 * 1024;
 
 /// The search of one wait through the output.
@@ -194,7 +194,7 @@ pub(crate) struct Search {
     patterns: Vec<Pattern>,
     spans_lines: bool,
     from: u64,
-    /// Everything before this was searched.
+    /// Offset of the end of the searched text.
     searched: u64,
 }
 
@@ -202,7 +202,7 @@ pub(crate) struct Search {
 #[derive(Debug)]
 pub(crate) enum Pass {
     Found(PatternMatch),
-    /// All output was searched.
+    /// There is no more to search.
     Nothing,
     /// There is more to search already.
     More,
@@ -219,7 +219,7 @@ impl Search {
         self.searched = self.searched.min(from.max(self.from));
     }
 
-    /// Searches what was not searched yet, one window of it.
+    /// Searches the new text, one window of it.
     pub(crate) fn advance(&mut self, history: &History, echo: EchoZones<'_>) -> Result<Pass, TooMuchWork> {
         if self.patterns.is_empty() || self.searched > history.end() {
             return Ok(Pass::Nothing);
@@ -227,7 +227,7 @@ impl Search {
         self.from = self.from.max(history.start());
         self.searched = self.searched.max(self.from);
         let stop = history.end().min(self.searched + WINDOW);
-        // A line may have been matched in part only, and may match in whole now.
+        // A pass may have matched a part of a line that may match in whole now.
         let back = if self.spans_lines { REACH } else { MAX_LINE_BYTES as u64 };
         let earliest = self.searched.saturating_sub(back).max(self.from);
         let (base, text) = text_between(history, earliest, stop);
@@ -246,7 +246,7 @@ impl Search {
         Ok(if stop < history.end() { Pass::More } else { Pass::Nothing })
     }
 
-    /// Searches lines that were written over as they look in the end, which is how people see them.
+    /// Searches overwritten lines as they look in the end, which is how people see them.
     ///
     /// `text` begins `begin` bytes behind the offset `base`.
     fn in_settled_lines(
@@ -267,7 +267,7 @@ impl Search {
             if !line.contains(['\r', '\x08']) || !echo.inside(history, range.clone()).is_empty() {
                 continue;
             }
-            // Of a line that is drawn a thousand times, the last drawings are what is seen.
+            // Of a line drawn a thousand times, people see the last drawings.
             let drawn = &line[ceil_char_boundary(line, line.len().saturating_sub(MAX_DRAWN_BYTES))..];
             let shown = settled(drawn.trim_end_matches('\n'));
             if let Some(found) = self.first_in(&shown, 0, 0..shown.len() as u64)? {
@@ -339,7 +339,7 @@ fn may_span_lines(pattern: &str) -> bool {
     SIGNS.iter().any(|sign| pattern.contains(sign))
 }
 
-/// Knowledge about the echo when output is searched.
+/// Knowledge about the echo for a search of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoZones<'a> {
     /// The recognised echo.

@@ -13,7 +13,8 @@ use steplatch_ids::WorkflowName;
 
 use crate::definition::Definition;
 use crate::event::{ChildEnd, Limits, Outcome};
-use crate::{substitute, tool};
+use crate::rules::Rules;
+use crate::substitute;
 pub(crate) use error::InvalidChild;
 use error::InvalidLimit;
 
@@ -69,12 +70,21 @@ pub enum ChildWorkflow {
     Inline(Value),
 }
 
+/// The properties of a run that decide about its children.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ParentRun {
+    pub(crate) rules: Rules,
+    pub(crate) saves_on_success: bool,
+    /// Number of runs above it.
+    pub(crate) depth: u32,
+}
+
 impl Child {
     /// Reads the child from an action's parameters, with all variables replaced.
     ///
     /// # Errors
     /// With the first problem of the parameters.
-    pub(crate) fn read(params: &Map<String, Value>, parent: &History) -> Result<Self, InvalidChild> {
+    pub(crate) fn read(params: &Map<String, Value>, parent: ParentRun) -> Result<Self, InvalidChild> {
         let set = |key: &str| params.get(key).filter(|value| !value.is_null());
         if let Some(complaint) = complaints(params, |_| false).into_iter().next() {
             return Err(complaint);
@@ -94,7 +104,7 @@ impl Child {
         let session_id = word("session_id").filter(|session| !session.is_empty());
         let named =
             session_id.clone().filter(|_| !inherits).or_else(|| variables.get(SESSION)?.as_str().map(str::to_owned));
-        let named = named.filter(|session| !session.is_empty() && parent.rules().follows_terminals());
+        let named = named.filter(|session| !session.is_empty() && parent.rules.follows_terminals());
         Ok(Self {
             workflow,
             inherits: inherits && named.is_none(),
@@ -102,8 +112,8 @@ impl Child {
             variables,
             limits: limits(params)?,
             keep_terminals: word("keep_terminals").as_deref() == Some("true"),
-            save_on_success: parent.saves_on_success() && word("save_on_success").as_deref() != Some("false"),
-            depth: parent.depth().saturating_add(1),
+            save_on_success: parent.saves_on_success && word("save_on_success").as_deref() != Some("false"),
+            depth: parent.depth.saturating_add(1),
         })
     }
 }

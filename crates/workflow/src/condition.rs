@@ -208,7 +208,7 @@ mod tests {
 
     /// The end of an action that returned `result`.
     fn ending(result: &Map<String, Value>) -> Ending<'_> {
-        let rules = Rules::of(SEMANTICS_VERSION);
+        let rules = Rules::for_version(SEMANTICS_VERSION);
         let (timed_out, found_nothing, unknown, screen) = (false, false, false, None);
         Ending { rules, tool: "send_input", result, timed_out, found_nothing, unknown, screen }
     }
@@ -253,7 +253,7 @@ mod tests {
             (&nothing, ".", true, false),
         ] {
             for (version, expected) in [(3, before), (SEMANTICS_VERSION, now)] {
-                let (result, rules) = (map(result), Rules::of(version));
+                let (result, rules) = (map(result), Rules::for_version(version));
                 let ending = Ending { rules, ..ending(&result) };
                 let holds = |found: bool| {
                     let pattern = PatternText::Compiled(Pattern::new(pattern).unwrap());

@@ -23,12 +23,12 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
-use crate::child::{self, Child, MAX_LEVELS};
+use crate::child::{self, Child, MAX_LEVELS, ParentRun};
 use crate::condition::{ConditionError, Ending};
 use crate::contract::typed_argument;
 use crate::definition::{Action, Definition, State};
 use crate::event::{
-    Branch, By, ChildEnd, Choice, Continuation, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose,
+    Branch, By, ChildEnd, Choice, Continuation, DialogueAnswer, Event, FailureReason, Limits, Outcome,
     SEMANTICS_VERSION, ShellAnswer,
 };
 use crate::gateless::GatelessNames;
@@ -1033,7 +1033,9 @@ fn again(current: &CurrentStep, history: &History, now: Timestamp) -> Vec<Effect
 
 /// Returns the effect that starts the run of a `run_workflow` or of a branch.
 fn starting(step: StepId, params: &Map<String, Value>, limit: Option<Duration>, history: &History) -> Effect {
-    match Child::read(params, history) {
+    let parent =
+        ParentRun { rules: history.rules(), saves_on_success: history.saves_on_success(), depth: history.depth() };
+    match Child::read(params, parent) {
         Ok(child) if child.depth <= MAX_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
         Ok(_) => {
             let error = format!("Maximum recursion depth ({MAX_LEVELS}) exceeded");

@@ -169,7 +169,7 @@ impl Definition {
     pub fn from_text(text: &str, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         match serde_json::from_str(text) {
             Ok(document) => Self::parse(&document, tools),
-            Err(error) => Err(Problems::of(vec![Problem::error("", format!("this is not JSON: {error}"))])),
+            Err(error) => Err(Problems::new(vec![Problem::error("", format!("this is not JSON: {error}"))])),
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn of_match(params: &Map<String, Value>, result: &Map<String, Value>)
 }
 
 /// Returns what the named groups of a result matched, by name.
-pub(crate) fn named(result: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
+pub(crate) fn named_groups(result: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
     let groups = result.get("groups").and_then(Value::as_object).into_iter().flatten();
     groups.map(|(name, text)| (name.as_str(), text)).filter(|(name, _)| !is_number(name))
 }
@@ -111,7 +111,7 @@ mod tests {
         let names: Vec<_> = names_in("^{user} (?P<a>x)(?:y)(?P<b_1>{z})(?P=a)(?P<").collect();
         assert_eq!(names, ["a", "b_1"]);
         let result = map(&json!({"groups": {"0": "x", "1": "y", "name": "y"}}));
-        assert_eq!(named(&result).collect::<Vec<_>>(), [("name", &json!("y"))]);
+        assert_eq!(named_groups(&result).collect::<Vec<_>>(), [("name", &json!("y"))]);
         assert_eq!((named_as(&result, "name"), named_as(&result, "1")), (Some(&json!("y")), None));
     }
 }

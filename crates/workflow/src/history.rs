@@ -779,7 +779,7 @@ impl History {
             self.answers.clear();
             let result = outcome.result(&step.place, &current.tool, current.limit);
             match &mut self.items {
-                Some(items) if items.goes_on(&result) => items.keep(&result),
+                Some(items) if items.goes_on(&result) => items.keep_result(&result),
                 _ => self.items = None,
             }
             self.variables.record(&step.place, &result);
@@ -893,7 +893,7 @@ impl History {
 
     /// Returns the rules that the run follows.
     pub(crate) fn rules(&self) -> Rules {
-        Rules::of(self.semantics_version)
+        Rules::for_version(self.semantics_version)
     }
 
     /// Returns the step of another run that started this one.

@@ -124,7 +124,7 @@ impl ItemLoop {
     }
 
     /// Keeps the result of the current item.
-    pub(crate) fn keep(&mut self, result: &Map<String, Value>) {
+    pub(crate) fn keep_result(&mut self, result: &Map<String, Value>) {
         self.results.push(value_of(result));
     }
 

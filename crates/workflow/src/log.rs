@@ -124,7 +124,7 @@ pub enum VariableStatus {
 
 impl ValidationResult {
     /// Returns what a check of a side of the contract in `document` found: `values` are the variables that are set.
-    fn of(document: Option<&Value>, side: Side, values: &BTreeMap<String, String>, valid: bool) -> Self {
+    fn from_check(document: Option<&Value>, side: Side, values: &BTreeMap<String, String>, valid: bool) -> Self {
         let key = match side {
             Side::Arguments => "arguments",
             Side::ReturnValues => "return_values",
@@ -235,7 +235,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::ScreensKept { .. }
         | Event::Completed { .. } => None,
         Event::ContractChecked { side, values, holds, error, .. } => {
-            let validation_result = ValidationResult::of(history.definition(), *side, values, *holds);
+            let validation_result = ValidationResult::from_check(history.definition(), *side, values, *holds);
             let (variables, success, error) = (values.clone(), *holds, error.clone());
             Some(match side {
                 Side::Arguments => LogEntry::PreExecutionValidation { validation_result, variables, success, error },

@@ -326,7 +326,7 @@ pub(crate) fn left_open(result: &Map<String, Value>) -> impl Iterator<Item = &st
 }
 
 /// Returns the kept part of the outcome of a branch; `None` if the time of the action was up.
-pub(crate) fn kept(outcome: Outcome) -> Option<Map<String, Value>> {
+pub(crate) fn kept_result(outcome: Outcome) -> Option<Map<String, Value>> {
     match outcome {
         Outcome::TimedOut => None,
         Outcome::Finished { mut result } => {
@@ -380,9 +380,9 @@ mod tests {
             Outcome::Finished { result } => result,
             other => panic!("{other:?}"),
         };
-        let now = result(Rules::of(SEMANTICS_VERSION));
+        let now = result(Rules::for_version(SEMANTICS_VERSION));
         assert_eq!(now["error"], "4 of 5 workflows did not complete: a: no; c: no; d: no; and 1 more");
-        assert_eq!(result(Rules::of(5))["failed"], json!(["a", "c", "d", "e"]));
+        assert_eq!(result(Rules::for_version(5))["failed"], json!(["a", "c", "d", "e"]));
         let failed = now["failed"].as_array().unwrap();
         let run_id = &now["runs"][2]["run_id"];
         assert_eq!((failed.len(), &failed[1]), (4, &json!({"name": "c", "error": "no", "run_id": run_id})));
@@ -397,7 +397,7 @@ mod tests {
         branches.end(1, object(&json!({"success": true})));
         branches.end(2, object(&json!({"success": false, "error": "unreachable"})));
         let step = "run_0123456789abcdef/fan/1".parse().expect("a step");
-        let outcome = parallel.outcome(&step, &branches, Rules::of(SEMANTICS_VERSION));
+        let outcome = parallel.outcome(&step, &branches, Rules::for_version(SEMANTICS_VERSION));
         let Outcome::Finished { result } = outcome else { panic!("it has finished") };
         let run_id = &result["runs"][1]["run_id"];
         assert_eq!(

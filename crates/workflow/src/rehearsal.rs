@@ -253,7 +253,7 @@ impl<'a> RehearsalState<'a> {
             used: Used::default(),
             current: None,
             path: Vec::new(),
-            secrets: Secrets::of(definition),
+            secrets: Secrets::from_definition(definition),
             answered_branches: false,
             printed: None,
         }

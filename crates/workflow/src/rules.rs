@@ -12,7 +12,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Returns the rules of a version.
-    pub(crate) const fn of(version: u32) -> Self {
+    pub(crate) const fn for_version(version: u32) -> Self {
         Self { version }
     }
 

@@ -98,7 +98,7 @@ impl Variables {
     /// Returns the value of a variable, by the order of the layers.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.named(name).or_else(|| self.unnamed(name)).or_else(|| self.named.get(name))
+        self.named_value(name).or_else(|| self.unnamed(name)).or_else(|| self.named.get(name))
     }
 
     /// Returns the value of a variable that no state gave this name to.
@@ -109,7 +109,7 @@ impl Variables {
     }
 
     /// Returns what a state gave this name to.
-    fn named(&self, name: &str) -> Option<&Value> {
+    fn named_value(&self, name: &str) -> Option<&Value> {
         self.named.get(name).filter(|value| !value.is_null())
     }
 
@@ -167,7 +167,7 @@ impl Variables {
     pub(crate) fn record(&mut self, state: &str, result: &Map<String, Value>) {
         let assigned = result.get(tool::ASSIGNED).and_then(Value::as_object).into_iter().flatten();
         self.named.extend(assigned.map(|(name, value)| (name.clone(), value.clone())));
-        for (name, value) in groups::named(result).filter(|(name, _)| may_be_named(name)) {
+        for (name, value) in groups::named_groups(result).filter(|(name, _)| may_be_named(name)) {
             if !value.is_null() || !self.named.contains_key(name) {
                 self.named.insert(name.to_owned(), value.clone());
             }
@@ -243,8 +243,9 @@ impl Lookup for After<'_> {
         let says_something = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
         let group = || groups::named_as(result, name).filter(|_| may_be_named(name));
         let assigned = result.get(tool::ASSIGNED).and_then(|assigned| assigned.get(name));
-        let named =
-            || group().filter(|text| !text.is_null()).or_else(|| before.named(name).filter(|_| assigned.is_none()));
+        let named = || {
+            group().filter(|text| !text.is_null()).or_else(|| before.named_value(name).filter(|_| assigned.is_none()))
+        };
         assigned
             .filter(|value| !value.is_null())
             .or_else(named)
@@ -273,7 +274,7 @@ mod tests {
     use crate::event::SEMANTICS_VERSION;
     use serde_json::json;
 
-    const NOW: Rules = Rules::of(SEMANTICS_VERSION);
+    const NOW: Rules = Rules::for_version(SEMANTICS_VERSION);
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_run_that_began_under_version_3_has_its_error_cleared_by_the_next_action() {
-        let mut variables = Variables::begin(Rules::of(3), Map::new());
+        let mut variables = Variables::begin(Rules::for_version(3), Map::new());
         variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x"})));
         variables.record("b", &map(&json!({"success": true, "match_text": null})));
         assert_eq!((variables.get("error"), variables.get("match_text")), (Some(&Value::Null), Some(&Value::Null)));
@@ -318,7 +319,7 @@ mod tests {
 
     #[test]
     fn looking_ahead_sees_what_recording_leaves() {
-        for rules in [Rules::of(3), NOW] {
+        for rules in [Rules::for_version(3), NOW] {
             looking_ahead(rules);
         }
     }

@@ -85,7 +85,7 @@ async fn ticket(place: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
         match asked.filter(|_| reply.passphrase_wanted) {
             Some(mut here) => {
                 if verb.passphrase.is_some() {
-                    print::note(&error);
+                    print::remark(&error);
                 }
                 verb.passphrase = Some(passphrase::ask(&mut here, "the approver's passphrase:").await?);
                 here.end_question();
@@ -111,7 +111,7 @@ async fn add(place: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, F
     if opened.in_browser {
         print::line(format!("opened {} in the browser; it asks for the device with the passkey", server.url()))?;
     } else {
-        print::note("open this address within a minute, on the machine with the browser:");
+        print::remark("open this address within a minute, on the machine with the browser:");
         print::line(address)?;
     }
     confirm_registered(place, ticket).await
@@ -127,7 +127,7 @@ async fn confirm_registered(place: &DaemonPaths, ticket: PageSecret) -> Result<E
     print::line(format!("a browser has registered {}, with the fingerprint", visible(&passkey.name)))?;
     print::line(format!("  {STRONG}{}{STRONG:#}", in_groups(&passkey_id)))?;
     let Some(mut person) = Person::here() else {
-        print::note(&format!("confirm it with: steplatch gates passkey confirm {passkey_id}"));
+        print::remark(&format!("confirm it with: steplatch gates passkey confirm {passkey_id}"));
         return Ok(ExitCode::SUCCESS);
     };
     loop {
@@ -193,7 +193,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::work(error));
     }
     if reply.passkeys.is_empty() {
-        print::note("no passkey is registered; register one with: steplatch gates passkey add");
+        print::remark("no passkey is registered; register one with: steplatch gates passkey add");
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["ID", "NAME", "PAGE", "ADDED"].map(str::to_owned).to_vec();

@@ -42,7 +42,7 @@ impl Wait {
         }
         let limit = TimeLimit::start(self.options.timeout);
         let wanted = Some(runs.clone()).filter(|runs| !runs.is_empty());
-        let mut changes = RunChanges::of(front::steady(place)?, wanted);
+        let mut changes = RunChanges::for_runs(front::steady(place)?, wanted);
         loop {
             let update = tokio::select! {
                 update = changes.next() => update?,

@@ -40,7 +40,8 @@ impl Events {
             FollowError::Unknown(_) => not_found(&id),
             error => Failure::from(error),
         };
-        let mut stories = Stories::of(front::steady(place)?, &id, self.from.max(1), wanted).await.map_err(unknown)?;
+        let mut stories =
+            Stories::follow_run(front::steady(place)?, &id, self.from.max(1), wanted).await.map_err(unknown)?;
         while let Some((event, depth)) = stories.next().await.map_err(unknown)? {
             if self.json {
                 print::json_line(&event)?;
@@ -64,7 +65,7 @@ fn line(event: &RunEvent) -> String {
             (QUIET, format!("{}  {} {}", text("state"), text("tool"), action::detail(&text("tool"), value("params"))))
         }
         "state_completed" => {
-            let outcome = match Outcome::of(value("outcome").as_str(), value("result")) {
+            let outcome = match Outcome::from_result(value("outcome").as_str(), value("result")) {
                 Outcome::TimedOut => "timed out".to_owned(),
                 Outcome::Succeeded => "succeeded".to_owned(),
                 Outcome::Unknown => "outcome unknown".to_owned(),

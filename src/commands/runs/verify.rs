@@ -59,7 +59,7 @@ impl Verify {
         let newest = events.newest_seq().await.map_err(|error| Failure::work(error.to_string()))?;
         let (mut answers, mut questions) = (Vec::new(), HashMap::new());
         while let Some(event) = events.next().await.map_err(|error| Failure::work(error.to_string()))? {
-            questions.extend(AskedQuestion::of(&event));
+            questions.extend(AskedQuestion::from_event(&event));
             answers.extend(checked(&event, &questions, &passkeys));
             if event.seq >= newest {
                 break;
@@ -69,7 +69,7 @@ impl Verify {
         if self.json {
             print::json(&serde_json::json!({"success": !fails, "run_id": run, "answers": answers}))?;
         } else if answers.is_empty() {
-            print::note("no gate of this run was answered");
+            print::remark("no gate of this run was answered");
         } else {
             answers.iter().map(line).try_for_each(print::line)?;
         }
@@ -86,7 +86,7 @@ struct AskedQuestion {
 
 impl AskedQuestion {
     /// Reads the question that an event asks, with the id of its gate.
-    fn of(event: &RunEvent) -> Option<(String, Self)> {
+    fn from_event(event: &RunEvent) -> Option<(String, Self)> {
         if event.event_type != "gate_waiting" {
             return None;
         }
@@ -240,7 +240,7 @@ mod tests {
     fn asked(question: &Value) -> AskedQuestion {
         let mut event = event(question.clone());
         event.event_type = "gate_waiting".to_owned();
-        AskedQuestion::of(&event).unwrap().1
+        AskedQuestion::from_event(&event).unwrap().1
     }
 
     fn signed(answer: &str, number: Option<usize>) -> SignedAnswer {

@@ -51,12 +51,12 @@ impl Wait {
                 runs.extend(all(place, Some(state)).await?.into_iter().map(|run| run.run_id));
             }
             if runs.is_empty() {
-                print::note("no run is in progress");
+                print::remark("no run is in progress");
                 return Ok(ExitCode::SUCCESS);
             }
         }
         let limit = TimeLimit::start(self.options.timeout);
-        let mut changes = RunChanges::of(front::steady(place)?, Some(runs.clone()));
+        let mut changes = RunChanges::for_runs(front::steady(place)?, Some(runs.clone()));
         let mut outcomes: BTreeMap<String, WaitOutcome> = BTreeMap::new();
         while outcomes.len() < runs.len() {
             let update = tokio::select! {

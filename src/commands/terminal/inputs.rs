@@ -35,7 +35,7 @@ impl Inputs {
             return Ok(ExitCode::SUCCESS);
         }
         if reply.inputs.is_empty() {
-            print::note("nothing was typed into it");
+            print::remark("nothing was typed into it");
         }
         for input in &reply.inputs {
             print::line(line(input))?;

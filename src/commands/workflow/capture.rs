@@ -113,13 +113,13 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
         print::json(&reply.workflow_definition)?;
     }
     for note in notes(reply) {
-        print::note(&note);
+        print::remark(&note);
     }
     if let Some(path) = &reply.path {
         print::line(format!("{GOOD}✓{GOOD:#} saved as {STRONG}{}{STRONG:#}", visible(path)))?;
     }
     if let Some(next) = &reply.next_step {
-        print::note(&visible(&for_people(next)));
+        print::remark(&visible(&for_people(next)));
     }
     if let Some(error) = &reply.error {
         print::error(&visible(error));

@@ -58,7 +58,7 @@ impl Diff {
         }
         let difference = line_diff::between((&before.0, &text(&before.1)?), (&after.0, &text(&after.1)?));
         if difference.is_empty() {
-            print::note(&format!("{} and {} do not differ", before.0, after.0));
+            print::remark(&format!("{} and {} do not differ", before.0, after.0));
         }
         difference.lines().map(coloured).try_for_each(print::line)?;
         Ok(ExitCode::SUCCESS)

@@ -68,7 +68,9 @@ impl Export {
         if let Some(home) = recording.as_ref().and(std::env::var("HOME").ok()).filter(|home| home.len() > 1)
             && files.iter().any(|(_, text)| text.contains(&home))
         {
-            print::note(&format!("your home directory ({home}) stands in it; --no-recording leaves the recording out"));
+            print::remark(&format!(
+                "your home directory ({home}) stands in it; --no-recording leaves the recording out"
+            ));
         }
         if self.json {
             let files: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
@@ -105,7 +107,7 @@ impl Export {
         let proof = header.and_then(|header| header.proof.as_ref());
         let proved = proof.filter(|proof| hash == Some(proof.hash.as_str()));
         if proof.is_some() && proved.is_none() {
-            print::note(&format!(
+            print::remark(&format!(
                 "'{0}' was changed since it was proved, so the skill does not say that it is: steplatch workflow prove {0}",
                 self.workflow
             ));
@@ -156,7 +158,7 @@ impl Export {
             captured: None,
             proved: None,
         };
-        print::note(
+        print::remark(
             "nodes that the project declares in steplatch.toml are not taken along, only those of the function's file",
         );
         Ok(vec![("SKILL.md".to_owned(), skill.text()), (format!("scripts/{file}"), source.text.clone())])

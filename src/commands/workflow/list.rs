@@ -40,7 +40,7 @@ impl List {
 fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
     let ListWorkflowsReply { workflows, total, broken, library, .. } = reply;
     if workflows.is_empty() && broken.is_empty() {
-        print::note(&format!("no workflows are saved; steplatch workflow load FILE saves one in {library}"));
+        print::remark(&format!("no workflows are saved; steplatch workflow load FILE saves one in {library}"));
     }
     if !workflows.is_empty() {
         let head = ["NAME", "KIND", "STATUS", "RUNS", "LAST RUN", "DESCRIPTION"].map(str::to_owned).to_vec();
@@ -50,13 +50,13 @@ fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
             let workflow = index.checked_sub(1).and_then(|index| workflows.get(index));
             print::line(coloured(&line, workflow))?;
         }
-        print::note(&format!("in {}", folders(workflows).join(" and ")));
+        print::remark(&format!("in {}", folders(workflows).join(" and ")));
     }
     for (file, note) in notes(workflows) {
-        print::note(&format!("{file}: {}", print::visible_lines(note, "  ")));
+        print::remark(&format!("{file}: {}", print::visible_lines(note, "  ")));
     }
     if workflows.len() < *total {
-        print::note(&format!("{} of {total} are shown; name a text that yours contain", workflows.len()));
+        print::remark(&format!("{} of {total} are shown; name a text that yours contain", workflows.len()));
     }
     for broken in broken {
         let reason = print::visible_lines(&broken.reason, "  ");

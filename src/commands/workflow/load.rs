@@ -50,7 +50,7 @@ impl Load {
     /// Loads each file; an invalid one does not prevent the others.
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut all = Vec::new();
-        for named in named(&self.files) {
+        for named in select_files(&self.files) {
             let loaded = match named {
                 Ok(file) => self.load(file, place).await?,
                 Err((file, error)) => {
@@ -102,7 +102,7 @@ pub(super) async fn functions(
 }
 
 /// Returns the selected files, each once; a word without a file comes with the reason.
-fn named(words: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
+fn select_files(words: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
     let mut named: Vec<Result<PathBuf, (String, String)>> = Vec::new();
     for word in words {
         // An existing file whose name looks like a pattern is a file.
@@ -178,7 +178,7 @@ fn show_machine(file: &str, reply: &CreateWorkflowReply) -> std::io::Result<()> 
         }
     }
     for warning in &reply.warnings {
-        print::note(&format!("{file}: warning: {}", print::visible(warning)));
+        print::remark(&format!("{file}: warning: {}", print::visible(warning)));
     }
     Ok(())
 }
@@ -198,7 +198,7 @@ fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()>
     }
     for warning in &reply.warnings {
         let message = print::visible_lines(&warning.message, "  ");
-        print::note(&format!("{file}{}: warning: {message}", line(warning.line)));
+        print::remark(&format!("{file}{}: warning: {message}", line(warning.line)));
     }
     Ok(())
 }

@@ -76,10 +76,10 @@ impl Prove {
             show(&differences, self.json)?;
             if !only_output || !self.takes_over().await? {
                 for state in varying(&observed) {
-                    print::note(&format!("the output of '{}' differs from run to run", visible(state)));
+                    print::remark(&format!("the output of '{}' differs from run to run", visible(state)));
                 }
                 if only_output && !self.update {
-                    print::note(
+                    print::remark(
                         "only outputs differ: --update takes them over into the recording, and compares those that differ from \
                          run to run no more",
                     );
@@ -165,7 +165,7 @@ impl Prove {
                 state.is_none_or(|state| state.action().tool() != tool::RETURN)
             };
             let events = run_steps::events(place, &reply.run_id).await?;
-            if let Some(state) = run_steps::asked(&events).first() {
+            if let Some(state) = run_steps::asking_states(&events).first() {
                 let run = &reply.run_id;
                 let error = format!("not proved: in run {run}, state '{state}' found nothing that it expects");
                 return Err(Failure::work(error));

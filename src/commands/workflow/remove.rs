@@ -38,18 +38,18 @@ impl Remove {
                 if !reply.removed_besides.is_empty() {
                     let besides =
                         reply.removed_besides.iter().map(|besides| format!("{} ({})", besides.id, besides.kind));
-                    print::note(&format!("with it went {}", besides.collect::<Vec<_>>().join(", ")));
+                    print::remark(&format!("with it went {}", besides.collect::<Vec<_>>().join(", ")));
                 }
                 if let Some(remaining) = &reply.remaining {
-                    print::note(&format!("'{name}' is {remaining} now"));
+                    print::remark(&format!("'{name}' is {remaining} now"));
                 }
                 if !self.purge && reply.file.as_deref().is_some_and(|file| file.ends_with(".json")) {
-                    print::note(&format!("its versions stay; back with: steplatch workflow revert {name}"));
+                    print::remark(&format!("its versions stay; back with: steplatch workflow revert {name}"));
                 }
             }
             let is_machine = reply.file.as_deref().is_some_and(|file| file.ends_with(".json"));
             if self.purge && is_machine && reply.remaining.is_some() {
-                print::note(&format!("its versions stay, because '{name}' is another workflow now"));
+                print::remark(&format!("its versions stay, because '{name}' is another workflow now"));
             } else if self.purge && reply.success && is_machine {
                 let forgotten = front::ask(place, ForgetWorkflowVersions { name }).await?;
                 if let Some(error) = forgotten.error {

@@ -154,7 +154,7 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
         }
     }
     for sentence in &rehearsal.left_over {
-        print::note(&format!("note: {sentence}"));
+        print::remark(&format!("note: {sentence}"));
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ impl Columns {
         match passage {
             RehearsalStep::State { at, state, tool, params, result, source, elapsed_time, .. } => {
                 let result = Value::Object(result.clone());
-                let outcome = Outcome::of(None, &result);
+                let outcome = Outcome::from_result(None, &result);
                 let (mark, style) = if outcome == Outcome::Failed && led_on { ("·", QUIET) } else { outcome.mark() };
                 let params = Value::Object(params.clone());
                 let told = action::led_to(&action::detail(tool, &params), &outcome.describe(tool, &result));

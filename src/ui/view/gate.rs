@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
 use super::{header, keys, typed, write, write_all};
 use crate::print::{fitted, visible, wrapped};
-use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, asked, question_lines, remark_lines};
+use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, describe_waiting, question_lines, remark_lines};
 use crate::ui::model::Model;
 
 /// Text in place of a question that has no room.
@@ -33,7 +33,7 @@ pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Optio
     let gate = view.gate();
     let title = vec![
         Span::styled(format!(" {} asks ", visible(&view.workflow)), STRONG),
-        Span::raw(format!(" {} ", asked(gate, &model.now))),
+        Span::raw(format!(" {} ", describe_waiting(gate, &model.now))),
     ];
     header(model, buffer, places.header, title);
     if places.is_cramped {

@@ -17,7 +17,7 @@ const NAME: usize = 40;
 const STATE: usize = 20;
 
 pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
-    let places = Places::of(model.cols, model.rows);
+    let places = Places::for_size(model.cols, model.rows);
     let list = model.list();
     let waiting = list.iter().filter(|row| row.id.section == Section::Gates).count();
     let title = match waiting {

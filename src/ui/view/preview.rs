@@ -9,7 +9,7 @@ use super::gate::line_of;
 use super::style::QUIET;
 use super::{border, write, write_all};
 use crate::print;
-use crate::ui::gate_view::{asked, question_lines};
+use crate::ui::gate_view::{describe_waiting, question_lines};
 use crate::ui::model::{DaemonState, Model, Row, Section};
 use crate::ui::picture::{Picture, run_style};
 use crate::ui::steps::value_lines;
@@ -19,7 +19,8 @@ pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, p
     match row.id.section {
         Section::Gates => match model.gate(&row.id.id) {
             Some((run, gate)) => {
-                let title = format!("{} asks; {}", print::visible(&run.workflow_id), asked(gate, &model.now));
+                let title =
+                    format!("{} asks; {}", print::visible(&run.workflow_id), describe_waiting(gate, &model.now));
                 let inside = border(buffer, place, &title);
                 let lines = question_lines(gate, usize::from(inside.width));
                 write_all(buffer, inside, lines.iter().map(line_of));

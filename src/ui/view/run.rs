@@ -20,7 +20,7 @@ use crate::ui::steps::{Step, value_lines};
 pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
     let run = model.run(&view.run_id);
     let gate = run.and_then(|run| run.pending_gates.first());
-    let places = RunPlaces::of(model.cols, model.rows, gate.is_some());
+    let places = RunPlaces::for_size(model.cols, model.rows, gate.is_some());
     let name = run.map(|run| visible(&run.workflow_id)).unwrap_or_default();
     let state = run.map_or("", |run| if run.paused.is_some() { "paused" } else { run.state.as_str() });
     let took = run.and_then(|run| {

@@ -91,10 +91,10 @@ impl StoredKey {
     /// # Errors
     /// If the system gives no random bytes.
     pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Vec<Self>, KeyError> {
-        key.0.iter().map(|key| Self::of(key, passphrase)).collect()
+        key.0.iter().map(|key| Self::from_key(key, passphrase)).collect()
     }
 
-    fn of(key: &PrivateKey, passphrase: &Passphrase) -> Result<Self, KeyError> {
+    fn from_key(key: &PrivateKey, passphrase: &Passphrase) -> Result<Self, KeyError> {
         let mut salt = [0; SALT];
         getrandom::fill(&mut salt).map_err(KeyError::Randomness)?;
         let of_passphrase = derived(passphrase, &salt)?;

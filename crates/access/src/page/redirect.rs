@@ -72,7 +72,7 @@ impl RedirectFiles {
         let text = document(address, ticket).ok_or(RedirectError::Address)?;
         let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", secret()?.0));
         private_file::write_text(&file, &text)?;
-        self.files.push(RedirectFile { ticket: SecretHash::of(ticket), file: file.clone() });
+        self.files.push(RedirectFile { ticket: SecretHash::from_secret(ticket), file: file.clone() });
         Ok(file)
     }
 
@@ -139,7 +139,7 @@ mod tests {
         let one = files.write("http://localhost:1/", "a").unwrap();
         let other = files.write("http://localhost:1/", "b").unwrap();
         assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o600);
-        files.remove(&SecretHash::of("a"));
+        files.remove(&SecretHash::from_secret("a"));
         assert!(!one.exists() && other.exists());
         files.clear();
         assert!(!other.exists());

@@ -105,7 +105,7 @@ impl SessionTable {
     }
 
     /// Returns the session that `name` is the id of, or the beginning of the id.
-    pub(super) fn named(&mut self, name: &str, now: Timestamp) -> NamedSession {
+    pub(super) fn find_by_prefix(&mut self, name: &str, now: Timestamp) -> NamedSession {
         self.forget(now);
         if name.chars().count() < MIN_PREFIX_CHARS {
             return NamedSession::None;

@@ -111,7 +111,7 @@ impl KnownSecrets {
     }
 
     /// Remembers a secret of this machine. Returns false for a known one.
-    pub(super) fn keep(&mut self, scope: Scope, text: &str) -> bool {
+    pub(super) fn keep_secret(&mut self, scope: Scope, text: &str) -> bool {
         let is_encoded = self.len < MAX_ENCODED;
         let set = match scope {
             Scope::Everywhere => &mut self.everywhere,

@@ -477,7 +477,7 @@ fn has_option(words: &[Argument], wanted: &str) -> bool {
     words.iter().take_while(|word| word.fixed() != Some("--")).any(|word| is_option(word, wanted))
 }
 
-fn shown(words: &[Argument]) -> String {
+fn join_words(words: &[Argument]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
@@ -487,14 +487,14 @@ impl Judge {
         for (name, value) in all {
             // The shell may evaluate a quoted command substitution later: in a prompt, in arithmetic, in a subscript.
             if value.is_fixed && has_substitution(&value.text) {
-                self.note(Unknown, &format!("{name}={}", value.text));
+                self.note_effect(Unknown, &format!("{name}={}", value.text));
             }
             if has_word(OF_PROGRAMS, name) || name.starts_with("GIT_CONFIG") || name.starts_with("npm_config") {
                 match value.fixed() {
                     Some(program)
                         if name == "SHELL" && has_word(SHELLS, program.rsplit('/').next().unwrap_or_default()) =>
                     {
-                        self.note(Reversible, program);
+                        self.note_effect(Reversible, program);
                     }
                     Some(program)
                         if name != "PATH"
@@ -504,11 +504,11 @@ impl Judge {
                     {
                         // Arguments of it may be code.
                         if program.contains(char::is_whitespace) {
-                            self.note(Unknown, &format!("{name}={program}"));
+                            self.note_effect(Unknown, &format!("{name}={program}"));
                         }
                         self.give(program.to_owned());
                     }
-                    _ => self.note(Unknown, &format!("{name}={}", value.text)),
+                    _ => self.note_effect(Unknown, &format!("{name}={}", value.text)),
                 }
             }
         }
@@ -532,26 +532,26 @@ impl Judge {
         let is_hidden_at_home = path.starts_with("~/.") || path.contains("/.ssh/") || path.contains("/.git/");
         let is_of_other_home = path.starts_with('~') && path != "~" && !path.starts_with("~/");
         if is_of_other_home || !file.is_fixed && !path.starts_with("./") {
-            self.note(Unknown, path);
+            self.note_effect(Unknown, path);
         } else if path == "/"
             || path == "~"
             || path.contains("/../")
             || OF_SYSTEM.split_whitespace().any(is_within)
             || is_hidden_at_home
         {
-            self.note(Irreversible, path);
+            self.note_effect(Irreversible, path);
         } else {
-            self.note(Reversible, path);
+            self.note_effect(Reversible, path);
         }
     }
 
     /// Judges a command: a program and its arguments.
     pub(super) fn command(&mut self, words: &[Argument], stdin: &Stdin) {
         let Some((first, arguments)) = words.split_first() else { return };
-        let all = shown(words);
+        let all = join_words(words);
         let Some(program) = first.fixed() else {
             // Some variables hold a program that runs another, as in `$SUDO rm`.
-            self.note(Unknown, &all);
+            self.note_effect(Unknown, &all);
             if arguments.first().is_some_and(|word| word.is_fixed) {
                 let known = self.programs.len();
                 self.command(arguments, stdin);
@@ -560,7 +560,7 @@ impl Judge {
             return;
         };
         if self.is_function(program) {
-            return self.note(Reversible, &all);
+            return self.note_effect(Reversible, &all);
         }
         let (directory, name) = program.rsplit_once('/').unwrap_or(("", program));
         let is_of_system =
@@ -573,9 +573,9 @@ impl Judge {
         }
         self.ran(name);
         match arguments {
-            [only] if has_word("--help --version -V", &only.text) => return self.note(Reversible, &all),
+            [only] if has_word("--help --version -V", &only.text) => return self.note_effect(Reversible, &all),
             [.., last] if last.fixed() == Some("--help") && !self.is_wrapper(name) => {
-                return self.note(Reversible, &all);
+                return self.note_effect(Reversible, &all);
             }
             _ => {}
         }
@@ -589,7 +589,7 @@ impl Judge {
             "eval" => self.joined(arguments, &all),
             "source" | "." => self.script(arguments, &all),
             "trap" => match arguments {
-                [] => self.note(Reversible, &all),
+                [] => self.note_effect(Reversible, &all),
                 [code, ..] => self.code(code, &all),
             },
             "su" | "runuser" => self.other_user(arguments, stdin, &all),
@@ -598,7 +598,7 @@ impl Judge {
             "find" | "fd" | "fdfind" => self.find(arguments, stdin, &all),
             "git" => self.git(arguments, &all),
             "make" | "gmake" | "just" | "task" | "rake" | "invoke" | "doit" => self.targets(name, arguments, &all),
-            "npx" | "bunx" | "uvx" | "pnpx" => self.note(Unknown, &all),
+            "npx" | "bunx" | "uvx" | "pnpx" => self.note_effect(Unknown, &all),
             "curl" | "wget" | "http" | "https" | "xh" => self.request(name, arguments, &all),
             "rsync" | "scp" | "sftp" => self.copies_elsewhere(name, arguments, &all),
             "tar" | "bsdtar" => self.tar(arguments, &all),
@@ -609,10 +609,10 @@ impl Judge {
                     one.text.starts_with('%') || one.text == "$!" || is_option(one, "-s -n -TERM -INT -0 -l")
                 }) =>
             {
-                self.note(Reversible, &all);
+                self.note_effect(Reversible, &all);
             }
-            "rmdir" => self.note(Reversible, &all),
-            "rm" | "unlink" => self.note(Irreversible, &all),
+            "rmdir" => self.note_effect(Reversible, &all),
+            "rm" | "unlink" => self.note_effect(Irreversible, &all),
             "cp" | "mv" | "install" | "ln" | "tee" | "patch" | "sort" | "unzip" | "7z" | "chmod" | "chown"
             | "chgrp" => {
                 self.file_tool(name, arguments, &all);
@@ -620,14 +620,14 @@ impl Judge {
             "vi" | "vim" | "nvim" | "nano" | "emacs" | "ed" | "ex" | "view" | "code" | "hx" | "micro" => {
                 self.editor(arguments, stdin, &all);
             }
-            "hostname" if arguments.is_empty() => self.note(Reversible, &all),
-            "date" if has_option(arguments, "-s --set") => self.note(Unknown, &all),
-            "passwd" | "chpasswd" => self.note(Unknown, &all),
-            "mkfs" => self.note(Irreversible, &all),
-            _ if name.starts_with("mkfs.") => self.note(Irreversible, &all),
+            "hostname" if arguments.is_empty() => self.note_effect(Reversible, &all),
+            "date" if has_option(arguments, "-s --set") => self.note_effect(Unknown, &all),
+            "passwd" | "chpasswd" => self.note_effect(Unknown, &all),
+            "mkfs" => self.note_effect(Irreversible, &all),
+            _ if name.starts_with("mkfs.") => self.note_effect(Irreversible, &all),
             "iptables" | "ip6tables" => self.firewall(arguments, &all),
             _ if has_word(SHOWING, name) => self.showing(name, arguments, &all),
-            _ if has_word(IRREVERSIBLE, name) => self.note(Irreversible, &all),
+            _ if has_word(IRREVERSIBLE, name) => self.note_effect(Irreversible, &all),
             _ if has_word(WRITING_NO_FILE, name) => self.reversible(name, arguments, stdin, &all),
             _ if has_word(REVERSIBLE, name) => {
                 self.may_write(arguments, &all);
@@ -647,7 +647,7 @@ impl Judge {
             let mut judge = Self::default();
             judge.appends(&Argument { text: path.to_owned(), is_fixed: true });
             if judge.judgement.effect > Reversible {
-                self.note(Unknown, all);
+                self.note_effect(Unknown, all);
             }
         }
     }
@@ -677,7 +677,7 @@ impl Judge {
             "history" => has_option(arguments, "-c -d -w -r -a"),
             _ => false,
         };
-        self.note(if runs { Unknown } else { Reversible }, all);
+        self.note_effect(if runs { Unknown } else { Reversible }, all);
     }
 
     /// Judges a program whose work can be undone, unless an option has it run or write something else.
@@ -688,24 +688,26 @@ impl Judge {
                     match one.fixed().map(|text| text.split_once('=')) {
                         Some(Some((_, code))) => self.give(code.to_owned()),
                         Some(None) => {}
-                        None => self.note(Unknown, all),
+                        None => self.note_effect(Unknown, all),
                     }
                 }
             }
-            "bind" | "complete" | "compgen" if has_option(arguments, "-x -C -F") => return self.note(Unknown, all),
+            "bind" | "complete" | "compgen" if has_option(arguments, "-x -C -F") => {
+                return self.note_effect(Unknown, all);
+            }
             // The shell evaluates a subscript in quotes, too.
             "let" | "test" | "[" | "unset" | "read" | "wait" | "printf" | "getopts"
                 if arguments.iter().any(|one| has_substitution(&one.text))
                     && (name != "printf" || has_option(arguments, "-v")) =>
             {
-                return self.note(Unknown, all);
+                return self.note_effect(Unknown, all);
             }
             "script" => return self.other_user(arguments, stdin, all),
-            "ssh-add" if has_option(arguments, "-d -D") => return self.note(Unknown, all),
+            "ssh-add" if has_option(arguments, "-d -D") => return self.note_effect(Unknown, all),
             "go" => return self.go(arguments, all),
-            "gdb" | "lldb" if !matches!(stdin, Stdin::Terminal) => return self.note(Unknown, all),
+            "gdb" | "lldb" if !matches!(stdin, Stdin::Terminal) => return self.note_effect(Unknown, all),
             "gdb" | "lldb" if has_option(arguments, "-x -ex -p -batch -o -s --command --eval-command --pid") => {
-                return self.note(Unknown, all);
+                return self.note_effect(Unknown, all);
             }
             "mkfifo" | "mkdir" | "touch" => {
                 arguments.iter().filter(|one| !one.text.starts_with('-')).for_each(|one| self.makes(one));
@@ -719,27 +721,29 @@ impl Judge {
                 }
             }
             "mount" if has_option(arguments, "-o") && arguments.iter().any(|one| one.text.contains("remount")) => {
-                return self.note(Unknown, all);
+                return self.note_effect(Unknown, all);
             }
-            "rename" | "yq" if has_option(arguments, "-i --in-place -f --force") => return self.note(Unknown, all),
+            "rename" | "yq" if has_option(arguments, "-i --in-place -f --force") => {
+                return self.note_effect(Unknown, all);
+            }
             "ninja" | "ctest" => return self.targets(name, arguments, all),
             "pytest" | "tox" | "nox" | "jest" | "vitest" | "mocha" | "rspec" => return self.unseen(all),
-            "cmake" if has_option(arguments, "-E -P") => return self.note(Unknown, all),
+            "cmake" if has_option(arguments, "-E -P") => return self.note_effect(Unknown, all),
             _ => {}
         }
-        self.note(Reversible, all);
+        self.note_effect(Reversible, all);
     }
 
     /// Judges a file that the command makes where it is not there yet.
     fn makes(&mut self, file: &Argument) {
         let is_hidden = file.text.contains("/.ssh");
-        self.note(if is_hidden { Unknown } else { Reversible }, &file.text);
+        self.note_effect(if is_hidden { Unknown } else { Reversible }, &file.text);
     }
 
     /// Judges a program with listed commands.
     fn known(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
         let Some(known) = COMMANDS.iter().find(|known| has_word(known.names, name)) else {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         };
         let mut rest = arguments;
         let mut words: Vec<&Argument> = Vec::new();
@@ -760,14 +764,14 @@ impl Judge {
             || (name.starts_with("apt") && has_option(arguments, "-s"));
         let Some(sub) = words.first() else {
             let is_fine = known.reversible.starts_with(' ') || arguments.is_empty();
-            return self.note(if is_fine { Reversible } else { Unknown }, all);
+            return self.note_effect(if is_fine { Reversible } else { Unknown }, all);
         };
-        let Some(sub) = sub.fixed() else { return self.note(Unknown, all) };
+        let Some(sub) = sub.fixed() else { return self.note_effect(Unknown, all) };
         match (name, sub) {
             ("docker" | "podman" | "nerdctl", _) if self.container(arguments, stdin, all) => return,
             ("kubectl" | "oc", "run") if !arguments.iter().any(|one| one.text == "--") => {}
             ("kubectl" | "oc", "exec" | "debug" | "run") => return self.behind_dashes(arguments, stdin, all),
-            ("kubectl" | "oc", "cp") => return self.note(Unknown, all),
+            ("kubectl" | "oc", "cp") => return self.note_effect(Unknown, all),
             (
                 "npm" | "pnpm" | "yarn" | "bun",
                 "run" | "run-script" | "test" | "t" | "start" | "stop" | "restart" | "build" | "dev" | "lint",
@@ -775,7 +779,7 @@ impl Judge {
                 let target = if sub.starts_with("run") { words.get(1).copied() } else { words.first().copied() };
                 return self.own_target(name, target, arguments, all);
             }
-            ("npm" | "pnpm" | "yarn" | "bun", "exec" | "x" | "dlx") => return self.note(Unknown, all),
+            ("npm" | "pnpm" | "yarn" | "bun", "exec" | "x" | "dlx") => return self.note_effect(Unknown, all),
             ("cargo", "run" | "r" | "xtask" | "bench") => {
                 return self.own_target(name, words.get(1).copied().or(words.first().copied()), arguments, all);
             }
@@ -791,11 +795,11 @@ impl Judge {
                     "--no-sync --frozen --locked --isolated -q",
                 ) {
                     Some((_, inner)) if !inner.is_empty() => self.command(inner, stdin),
-                    _ => self.note(Unknown, all),
+                    _ => self.note_effect(Unknown, all),
                 };
             }
             ("ansible-playbook", _) => {
-                return self.note(
+                return self.note_effect(
                     if has_option(arguments, "--check --syntax-check --list-tasks --list-hosts -C") {
                         Reversible
                     } else {
@@ -805,7 +809,7 @@ impl Judge {
                 );
             }
             ("sysctl", text) => {
-                return self.note(
+                return self.note_effect(
                     if text.contains('=') || has_option(arguments, "-w -p") { Unknown } else { Reversible },
                     all,
                 );
@@ -814,7 +818,7 @@ impl Judge {
             ("apt" | "apt-get" | "aptitude", "install" | "satisfy")
                 if words.iter().skip(1).any(|one| one.text.ends_with(['-', '_'])) =>
             {
-                return self.note(Unknown, all);
+                return self.note_effect(Unknown, all);
             }
             ("vagrant", "ssh") => {
                 let code = arguments
@@ -823,7 +827,7 @@ impl Judge {
                     .map(|pair| pair[1].clone());
                 return match code {
                     Some(code) => self.code(&code, all),
-                    None => self.note(Reversible, all),
+                    None => self.note_effect(Reversible, all),
                 };
             }
             (
@@ -835,7 +839,7 @@ impl Judge {
                     has_word("new new-session new-window split-window -d -s -n -h -v", &one.text)
                         || !one.text.contains(' ') && sub == "new" && arguments.len() <= 3
                 });
-                return self.note(if is_plain { Reversible } else { Unknown }, all);
+                return self.note_effect(if is_plain { Reversible } else { Unknown }, all);
             }
             ("systemctl", "start" | "enable")
                 if words.len() > 1
@@ -847,7 +851,7 @@ impl Judge {
                         )
                     }) =>
             {
-                return self.note(Irreversible, all);
+                return self.note_effect(Irreversible, all);
             }
             _ => {}
         }
@@ -886,7 +890,7 @@ impl Judge {
             arguments,
             "--delete --purge --destroy --rotate --vacuum-size --vacuum-time --vacuum-files --flush --volumes --rmi -v",
         ) && (has_word("journalctl dmesg", name) || fixed.starts_with(&["compose", "down"]));
-        self.note(
+        self.note_effect(
             if destroys && !(name == "journalctl" && has_option(arguments, "-v")) { Irreversible } else { effect },
             all,
         );
@@ -913,7 +917,7 @@ impl Judge {
             return false;
         }
         let Some((found, rest)) = options(&arguments[at + 1..], VALUED, PLAIN) else {
-            self.note(Unknown, all);
+            self.note_effect(Unknown, all);
             return true;
         };
         // A container that has the machine is no container.
@@ -926,7 +930,7 @@ impl Judge {
                 || has_word("--pid=host", text)
         });
         if reaches_out {
-            self.note(Unknown, all);
+            self.note_effect(Unknown, all);
         }
         let entry = found.iter().find(|(name, _)| *name == "--entrypoint");
         let inner = rest.get(1..).unwrap_or_default();
@@ -935,9 +939,9 @@ impl Judge {
                 let words: Vec<Argument> = std::iter::once((*entry).clone()).chain(inner.iter().cloned()).collect();
                 self.command(&words, stdin);
             }
-            (Some((_, None)), _) => self.note(Unknown, all),
+            (Some((_, None)), _) => self.note_effect(Unknown, all),
             (None, []) if arguments[at].text == "run" => self.unseen(all),
-            (None, []) => self.note(Unknown, all),
+            (None, []) => self.note_effect(Unknown, all),
             (None, inner) => self.command(inner, stdin),
         }
         true
@@ -946,7 +950,7 @@ impl Judge {
     fn behind_dashes(&mut self, arguments: &[Argument], stdin: &Stdin, all: &str) {
         match arguments.iter().position(|one| one.text == "--").map(|at| &arguments[at + 1..]) {
             Some(inner @ [_, ..]) => self.command(inner, stdin),
-            _ => self.note(Unknown, all),
+            _ => self.note_effect(Unknown, all),
         }
     }
 
@@ -959,7 +963,7 @@ impl Judge {
     ) {
         let read = options(arguments, valued, plain);
         let Some((found, rest)) = read else {
-            self.note(Unknown, all);
+            self.note_effect(Unknown, all);
             // The command is behind an unknown option: it may begin at any irreversible word.
             for at in 0..arguments.len() {
                 if arguments[at].fixed().is_some_and(|word| has_word(IRREVERSIBLE, word)) {
@@ -984,14 +988,14 @@ impl Judge {
             rest = behind;
         }
         match (name, rest) {
-            ("command", _) if has_option(arguments, "-v -V") => self.note(Reversible, all),
+            ("command", _) if has_option(arguments, "-v -V") => self.note_effect(Reversible, all),
             ("flock", [option, code, ..]) if has_word("-c --command", &option.text) => self.code(code, all),
             ("watch", inner @ [_, ..]) => self.joined(inner, all),
-            ("env", _) if has_option(arguments, "-S --split-string") => self.note(Unknown, all),
-            ("sudo", []) if has("l K k v") => self.note(Reversible, all),
+            ("env", _) if has_option(arguments, "-S --split-string") => self.note_effect(Unknown, all),
+            ("sudo", []) if has("l K k v") => self.note_effect(Reversible, all),
             // A shell, or nothing.
             ("sudo" | "doas" | "chroot" | "unshare" | "nsenter", []) => self.reads_code(stdin, all),
-            (_, []) => self.note(Reversible, all),
+            (_, []) => self.note_effect(Reversible, all),
             (_, inner) => self.command(inner, stdin),
         }
     }
@@ -1001,16 +1005,16 @@ impl Judge {
         let plain = "-c -x -e -u -l -i -s -v -n -f -a -b -m -p -r -B -C -E -H -P -T -k -t -h -D --norc --noprofile --login --posix --restricted \
             --verbose --noediting --no-rcs --private";
         let Some((found, rest)) = options(arguments, valued, plain) else {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         };
         let has = |wanted: &str| found.iter().any(|(name, _)| has_word(wanted, name));
         if has("--rcfile --init-file") {
-            self.note(Unknown, all);
+            self.note_effect(Unknown, all);
         }
         if has("-c c") {
             return match rest.first() {
                 Some(code) => self.code(code, all),
-                None => self.note(Unknown, all),
+                None => self.note_effect(Unknown, all),
             };
         }
         match rest {
@@ -1024,9 +1028,9 @@ impl Judge {
     /// Judges a shell that reads its commands.
     fn reads_code(&mut self, stdin: &Stdin, all: &str) {
         match stdin {
-            Stdin::Terminal => self.note(Reversible, all),
+            Stdin::Terminal => self.note_effect(Reversible, all),
             Stdin::Text(code) => self.give(code.clone()),
-            Stdin::Unseen => self.note(Unknown, all),
+            Stdin::Unseen => self.note_effect(Unknown, all),
         }
     }
 
@@ -1035,7 +1039,7 @@ impl Judge {
         match code.fixed() {
             Some(code) => self.give(code.to_owned()),
             None => {
-                self.note(Unknown, all);
+                self.note_effect(Unknown, all);
                 // This reads the text in it unchanged: `$f` may stand for anything, and `rm` is `rm`.
                 let inside = code.text.trim_matches(['"', '\'']).to_owned();
                 self.give(inside);
@@ -1045,10 +1049,10 @@ impl Judge {
 
     fn joined(&mut self, words: &[Argument], all: &str) {
         if words.iter().all(|word| word.is_fixed) {
-            self.give(shown(words));
+            self.give(join_words(words));
         } else {
-            self.note(Unknown, all);
-            self.give(shown(words));
+            self.note_effect(Unknown, all);
+            self.give(join_words(words));
         }
     }
 
@@ -1059,24 +1063,24 @@ impl Judge {
                 let name = file.text.rsplit('/').next().unwrap_or_default().to_owned();
                 self.own(&name, all, arguments);
             }
-            _ => self.note(Unknown, all),
+            _ => self.note_effect(Unknown, all),
         }
     }
 
     fn own_program(&mut self, name: &str, path: &str, arguments: &[Argument]) {
-        let all = format!("{path} {}", shown(arguments));
+        let all = format!("{path} {}", join_words(arguments));
         self.own(name, &all, arguments);
     }
 
     fn own_target(&mut self, _program: &str, target: Option<&Argument>, arguments: &[Argument], all: &str) {
         match target.and_then(Argument::fixed) {
             // A version of a package is no target of the project.
-            Some(target) if target.contains('@') => self.note(Unknown, all),
+            Some(target) if target.contains('@') => self.note_effect(Unknown, all),
             Some(target) => {
                 let target = target.to_owned();
                 self.own(&target, all, arguments);
             }
-            None => self.note(Unknown, all),
+            None => self.note_effect(Unknown, all),
         }
     }
 
@@ -1097,7 +1101,7 @@ impl Judge {
             || tells(&TELLING_NAMES, name)
             || arguments.iter().any(|one| one.is_fixed && tells(&TELLING, &one.text));
         if is_telling {
-            self.note(Unknown, all);
+            self.note_effect(Unknown, all);
         } else {
             self.unseen(all.trim());
         }
@@ -1106,18 +1110,18 @@ impl Judge {
     fn git(&mut self, arguments: &[Argument], all: &str) {
         let valued = "-C -c --git-dir --work-tree --namespace --super-prefix --config-env --exec-path";
         let plain = "--no-pager -p --paginate -P --bare --no-replace-objects --literal-pathspecs --no-optional-locks";
-        let Some((found, rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
+        let Some((found, rest)) = options(arguments, valued, plain) else { return self.note_effect(Unknown, all) };
         for (_, value) in found.iter().filter(|(name, _)| has_word("-c c --config-env --exec-path", name)) {
             let value = value.and_then(|value| value.fixed()).unwrap_or_default();
             if !["user.", "color.", "advice.", "init.", "commit.gpgsign", "http.sslVerify", "safe."]
                 .iter()
                 .any(|known| value.starts_with(known))
             {
-                self.note(Unknown, all);
+                self.note_effect(Unknown, all);
             }
         }
-        let Some((sub, rest)) = rest.split_first() else { return self.note(Reversible, all) };
-        let Some(sub) = sub.fixed() else { return self.note(Unknown, all) };
+        let Some((sub, rest)) = rest.split_first() else { return self.note_effect(Reversible, all) };
+        let Some(sub) = sub.fixed() else { return self.note_effect(Unknown, all) };
         let has = |wanted: &str| has_option(rest, wanted);
         let plain: Vec<&Argument> = rest.iter().filter(|one| !one.text.starts_with('-')).collect();
         if rest.iter().any(|one| {
@@ -1125,19 +1129,19 @@ impl Judge {
                 .iter()
                 .any(|option| one.text.starts_with(option))
         }) {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
         // An address that is a command, a reference that is overwritten.
         if rest.iter().any(|one| one.text.contains("ext::"))
             || sub == "fetch" && plain.iter().any(|one| one.text.starts_with('+'))
         {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
         if has_word("archive format-patch bundle", sub) {
             self.may_write(rest, all);
         }
         if sub == "grep" && rest.iter().any(|one| one.text.starts_with("-O")) {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
         let first = plain.first().map(|one| one.text.as_str()).unwrap_or_default();
         let effect = match sub {
@@ -1285,9 +1289,9 @@ impl Judge {
             _ => Unknown,
         };
         if has_word("difftool mergetool", sub) && has("-x -t --tool") {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
-        self.note(effect, all);
+        self.note_effect(effect, all);
     }
 
     /// Judges settings of git: some are commands that it runs later.
@@ -1301,9 +1305,9 @@ impl Judge {
             _ if has_option(rest, "--unset --unset-all --remove-section -e --edit")
                 || has_word("unset remove-section edit", sub) =>
             {
-                self.note(Unknown, all);
+                self.note_effect(Unknown, all);
             }
-            (_, None) => self.note(Reversible, all),
+            (_, None) => self.note_effect(Reversible, all),
             (Some(key), Some(value)) => {
                 let is_command = [
                     "alias.",
@@ -1326,7 +1330,7 @@ impl Judge {
                     "receive.",
                 ];
                 if !is_command.iter().any(|begin| key.starts_with(begin)) {
-                    return self.note(Reversible, all);
+                    return self.note_effect(Reversible, all);
                 }
                 match value.fixed() {
                     Some(code) if key.ends_with("editor") || key.ends_with("pager") => {
@@ -1336,26 +1340,26 @@ impl Judge {
                             .collect();
                         self.command(&words, &Stdin::Terminal);
                     }
-                    _ => self.note(Unknown, all),
+                    _ => self.note_effect(Unknown, all),
                 }
             }
-            (None, Some(_)) => self.note(Unknown, all),
+            (None, Some(_)) => self.note_effect(Unknown, all),
         }
     }
 
     fn targets(&mut self, name: &str, arguments: &[Argument], all: &str) {
         if has_option(arguments, "--eval --load") || arguments.iter().any(|one| one.text.starts_with("SHELL=")) {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
         if arguments.iter().any(|one| has_word("-n --dry-run --just-print -q --question --list -l", &one.text))
             && name != "task"
         {
-            return self.note(Reversible, all);
+            return self.note_effect(Reversible, all);
         }
         if let Some(first) =
             arguments.iter().find(|one| !one.is_fixed && !one.text.contains('=') && !one.text.starts_with("-j"))
         {
-            return self.note(Unknown, &first.text);
+            return self.note_effect(Unknown, &first.text);
         }
         let is_target = |one: &&Argument| !one.text.starts_with('-') && !one.text.contains('=');
         let targets: Vec<&str> = arguments.iter().filter(is_target).map(|one| one.text.as_str()).collect();
@@ -1379,28 +1383,30 @@ impl Judge {
         let first_file =
             arguments.iter().position(|one| one.is_fixed && !one.text.starts_with('-')).unwrap_or(arguments.len());
         if has_option(&arguments[..first_file], code) {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
-        let Some((_, mut rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
+        let Some((_, mut rest)) = options(arguments, valued, plain) else { return self.note_effect(Unknown, all) };
         if matches!(name, "deno" | "bun") {
             rest = match rest.split_first() {
                 Some((sub, behind)) if has_word("run test", &sub.text) => behind,
-                Some((sub, _)) if has_word("fmt lint check info doc", &sub.text) => return self.note(Reversible, all),
-                _ => return self.note(Unknown, all),
+                Some((sub, _)) if has_word("fmt lint check info doc", &sub.text) => {
+                    return self.note_effect(Reversible, all);
+                }
+                _ => return self.note_effect(Unknown, all),
             };
         }
         match rest {
             [] => match stdin {
-                Stdin::Terminal => self.note(Reversible, all),
-                Stdin::Text(_) | Stdin::Unseen => self.note(Unknown, all),
+                Stdin::Terminal => self.note_effect(Reversible, all),
+                Stdin::Text(_) | Stdin::Unseen => self.note_effect(Unknown, all),
             },
-            [file, ..] if has_word("- /dev/stdin", &file.text) => self.note(Unknown, all),
+            [file, ..] if has_word("- /dev/stdin", &file.text) => self.note_effect(Unknown, all),
             rest => self.script(rest, all),
         }
     }
 
     fn python_module(&mut self, words: &[Argument], all: &str) {
-        let Some((module, arguments)) = words.split_first() else { return self.note(Unknown, all) };
+        let Some((module, arguments)) = words.split_first() else { return self.note_effect(Unknown, all) };
         match module.fixed() {
             Some("pip") => self.known("pip", arguments, &Stdin::Terminal, all),
             Some(
@@ -1408,19 +1414,19 @@ impl Judge {
                 | "this" | "site" | "mypy" | "black" | "ruff" | "isort" | "flake8" | "zipfile" | "tarfile"
                 | "py_compile" | "platform" | "sysconfig",
             ) => {
-                self.note(Reversible, all);
+                self.note_effect(Reversible, all);
             }
             Some("pytest" | "nose" | "tox" | "coverage") => self.unseen(all),
             Some("pdb" | "cProfile" | "trace" | "doctest") => {
                 let file = arguments.iter().position(|one| !one.text.starts_with('-'));
                 self.script(file.map_or(&[][..], |at| &arguments[at..]), all);
             }
-            Some("twine") => self.note(Irreversible, all),
+            Some("twine") => self.note_effect(Irreversible, all),
             Some(own) => {
                 let own = own.to_owned();
                 self.own(&own, all, arguments);
             }
-            None => self.note(Unknown, all),
+            None => self.note_effect(Unknown, all),
         }
     }
 
@@ -1463,7 +1469,7 @@ impl Judge {
         }
         for file in &files {
             if file.is_empty() || file.starts_with("/dev/") || file == "-" {
-                self.note(Unknown, all);
+                self.note_effect(Unknown, all);
             } else {
                 self.own(file, all, &[]);
             }
@@ -1477,21 +1483,21 @@ impl Judge {
         let has_none = statements.is_empty() && joined.is_empty();
         for statement in statements.into_iter().chain(&joined) {
             if !statement.is_fixed {
-                self.note(Unknown, all);
+                self.note_effect(Unknown, all);
             }
             self.sql(&statement.text);
         }
         match stdin {
             Stdin::Text(text) if has_none => self.sql(text),
-            Stdin::Unseen if has_none => self.note(Unknown, all),
-            _ => self.note(Reversible, all),
+            Stdin::Unseen if has_none => self.note_effect(Unknown, all),
+            _ => self.note_effect(Reversible, all),
         }
     }
 
     /// Judges the text for a client of a database.
     pub(super) fn sql(&mut self, text: &str) {
         match sql::effect(text) {
-            sql::SqlEffect::Known(effect) => self.note(effect, text),
+            sql::SqlEffect::Known(effect) => self.note_effect(effect, text),
             sql::SqlEffect::Shell(line) => self.give(line),
         }
     }
@@ -1505,7 +1511,7 @@ impl Judge {
             (None, Some((code, is_fixed))) => self.code(&Argument { text: code.to_owned(), is_fixed }, all),
             (None, None) => match arguments.iter().position(|one| one.text == "--") {
                 Some(at) if at + 1 < arguments.len() => self.command(&arguments[at + 1..], stdin),
-                _ if has_option(arguments, "-c") => self.note(Unknown, all),
+                _ if has_option(arguments, "-c") => self.note_effect(Unknown, all),
                 _ => self.reads_code(stdin, all),
             },
         }
@@ -1522,12 +1528,12 @@ impl Judge {
             programs.iter().any(|word| text.contains(word))
         };
         if arguments.iter().any(is_program) {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
-        let Some((mut found, rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
+        let Some((mut found, rest)) = options(arguments, valued, plain) else { return self.note_effect(Unknown, all) };
         // Options may stand behind the host, too.
         let Some((more, command)) = options(rest.get(1..).unwrap_or_default(), valued, plain) else {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         };
         found.extend(more);
         let is_empty = |value: Option<&Argument>| {
@@ -1535,19 +1541,19 @@ impl Judge {
         };
         // A configuration of its own and a library may run commands here.
         if found.iter().any(|(name, value)| has_word("-F F", name) && !is_empty(*value) || has_word("-I I", name)) {
-            self.note(Unknown, all);
+            self.note_effect(Unknown, all);
         }
         if rest.is_empty() {
-            return self.note(Reversible, all);
+            return self.note_effect(Reversible, all);
         }
         match command {
             [] => self.reads_code(stdin, all),
             [_, ..] => {
                 // The other machine's shell reads the words, joined, and what the line gives it.
                 if command.iter().any(|word| !word.is_fixed) {
-                    self.note(Unknown, all);
+                    self.note_effect(Unknown, all);
                 }
-                self.give_reading(shown(command), stdin.clone());
+                self.give_reading(join_words(command), stdin.clone());
             }
         }
     }
@@ -1556,9 +1562,9 @@ impl Judge {
         let valued =
             "-I -n -P -L -d -a -s -E -j --max-args --max-procs --replace --delimiter --arg-file --max-lines --jobs";
         let plain = "-0 -r -t -p -x -o -k --null --no-run-if-empty --verbose --interactive --exit --open-tty --bar --keep-order -i";
-        let Some((_, rest)) = options(arguments, valued, plain) else { return self.note(Unknown, all) };
+        let Some((_, rest)) = options(arguments, valued, plain) else { return self.note_effect(Unknown, all) };
         if rest.is_empty() {
-            return self.note(Reversible, all);
+            return self.note_effect(Reversible, all);
         }
         let inner: Vec<Argument> = rest.iter().cloned().chain([Argument::unknown()]).collect();
         self.command(&inner, &Stdin::Unseen);
@@ -1604,7 +1610,7 @@ impl Judge {
                 None => effect = effect.max(Unknown),
             }
         }
-        self.note(effect, all);
+        self.note_effect(effect, all);
     }
 
     fn request(&mut self, name: &str, arguments: &[Argument], all: &str) {
@@ -1645,11 +1651,11 @@ impl Judge {
         };
         let get = has_option(arguments, "-G --get");
         match method.as_ref().map(|method| (method.is_fixed, method.text.to_uppercase())) {
-            Some((true, method)) if method == "DELETE" => self.note(Irreversible, all),
-            Some((true, method)) if !has_word("GET HEAD OPTIONS", &method) => self.note(Unknown, all),
-            Some((false, _)) => self.note(Unknown, all),
-            _ if sends && !get => self.note(Unknown, all),
-            _ => self.note(Reversible, all),
+            Some((true, method)) if method == "DELETE" => self.note_effect(Irreversible, all),
+            Some((true, method)) if !has_word("GET HEAD OPTIONS", &method) => self.note_effect(Unknown, all),
+            Some((false, _)) => self.note_effect(Unknown, all),
+            _ if sends && !get => self.note_effect(Unknown, all),
+            _ => self.note_effect(Reversible, all),
         }
         if let Some(file) = value_of(if name == "wget" { "-O --output-document" } else { "-o --output" })
             .filter(|file| file.text != "-")
@@ -1663,19 +1669,19 @@ impl Judge {
         if name == "rsync" {
             if arguments.iter().any(|one| one.text.starts_with("--del") || one.text == "--remove-source-files") {
                 let is_dry = has_option(arguments, "-n --dry-run");
-                return self.note(if is_dry { Reversible } else { Irreversible }, all);
+                return self.note_effect(if is_dry { Reversible } else { Irreversible }, all);
             }
             if has_option(arguments, "--rsync-path") {
-                return self.note(Unknown, all);
+                return self.note_effect(Unknown, all);
             }
             if has_option(arguments, "-n --dry-run") {
-                return self.note(Reversible, all);
+                return self.note_effect(Reversible, all);
             }
         }
         match target {
             Some(target) if name != "sftp" && target.is_fixed && !target.text.contains(':') => self.writes(&target),
-            Some(_) if name == "sftp" && !has_option(arguments, "-b") => self.note(Reversible, all),
-            _ => self.note(Unknown, all),
+            Some(_) if name == "sftp" && !has_option(arguments, "-b") => self.note_effect(Reversible, all),
+            _ => self.note_effect(Unknown, all),
         }
     }
 
@@ -1703,7 +1709,7 @@ impl Judge {
         } else {
             Reversible
         };
-        self.note(effect, all);
+        self.note_effect(effect, all);
         // Everything but a pure read counts as a write.
         let is_long = arguments.first().is_some_and(|one| one.text.starts_with("--"));
         let reads = (!is_long && first.contains(['x', 't']))
@@ -1747,9 +1753,9 @@ impl Judge {
                 || (script.starts_with('/') && script.ends_with(['p', 'd', 'q']))
         }) && !has_option(arguments, "-f --file");
         if !is_plain {
-            return self.note(Unknown, all);
+            return self.note_effect(Unknown, all);
         }
-        self.note(Reversible, all);
+        self.note_effect(Reversible, all);
         if in_place {
             for file in scripts.cloned().collect::<Vec<_>>() {
                 self.writes(&file);
@@ -1775,20 +1781,20 @@ impl Judge {
                 && !outside.contains(">>")
                 && !prints_to_file(&outside)
         });
-        self.note(if is_plain { Reversible } else { Unknown }, all);
+        self.note_effect(if is_plain { Reversible } else { Unknown }, all);
     }
 
     fn file_tool(&mut self, name: &str, arguments: &[Argument], all: &str) {
         let files: Vec<Argument> = arguments.iter().filter(|one| !one.text.starts_with('-')).cloned().collect();
         match name {
             "chmod" | "chown" | "chgrp" => {
-                self.note(if has_option(arguments, "-R --recursive") { Unknown } else { Reversible }, all);
+                self.note_effect(if has_option(arguments, "-R --recursive") { Unknown } else { Reversible }, all);
                 files.iter().skip(1).for_each(|file| self.writes(file));
             }
             "tee" => files.iter().for_each(|file| self.writes(file)),
             "sort" => {
                 let runs = has_option(arguments, "--compress-program");
-                self.note(if runs { Unknown } else { Reversible }, all);
+                self.note_effect(if runs { Unknown } else { Reversible }, all);
                 for (at, _) in arguments.iter().enumerate().filter(|(_, one)| {
                     one.text.starts_with("--o") || one.text.starts_with('-') && one.text.contains('o')
                 }) {
@@ -1796,10 +1802,13 @@ impl Judge {
                 }
             }
             "patch" | "unzip" | "7z" => {
-                self.note(if has_option(arguments, "-o -f --force -aoa -sdel") { Unknown } else { Reversible }, all);
+                self.note_effect(
+                    if has_option(arguments, "-o -f --force -aoa -sdel") { Unknown } else { Reversible },
+                    all,
+                );
             }
             "ln" => {
-                self.note(if has_option(arguments, "-f --force") { Unknown } else { Reversible }, all);
+                self.note_effect(if has_option(arguments, "-f --force") { Unknown } else { Reversible }, all);
                 if let Some(link) = files.iter().skip(1).next_back() {
                     self.writes(link);
                 }
@@ -1810,22 +1819,22 @@ impl Judge {
                     .find(|pair| has_word("-t --target-directory", &pair[0].text))
                     .map(|pair| pair[1].clone());
                 match target.or_else(|| files.last().cloned()) {
-                    Some(target) if name == "mv" && target.text == "/dev/null" => self.note(Irreversible, all),
+                    Some(target) if name == "mv" && target.text == "/dev/null" => self.note_effect(Irreversible, all),
                     Some(target)
                         if files.first().is_some_and(|one| one.text == "/dev/null" || one.text == "/dev/zero")
                             && name == "cp" =>
                     {
                         let _ = target;
-                        self.note(Irreversible, all);
+                        self.note_effect(Irreversible, all);
                     }
                     Some(target) => {
-                        self.note(Reversible, all);
+                        self.note_effect(Reversible, all);
                         self.writes(&target);
                         if name == "mv" {
                             files.iter().for_each(|file| self.moves(file));
                         }
                     }
-                    None => self.note(Unknown, all),
+                    None => self.note_effect(Unknown, all),
                 }
             }
         }
@@ -1848,7 +1857,7 @@ impl Judge {
         });
         let runs = runs
             || arguments.windows(2).any(|pair| pair[0].text == "-u" && !has_word("NONE NORC DEFAULTS", &pair[1].text));
-        self.note(if runs || !matches!(stdin, Stdin::Terminal) { Unknown } else { Reversible }, all);
+        self.note_effect(if runs || !matches!(stdin, Stdin::Terminal) { Unknown } else { Reversible }, all);
     }
 
     fn firewall(&mut self, arguments: &[Argument], all: &str) {
@@ -1859,7 +1868,7 @@ impl Judge {
         } else {
             Unknown
         };
-        self.note(effect, all);
+        self.note_effect(effect, all);
     }
 
     fn go(&mut self, arguments: &[Argument], all: &str) {
@@ -1870,9 +1879,9 @@ impl Judge {
                 | "work" | "clean" | "tool",
             ) => {
                 let runs = has_option(arguments, "-exec -toolexec -vettool");
-                self.note(if runs { Unknown } else { Reversible }, all);
+                self.note_effect(if runs { Unknown } else { Reversible }, all);
             }
-            _ => self.note(Unknown, all),
+            _ => self.note_effect(Unknown, all),
         }
     }
 }

@@ -64,7 +64,7 @@ pub(super) enum Stdin {
 
 impl Judge {
     /// Judges a line with everything nested in it.
-    pub(super) fn of(line: &str) -> Self {
+    pub(super) fn from_line(line: &str) -> Self {
         let mut judge = Self::default();
         judge.give(line.to_owned());
         judge.read_given();
@@ -77,7 +77,7 @@ impl Judge {
             self.level = level;
             self.lines += 1;
             if line.len() > MAX_LINE_BYTES || level > MAX_LEVELS || self.lines > MAX_LINES {
-                self.note(Effect::Unknown, &line);
+                self.note_effect(Effect::Unknown, &line);
             } else {
                 self.line(&line, &stdin);
             }
@@ -100,7 +100,7 @@ impl Judge {
         self.open.push_back((line, self.level + 1, stdin));
     }
 
-    pub(super) fn note(&mut self, effect: Effect, what: &str) {
+    pub(super) fn note_effect(&mut self, effect: Effect, what: &str) {
         if effect > self.judgement.effect {
             (self.judgement.effect, self.judgement.because) = (effect, excerpt(what));
         }
@@ -108,7 +108,7 @@ impl Judge {
 
     /// Notes a program of the project, which is a file that this does not read.
     pub(super) fn unseen(&mut self, what: &str) {
-        self.note(Effect::Reversible, what);
+        self.note_effect(Effect::Reversible, what);
         let what = excerpt(what);
         if !self.judgement.unseen.contains(&what) {
             self.judgement.unseen.push(what);
@@ -118,7 +118,7 @@ impl Judge {
     fn line(&mut self, line: &str, stdin: &Stdin) {
         let parsed = Parser::new(line).parse();
         if !parsed.is_ok() {
-            self.note(Effect::Unknown, line);
+            self.note_effect(Effect::Unknown, line);
         }
         Walker { judge: self, source: line }.statements_reading(&parsed.file.body, stdin);
     }
@@ -159,7 +159,7 @@ impl Walker<'_, '_> {
                 // A line of assignments alone has no program.
                 self.judge.variables(&variables);
                 if words.len() == 1 && words[0].fixed() == Some("") && !simple.assignments.is_empty() {
-                    self.judge.note(Effect::Reversible, "");
+                    self.judge.note_effect(Effect::Reversible, "");
                 } else {
                     self.judge.command(&words, &stdin);
                 }
@@ -172,10 +172,10 @@ impl Walker<'_, '_> {
                     BuiltinCommand::Exit(one) => (&one.code, &one.extra_args),
                 };
                 first.iter().chain(more).for_each(|word| drop(self.argument(word)));
-                self.judge.note(Effect::Reversible, "");
+                self.judge.note_effect(Effect::Reversible, "");
             }
             Command::Decl(declaration) => {
-                self.judge.note(Effect::Reversible, "");
+                self.judge.note_effect(Effect::Reversible, "");
                 let mut variables = self.assignments(&declaration.assignments);
                 for operand in &declaration.operands {
                     match operand {
@@ -184,7 +184,7 @@ impl Walker<'_, '_> {
                             let word = self.argument(word);
                             // The shell evaluates a subscript in quotes, too.
                             if !word.is_fixed || has_substitution(&word.text) {
-                                self.judge.note(Effect::Unknown, &word.text);
+                                self.judge.note_effect(Effect::Unknown, &word.text);
                             }
                         }
                         DeclOperand::Name(name) => self.plain(name.span.slice(self.source)),
@@ -198,7 +198,7 @@ impl Walker<'_, '_> {
                 for name in function.static_names() {
                     self.judge.functions.insert(name.as_str().to_owned());
                 }
-                self.judge.note(Effect::Reversible, "");
+                self.judge.note_effect(Effect::Reversible, "");
                 self.statement(&function.body, &Stdin::Unseen);
             }
             Command::AnonymousFunction(function) => self.statement(&function.body, &stdin),
@@ -250,7 +250,7 @@ impl Walker<'_, '_> {
     }
 
     fn compound(&mut self, compound: &CompoundCommand, stdin: &Stdin) {
-        self.judge.note(Effect::Reversible, "");
+        self.judge.note_effect(Effect::Reversible, "");
         match compound {
             CompoundCommand::If(one) => {
                 self.statements(&one.condition);
@@ -318,7 +318,7 @@ impl Walker<'_, '_> {
             part.ends_with("[@]}") || part.ends_with("[*]}") || part.ends_with("@}") || part.ends_with("*}");
         let is_evaluated = part.starts_with("${") && part.contains("@P}") || part.starts_with("${!") && !lists_keys;
         if is_evaluated || has_substitution(inside) || inside.contains("<(") || inside.contains(">(") {
-            self.judge.note(Effect::Unknown, part);
+            self.judge.note_effect(Effect::Unknown, part);
         }
     }
 
@@ -449,7 +449,7 @@ impl Walker<'_, '_> {
                 }
                 // A text that is no arithmetic may be a command in a command.
                 WordPart::ArithmeticExpansion { expression_ast: None, .. } => {
-                    self.judge.note(Effect::Unknown, part.span.slice(self.source));
+                    self.judge.note_effect(Effect::Unknown, part.span.slice(self.source));
                 }
                 _ => self.plain(part.span.slice(self.source)),
             }

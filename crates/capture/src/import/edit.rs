@@ -93,7 +93,7 @@ pub(super) struct EditedLine {
 
 impl EditedLine {
     /// Reads an input.
-    pub(super) fn of(input: &str) -> Self {
+    pub(super) fn from_input(input: &str) -> Self {
         let mut line = Self { pieces: vec![String::new()], ..Self::default() };
         let (mut signs, mut at): (Vec<char>, usize) = (Vec::new(), 0);
         let mut rest = input;

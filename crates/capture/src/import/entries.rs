@@ -127,7 +127,7 @@ impl Writer<'_> {
             self.moments.push(Moment { input: record, printed: shortened(&printed), output: None });
             return;
         }
-        let line = EditedLine::of(&input.text);
+        let line = EditedLine::from_input(&input.text);
         let known = if input.is_full_screen { self.on_screen(index) } else { self.in_line(index, &line) };
         if known == (Known::Typed { text: String::new(), keys: Vec::new() }) {
             return;
@@ -160,7 +160,7 @@ impl Writer<'_> {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
         self.hidden += usize::from(!asks_for_secret(row));
-        let whole = EditedLine::of(&self.line_of(index));
+        let whole = EditedLine::from_input(&self.line_of(index));
         for line in [line, &whole] {
             self.secrets.add(&line.text);
             line.pieces.iter().for_each(|piece| self.secrets.add(piece));

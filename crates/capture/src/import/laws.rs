@@ -146,7 +146,7 @@ proptest! {
         let log = serde_json::to_string(&imported).unwrap();
         let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
         let reply = serde_json::to_string(&captured).unwrap();
-        let golden = Golden::of(&captured, "x", "2026-01-31T12:00:00Z").text();
+        let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z").text();
         for (value, is_printed) in hidden.iter().zip(printed) {
             for text in [&log, &reply, &golden] {
                 prop_assert!(!text.contains(value.as_str()), "{value} (printed: {is_printed}) is in {text}\n{entries:#?}");
@@ -173,7 +173,7 @@ proptest! {
             let imported = read("x", timeline);
             prop_assert!(imported.log.moments.len() <= 2 * super::MAX_ENTRIES + 1);
             let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
-            let golden = Golden::of(&captured, "x", "2026-01-31T12:00:00Z");
+            let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z");
             prop_assert_eq!(&Golden::read(&golden.text()).unwrap(), &golden);
         }
     }

@@ -53,7 +53,7 @@ pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
         size: side("COLUMNS").zip(side("LINES")),
         ..Timeline::default()
     };
-    let (mut output, mut input) = (Bytes::of(logs.output), logs.input.map(Bytes::of));
+    let (mut output, mut input) = (Bytes::new(logs.output), logs.input.map(Bytes::new));
     let mut at = 0.0;
     for (index, line) in timing.lines().enumerate() {
         let mut words = line.split(' ');
@@ -99,7 +99,7 @@ struct Bytes<'b> {
 
 impl<'b> Bytes<'b> {
     /// Begins behind the line that `script` writes first.
-    fn of(log: &'b [u8]) -> Self {
+    fn new(log: &'b [u8]) -> Self {
         let begin = if log.starts_with(b"Script started on ") {
             log.iter().position(|byte| *byte == b'\n').map_or(log.len(), |end| end + 1)
         } else {

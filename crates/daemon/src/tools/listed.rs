@@ -37,7 +37,7 @@ impl Tools {
         let remote = self.remotes.tool(&verb.name);
         let reply = self.workflows.describe(caller, verb).await;
         match remote {
-            _ if reply.success => DescribeWorkflowReply { input_schema: Some(schema::of(&reply)), ..reply },
+            _ if reply.success => DescribeWorkflowReply { input_schema: Some(schema::for_workflow(&reply)), ..reply },
             Some(tool) => DescribeWorkflowReply {
                 success: true,
                 name: Some(tool.name),

@@ -5,7 +5,7 @@ use steplatch_protocol::{DescribeWorkflowReply, VariableOfContract};
 
 /// Returns the schema of a saved workflow's arguments. A machine takes variables, which end up as text; a function
 /// takes anything.
-pub(super) fn of(workflow: &DescribeWorkflowReply) -> Value {
+pub(super) fn for_workflow(workflow: &DescribeWorkflowReply) -> Value {
     if workflow.kind.as_deref() == Some("function") {
         return json!({
             "type": "object",
@@ -87,6 +87,6 @@ mod tests {
             "required": ["KEY"],
             "additionalProperties": true
         });
-        assert_eq!(of(&workflow), expected);
+        assert_eq!(for_workflow(&workflow), expected);
     }
 }

@@ -22,7 +22,7 @@ fn send(path: &Path, content: &[u8], piece: usize, times: usize) -> Result<(), F
 }
 
 fn placed(path: &Path, content: &[u8], mode: Option<u32>, replace: bool) -> Result<FileWritten, FileError> {
-    finish(&target(path), content.len() as u64, FileDigest::of(content), mode, replace)
+    finish(&target(path), content.len() as u64, FileDigest::from_content(content), mode, replace)
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -41,8 +41,8 @@ proptest! {
         prop_assert!(!path.exists());
         for again in [false, true] {
             let written = placed(&path, &content, None, true).unwrap();
-            let content = Some((content.len() as u64, FileDigest::of(&content)));
-            prop_assert_eq!(written, FileWritten { path: shown(&path), mode: 0o644, replaced: false, unchanged: again, content });
+            let content = Some((content.len() as u64, FileDigest::from_content(&content)));
+            prop_assert_eq!(written, FileWritten { path: display_path(&path), mode: 0o644, replaced: false, unchanged: again, content });
         }
         let facts = describe(&path).unwrap();
         let mut read_again = Vec::new();
@@ -52,7 +52,7 @@ proptest! {
             read_again.extend(next);
         }
         prop_assert_eq!(&read_again, &content);
-        prop_assert_eq!(digest(&path, facts.identity, facts.size).unwrap(), FileDigest::of(&content));
+        prop_assert_eq!(digest(&path, facts.identity, facts.size).unwrap(), FileDigest::from_content(&content));
         prop_assert_eq!(names(folder.path()), ["a file"]);
     }
 }
@@ -80,7 +80,7 @@ fn a_file_that_may_not_be_replaced_stays_as_it_is_and_the_same_content_is_no_err
     send(&path, b"one", 10, 1).unwrap();
     assert!(placed(&path, b"one", None, false).unwrap().unchanged);
     send(&path, b"two", 10, 1).unwrap();
-    assert_eq!(placed(&path, b"two", None, false), Err(FileError::Exists(shown(&path))));
+    assert_eq!(placed(&path, b"two", None, false), Err(FileError::Exists(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"one");
     assert_eq!(names(folder.path()), ["note"]);
 }
@@ -92,11 +92,11 @@ fn a_copy_that_differs_from_what_was_sent_does_not_take_the_place() {
     fs::write(&path, "old").unwrap();
     for sent in [&b"ne"[..], b"nex", b"newer"] {
         send(&path, sent, 10, 1).unwrap();
-        assert_eq!(placed(&path, b"new", None, true), Err(FileError::Damaged(shown(&path))));
+        assert_eq!(placed(&path, b"new", None, true), Err(FileError::Damaged(display_path(&path))));
     }
     // A piece whose predecessors are gone begins no file.
-    assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(shown(&path))));
-    assert_eq!(placed(&path, b"new", None, true), Err(FileError::Lost(shown(&path))));
+    assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(display_path(&path))));
+    assert_eq!(placed(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(folder.path()), ["note"]);
 }
@@ -124,19 +124,19 @@ fn a_link_is_followed_and_what_is_no_file_is_refused() {
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 
     let identity = describe(folder.path()).unwrap().identity;
-    assert_eq!(read(folder.path(), identity, 0, 1), Err(FileError::IsDirectory(shown(folder.path()))));
-    assert_eq!(write(&target(folder.path()), 0, b"x"), Err(FileError::IsDirectory(shown(folder.path()))));
+    assert_eq!(read(folder.path(), identity, 0, 1), Err(FileError::IsDirectory(display_path(folder.path()))));
+    assert_eq!(write(&target(folder.path()), 0, b"x"), Err(FileError::IsDirectory(display_path(folder.path()))));
     let device = Path::new("/dev/null");
     let identity = describe(device).unwrap().identity;
-    assert_eq!(read(device, identity, 0, 1), Err(FileError::NotRegular(shown(device))));
-    assert_eq!(write(&target(device), 0, b"x"), Err(FileError::NotRegular(shown(device))));
+    assert_eq!(read(device, identity, 0, 1), Err(FileError::NotRegular(display_path(device))));
+    assert_eq!(write(&target(device), 0, b"x"), Err(FileError::NotRegular(display_path(device))));
     let nowhere = folder.path().join("no/where");
-    assert_eq!(describe(&nowhere), Err(FileError::NotFound(shown(&nowhere))));
-    assert_eq!(write(&target(&nowhere), 0, b"x"), Err(FileError::NoDirectory(shown(&folder.path().join("no")))));
+    assert_eq!(describe(&nowhere), Err(FileError::NotFound(display_path(&nowhere))));
+    assert_eq!(write(&target(&nowhere), 0, b"x"), Err(FileError::NoDirectory(display_path(&folder.path().join("no")))));
     let below = real.join("below");
-    assert_eq!(write(&target(&below), 0, b"x"), Err(FileError::NotDirectory(shown(&real))));
-    assert_eq!(make_directory(&below), Err(FileError::NotDirectory(shown(&below))));
-    assert_eq!(list(&real), Err(FileError::NotDirectory(shown(&real))));
+    assert_eq!(write(&target(&below), 0, b"x"), Err(FileError::NotDirectory(display_path(&real))));
+    assert_eq!(make_directory(&below), Err(FileError::NotDirectory(display_path(&below))));
+    assert_eq!(list(&real), Err(FileError::NotDirectory(display_path(&real))));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
     let pipe = folder.path().join("pipe");
     rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     let identity = describe(&pipe).unwrap().identity;
-    assert_eq!(read(&pipe, identity, 0, 1), Err(FileError::NotRegular(shown(&pipe))));
+    assert_eq!(read(&pipe, identity, 0, 1), Err(FileError::NotRegular(display_path(&pipe))));
 }
 
 #[test]
@@ -156,13 +156,13 @@ fn a_file_that_another_one_replaces_or_that_shrinks_is_not_read_on() {
     let facts = describe(&path).unwrap();
     // It may grow.
     fs::write(&path, "one and more").unwrap();
-    assert_eq!(digest(&path, facts.identity, 3).unwrap(), FileDigest::of(b"one"));
+    assert_eq!(digest(&path, facts.identity, 3).unwrap(), FileDigest::from_content(b"one"));
     fs::write(&path, "o").unwrap();
-    assert_eq!(digest(&path, facts.identity, 3), Err(FileError::Changed(shown(&path))));
+    assert_eq!(digest(&path, facts.identity, 3), Err(FileError::Changed(display_path(&path))));
     let other = folder.path().join("other");
     fs::write(&other, "two").unwrap();
     fs::rename(&other, &path).unwrap();
-    assert_eq!(read(&path, facts.identity, 0, 3), Err(FileError::Changed(shown(&path))));
+    assert_eq!(read(&path, facts.identity, 0, 3), Err(FileError::Changed(display_path(&path))));
 }
 
 #[test]

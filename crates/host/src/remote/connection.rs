@@ -134,7 +134,7 @@ impl Route {
     /// Connects, and requests a host from the relay.
     pub(crate) async fn dial(&self, request: &RelayRequest) -> Result<Dialed, ConnectFailure> {
         let connection = |error: std::io::Error| ConnectFailure::Connection(error.to_string());
-        let asked_before = self.questions.asked(&self.config.name);
+        let asked_before = self.questions.question_count(&self.config.name);
         let mut channel = self.transport.dial(&self.config, &self.client).await?;
         let mut rest = BytesMut::new();
         let reply = async {
@@ -175,10 +175,10 @@ impl Route {
                 let Channel { errors, mut guard, reader, writer } = channel;
                 // A program that violates the protocol ends with its connection.
                 drop((reader, writer));
-                let errors = errors.whole().await;
+                let errors = errors.into_text().await;
                 let exit = timeout(EXIT_CODE_TIMEOUT, guard.exit_code()).await.ok().flatten();
                 drop(guard);
-                let asked = self.questions.asked(&self.config.name) != asked_before;
+                let asked = self.questions.question_count(&self.config.name) != asked_before;
                 Err(explain(&self.config.name, &self.config.ssh, &errors, asked, exit))
             }
         }
@@ -616,7 +616,7 @@ impl Supervisor {
         }
         drop((reader, writer));
         let said = match &ended {
-            Ended::Lost(_) => errors.whole().await,
+            Ended::Lost(_) => errors.into_text().await,
             _ => String::new(),
         };
         drop(guard);
@@ -634,7 +634,7 @@ impl Supervisor {
         let ssh = self.route.config.ssh.clone();
         async move {
             let connection = |text: String| ConnectFailure::Connection(text);
-            let host = timeout(GREETING_TIMEOUT, Host::over(speaker, Peer::Elsewhere, &on_secret)).await;
+            let host = timeout(GREETING_TIMEOUT, Host::from_stream(speaker, Peer::Elsewhere, &on_secret)).await;
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
             let host = host.map_err(|error| connection(error.to_string()))?;
             if !host.is_understood() {

@@ -346,7 +346,7 @@ impl Machine {
     }
 
     /// Returns the host that keeps a terminal, by the notes.
-    pub(crate) fn noted(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
+    pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
         let (socket, id) = self.notes.lock().find(id_or_name)?;
         Some((self.hosts().into_iter().find(|host| host.socket() == socket)?, id))
     }

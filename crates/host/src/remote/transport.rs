@@ -122,7 +122,7 @@ impl ErrorText {
     }
 
     /// Returns the whole output, once the connection has ended.
-    pub(super) async fn whole(mut self) -> String {
+    pub(super) async fn into_text(mut self) -> String {
         if let Some(collecting) = self.collecting.take() {
             // A process that the connection left behind may keep the pipe open.
             let _ = tokio::time::timeout(LAST_ERRORS_TIMEOUT, collecting).await;

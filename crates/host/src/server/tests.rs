@@ -91,7 +91,10 @@ fn run(terminal: &TerminalId, step: &str, command: &str) -> Ask {
 async fn opened(client: &Host, ask: &Ask) -> TerminalId {
     let opened: Result<OpenedTerminal, OpenRefused> = client.ask(ask).await.unwrap();
     let id = opened.unwrap().id;
-    let ready = TerminalAsk::Ready(steplatch_terminal::Quiet::of(Duration::from_millis(300)), Duration::from_secs(60));
+    let ready = TerminalAsk::Ready(
+        steplatch_terminal::Quiet::for_duration(Duration::from_millis(300)),
+        Duration::from_secs(60),
+    );
     let _: steplatch_terminal::View = client.ask(&Ask::Terminal(id.clone(), ready)).await.unwrap();
     id
 }
@@ -208,7 +211,7 @@ async fn a_file_is_put_in_its_place_once_for_its_step() {
         let bytes = b"ours".to_vec();
         let write = FileAsk::Write { target: target.clone(), offset: 0, bytes };
         let _: Result<(), FileError> = client.ask(&Ask::File(write)).await.unwrap();
-        let (length, digest) = (4, FileDigest::of(b"ours"));
+        let (length, digest) = (4, FileDigest::from_content(b"ours"));
         let finish = FileAsk::Finish { target, length, digest, mode: None, replace: true, step: Some(STEP.to_owned()) };
         client.ask::<Result<FileWritten, FileError>>(&Ask::File(finish)).await.unwrap().unwrap()
     };

@@ -433,7 +433,8 @@ async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_
         let terminal = scene.open().await.with_patience(Duration::from_secs(60));
         let error = terminal.view(false).await.unwrap_err();
         assert!(matches!(error, AskError::ConnectionLost { .. }), "{name}: {error:?}");
-        let views = scene.liar.asked().into_iter().filter(|ask| matches!(ask, Ask::Terminal(_, ask) if is_view(ask)));
+        let views =
+            scene.liar.received_asks().into_iter().filter(|ask| matches!(ask, Ask::Terminal(_, ask) if is_view(ask)));
         assert_eq!(views.count(), 4, "{name}");
         // What may be repeated only by its step is not reported as failed.
         let scene = Scene::new(Lies::about(|ask| matches!(ask, TerminalAsk::Send(_)), Lie::End)).await;
@@ -499,7 +500,7 @@ async fn another_machine_never_answers_for_terminals_that_it_did_not_open() {
     // The request may have opened one: only the machine could say which, and it does not.
     let error = scene.hosts.opened_by("step").await.unwrap_err();
     assert_eq!(refused(Err::<(), _>(error), "an id of here"), "the id of a terminal of another machine");
-    let asked = scene.liar.asked();
+    let asked = scene.liar.received_asks();
     assert!(!asked.iter().any(|ask| matches!(ask, Ask::Find(_))), "{asked:?}");
     let typed = asked.iter().filter(|ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Send(_))));
     assert_eq!(typed.count(), 0);
@@ -564,7 +565,7 @@ async fn a_terminal_whose_opening_had_no_answer_is_found_by_its_step() {
     let scene = Scene::of(liar.clone()).await;
     let opening = scene.open_as(Spec { step: Some("step".to_owned()), ..spec(&["bash"]) });
     let asked = eventually("it was requested", async || {
-        liar.asked().iter().any(|ask| matches!(ask, Ask::Open(_))).then_some(()).ok_or("not yet")
+        liar.received_asks().iter().any(|ask| matches!(ask, Ask::Open(_))).then_some(()).ok_or("not yet")
     });
     tokio::select! {
         opened = opening => panic!("{opened:?}"),
@@ -782,7 +783,7 @@ async fn a_relay_that_lies_is_not_connected_to() {
         // The first one goes on waiting for a greeting; nothing was asked of it.
         let checked = tokio::time::timeout(Duration::from_secs(2), scene.check()).await;
         assert!(!matches!(checked, Ok(Ok(()))), "{name}");
-        assert!(scene.liar.asked().is_empty(), "{name}");
+        assert!(scene.liar.received_asks().is_empty(), "{name}");
     }
     let greeting = format!("steplatch-relay {}\n", json!({"version": format!("\u{1b}[31m{}", "9".repeat(1000))}));
     let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
@@ -806,7 +807,7 @@ async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_sti
     });
     eventually("the wait has begun", async || {
         let is_wait = |ask: &Ask| matches!(ask, Ask::Terminal(_, TerminalAsk::Wait(_)));
-        scene.liar.asked().iter().any(is_wait).then_some(()).ok_or("not yet")
+        scene.liar.received_asks().iter().any(is_wait).then_some(()).ok_or("not yet")
     })
     .await;
     is_settled.store(false, Ordering::Relaxed);

@@ -102,7 +102,7 @@ impl Lists {
     /// Looks at the lists whenever they may have changed, until the daemon is gone.
     async fn follow(&self, client: &Client) -> Option<()> {
         let (_, mut runs) = in_time(client.subscribe(Watch {})).await?.ok()?;
-        let mut terminals = in_time(Activity::of(client)).await??;
+        let mut terminals = in_time(Activity::subscribe(client)).await??;
         let (mut looks, mut runs_seen) = (Looks::new(Instant::now()), None);
         let mut runs_due = Some(looks.due);
         loop {
@@ -149,7 +149,7 @@ impl Lists {
 struct Activity(Option<Events>);
 
 impl Activity {
-    async fn of(client: &Client) -> Option<Self> {
+    async fn subscribe(client: &Client) -> Option<Self> {
         match client.subscribe(WatchTerminals {}).await {
             Ok((_, events)) => Some(Self(Some(events))),
             Err(steplatch_protocol::CallError::Lost) => None,

@@ -168,7 +168,7 @@ fn what_ran_is_kept_once_under_a_name_that_is_free() {
     assert_eq!(keep(&machine("build", "cargo build\n"), None), (true, "build_3".into()));
     assert_eq!(keep(&machine("other", "ninja\n"), None), (false, "build_2".into()), "the content counts");
     assert_eq!(keep(&machine("build", "x\n"), Some("index")), (true, "index_2".into()));
-    let hash = Signature::of(&unnamed("y\n"));
+    let hash = Signature::of_value(&unnamed("y\n"));
     assert_eq!(keep(&unnamed("y\n"), None), (true, format!("workflow_{}", hash.short())));
     let long = "x".repeat(64);
     assert_eq!(keep(&machine(&long, "1"), None), (true, long.clone()));
@@ -177,7 +177,7 @@ fn what_ran_is_kept_once_under_a_name_that_is_free() {
     let kept = library.get(&name("build_2")).unwrap();
     assert_eq!(kept.definition["name"], "build_2", "the file and the document agree");
     assert_eq!(kept.metadata.status, Status::Proven);
-    assert_eq!(kept.metadata.hash, Signature::of(&machine("any", "ninja\n")));
+    assert_eq!(kept.metadata.hash, Signature::of_value(&machine("any", "ninja\n")));
     let nameless = library.get(&format!("workflow_{}", hash.short()).parse().unwrap()).unwrap();
     assert_eq!(nameless.definition.as_object().unwrap().keys().next().unwrap(), "name");
 }
@@ -199,7 +199,7 @@ fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
     assert!(note(&stored.metadata.hash, false));
     assert_eq!(library.get(&stored.name).unwrap().metadata.status, Status::Draft);
     assert!(note(&stored.metadata.hash, true));
-    assert!(!note(&Signature::of(&machine("build", "old\n")), true), "a run of what it was before");
+    assert!(!note(&Signature::of_value(&machine("build", "old\n")), true), "a run of what it was before");
     let metadata = library.get(&stored.name).unwrap().metadata;
     assert_eq!((metadata.run_count, metadata.success_count, metadata.total_states), (2, 1, 4));
     let missing = library.note_run(&name("missing"), &stored.metadata.hash, true, 1, noon());
@@ -214,7 +214,7 @@ fn what_a_person_edits_is_a_draft_again() {
     edit(&library.file(&name("build")), "make", "just");
     let entry = library.list().unwrap().entries.remove(0);
     assert_eq!((entry.metadata.status, entry.metadata.version), (Status::Draft, 2));
-    assert_eq!(entry.metadata.hash, Signature::of(&machine("", "just\n")));
+    assert_eq!(entry.metadata.hash, Signature::of_value(&machine("", "just\n")));
     // Only what a workflow does makes it another.
     library.keep_proven(&machine("build", "just\n"), None, &|_| false, &Author::default()).unwrap();
     edit(&library.file(&name("build")), "Types a command", "Types another command");

@@ -30,7 +30,7 @@ impl ClientPool {
     }
 
     /// Returns the connection of the client of that name.
-    pub(super) fn of(&self, name: Option<String>) -> ReconnectingClient {
+    pub(super) fn client(&self, name: Option<String>) -> ReconnectingClient {
         let Some(name) = name else { return self.first.clone() };
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
         let mut known = self.known.lock();
@@ -38,7 +38,7 @@ impl ClientPool {
             return way.clone();
         }
         let way = match known.is_empty() {
-            true => self.first.named(&name),
+            true => self.first.for_caller(&name),
             false => self.first.apart(&name),
         };
         if known.len() == MAX_CLIENTS {

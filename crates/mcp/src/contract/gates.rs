@@ -102,7 +102,7 @@ impl Elicitor {
     /// Leaves the answer to a gate to others, and remembers not to ask about it again.
     fn leave(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
         self.give_up(gate);
-        left(reply, gate, daemon, why)
+        leave_to_others(reply, gate, daemon, why)
     }
 
     /// Remembers not to ask about a gate again.
@@ -125,10 +125,15 @@ impl Elicitor {
             return Ok(GateStep::Reply(reply));
         };
         if !caller.call.asker.takes_forms() || self.asked_in_vain(&gate) {
-            return Ok(left(reply, &gate, daemon, "This gate waits for a person."));
+            return Ok(leave_to_others(reply, &gate, daemon, "This gate waits for a person."));
         }
         if daemon.call(GetApprover {}).await?.is_set {
-            return Ok(left(reply, &gate, daemon, "This gate waits for a person and the approver's passphrase."));
+            return Ok(leave_to_others(
+                reply,
+                &gate,
+                daemon,
+                "This gate waits for a person and the approver's passphrase.",
+            ));
         }
         Ok(question(reply, &gate, None, caller))
     }
@@ -198,8 +203,8 @@ fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller:
     let (wrong, attempts) = wrong.map_or((None, 0), |(wrong, attempts)| (Some(wrong), attempts));
     let form = match dialog::form(gate, wrong, caller.call.asker.knows_titles()) {
         Ok(form) => form,
-        Err(NoDialog::Form) => return left(reply, gate, caller.daemon, NO_SUCH_FORM),
-        Err(NoDialog::TooLong) => return left(reply, gate, caller.daemon, TOO_LONG),
+        Err(NoDialog::Form) => return leave_to_others(reply, gate, caller.daemon, NO_SUCH_FORM),
+        Err(NoDialog::TooLong) => return leave_to_others(reply, gate, caller.daemon, TOO_LONG),
     };
     let standing = ElicitationState {
         run: reply["run_id"].as_str().unwrap_or_default().to_owned(),
@@ -246,7 +251,7 @@ async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<O
 }
 
 /// Returns the reply of a call that leaves the answer to its gate to others.
-fn left(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
+fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
     // The gate may have received an answer in the meantime.
     if reply["status"] == "waiting" {
         let told = where_to_answer(gate, daemon, why);
@@ -262,7 +267,7 @@ pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, why:
         true => String::new(),
         false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
     };
-    let gate = gate.named();
+    let gate = gate.name_with_digest();
     format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {gate}{folder}.")
 }
 

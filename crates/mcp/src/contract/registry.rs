@@ -106,8 +106,8 @@ impl Registry {
     }
 
     /// Returns the tool called `name` from the cached list.
-    pub(super) fn named(&self, name: &str) -> Option<Tool> {
-        match tools::named(name) {
+    pub(super) fn find_cached_tool(&self, name: &str) -> Option<Tool> {
+        match tools::find_tool(name) {
             Some(tool) => Some(tool.clone()),
             None => self.shared.known().workflows.get(name).map(|workflow| workflow.tool.clone()),
         }
@@ -217,7 +217,7 @@ fn described(workflow: ToolInfo) -> Option<(String, Workflow)> {
     let ToolInfo { name, title, description, input_schema, sync, .. } = workflow;
     let Value::Object(input_schema) = input_schema else { return None };
     // A workflow cannot take the name of a tool of the contract.
-    if tools::named(&name).is_some() {
+    if tools::find_tool(&name).is_some() {
         return None;
     }
     let description = description.trim_end();

@@ -19,7 +19,7 @@ pub(super) fn all() -> Vec<Tool> {
 }
 
 /// Returns the tool called `name`.
-pub(super) fn named(name: &str) -> Option<&'static Tool> {
+pub(super) fn find_tool(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|(tool, _)| tool.name == name).map(|(tool, _)| tool)
 }
 

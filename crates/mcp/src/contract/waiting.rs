@@ -47,7 +47,7 @@ pub(super) async fn ask(
         },
         GetRun::NAME => match read::<GetRun>(params.clone()) {
             Ok(known) if known.verb.wait_seconds.is_some_and(|wait| wait > 0.0) => {
-                over(daemon, &known.verb.run_id, params, progress).await
+                wait_for_run(daemon, &known.verb.run_id, params, progress).await
             }
             _ => daemon.call_raw(name, params).await,
         },
@@ -76,12 +76,12 @@ async fn begin<V: Verb>(
     }
     let left = (wait.unwrap_or(RUN_WAIT_SECONDS) - began.elapsed().as_secs_f64()).max(0.0);
     let (data, _) =
-        over(daemon, &run, json!({"run_id": run, "wait_seconds": left, "detail": detail}), progress).await?;
+        wait_for_run(daemon, &run, json!({"run_id": run, "wait_seconds": left, "detail": detail}), progress).await?;
     Ok((data, warnings))
 }
 
 /// Waits for a run, and follows its events meanwhile.
-async fn over(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: &mut Progress) -> Answer {
+async fn wait_for_run(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: &mut Progress) -> Answer {
     let answer = daemon.call_raw(GetRun::NAME, get_run);
     tokio::pin!(answer);
     let mut follower = Some(daemon.follow(run, 1));

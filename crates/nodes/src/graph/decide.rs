@@ -96,13 +96,13 @@ fn decided(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp
         return deciding.decision;
     }
     match input {
-        GraphInput::Start { input } if progress.input.is_none() => deciding.note(GraphEvent::Started { input }),
+        GraphInput::Start { input } if progress.input.is_none() => deciding.record_event(GraphEvent::Started { input }),
         GraphInput::AttemptEnded { step, attempt, outcome } if runs(progress, &step, attempt) => {
-            deciding.note(GraphEvent::AttemptEnded { step: step.clone(), attempt, outcome: outcome.clone() });
+            deciding.record_event(GraphEvent::AttemptEnded { step: step.clone(), attempt, outcome: outcome.clone() });
             deciding.follow(step, attempt, outcome, now);
         }
         GraphInput::DelayOver { step } if matches!(progress.status(&step), Some(Status::Delayed { .. })) => {
-            deciding.note(GraphEvent::RetryDue { step });
+            deciding.record_event(GraphEvent::RetryDue { step });
         }
         GraphInput::GoOn => {}
         GraphInput::Start { .. } | GraphInput::AttemptEnded { .. } | GraphInput::DelayOver { .. } => {
@@ -155,7 +155,7 @@ struct Deciding<'g> {
 }
 
 impl Deciding<'_> {
-    fn note(&mut self, event: GraphEvent) {
+    fn record_event(&mut self, event: GraphEvent) {
         self.progress.apply(&event);
         self.decision.events.push(event);
     }
@@ -166,7 +166,7 @@ impl Deciding<'_> {
         let step = &self.graph.steps[index];
         let is_unknown = outcome == StepOutcome::Unknown;
         let Some((error, error_type)) = failure(outcome, limit(step, &step.node)) else {
-            return self.note(GraphEvent::StepEnded { step: id, ending: Ending::Completed });
+            return self.record_event(GraphEvent::StepEnded { step: id, ending: Ending::Completed });
         };
         let retries = step.on_error.retry.as_ref().map_or(0, |retry| u32::from(retry.count));
         let was_fallback = self.progress.steps[index].in_fallback;
@@ -174,15 +174,17 @@ impl Deciding<'_> {
             // Does not repeat an attempt that may have happened.
             (Some(retry), _) if !was_fallback && attempt <= retries && !is_unknown => {
                 let due = now.after(retry.delay_after(attempt));
-                self.note(GraphEvent::RetryPlanned { step: id.clone(), due });
+                self.record_event(GraphEvent::RetryPlanned { step: id.clone(), due });
                 self.decision.effects.push(Effect::Wait { step: id, until: due });
             }
-            (_, OnFailure::Fallback { .. }) if !was_fallback => self.note(GraphEvent::FallbackPlanned { step: id }),
+            (_, OnFailure::Fallback { .. }) if !was_fallback => {
+                self.record_event(GraphEvent::FallbackPlanned { step: id });
+            }
             (_, OnFailure::Skip { value }) => {
-                self.note(GraphEvent::StepEnded { step: id, ending: Ending::Skipped { value: value.clone() } });
+                self.record_event(GraphEvent::StepEnded { step: id, ending: Ending::Skipped { value: value.clone() } });
             }
             (_, OnFailure::Fail | OnFailure::Fallback { .. }) => {
-                self.note(GraphEvent::StepEnded { step: id, ending: Ending::Failed { error, error_type } });
+                self.record_event(GraphEvent::StepEnded { step: id, ending: Ending::Failed { error, error_type } });
             }
         }
     }
@@ -196,7 +198,7 @@ impl Deciding<'_> {
                     Readiness::NotYet => continue,
                     Readiness::Never(because) => {
                         let ending = Ending::NotRun { because };
-                        self.note(GraphEvent::StepEnded { step: step.id.clone(), ending });
+                        self.record_event(GraphEvent::StepEnded { step: step.id.clone(), ending });
                         continue;
                     }
                     Readiness::Now => &step.node,
@@ -215,7 +217,7 @@ impl Deciding<'_> {
             let failed =
                 |status: &Status| matches!(status, Status::Ended(Ending::Failed { .. } | Ending::NotRun { .. }));
             let success = !self.progress.steps.iter().any(|step| failed(&step.status));
-            self.note(GraphEvent::Ended { success });
+            self.record_event(GraphEvent::Ended { success });
         }
     }
 
@@ -239,7 +241,12 @@ impl Deciding<'_> {
         let attempt = self.progress.steps[index].attempts + 1;
         let input = substitute::value(&step.input, &self.progress, true);
         let (id, timeout) = (step.id.clone(), limit(step, &node));
-        self.note(GraphEvent::AttemptStarted { step: id.clone(), attempt, node: node.clone(), input: input.clone() });
+        self.record_event(GraphEvent::AttemptStarted {
+            step: id.clone(),
+            attempt,
+            node: node.clone(),
+            input: input.clone(),
+        });
         self.decision.effects.push(Effect::Run { step: id, attempt, node, input, timeout, again: false });
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn of(steps: &[Step]) -> Result<Self, Vec<Problem>> {
+    pub(super) fn from_steps(steps: &[Step]) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         if steps.is_empty() || steps.len() > MAX_STEPS {
             let message = format!("a graph has 1 to {MAX_STEPS} steps, not {}", steps.len());

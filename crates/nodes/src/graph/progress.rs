@@ -78,7 +78,7 @@ impl Progress {
 
     /// Returns the progress that a history folds into.
     #[must_use]
-    pub fn of(graph: &Graph, history: &[GraphEvent]) -> Self {
+    pub fn from_history(graph: &Graph, history: &[GraphEvent]) -> Self {
         let mut progress = Self::new(graph);
         for event in history {
             progress.apply(event);

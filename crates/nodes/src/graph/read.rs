@@ -97,7 +97,7 @@ impl NodeSettings for Graph {
         if problems.len() > before {
             return None;
         }
-        match Plan::of(&steps) {
+        match Plan::from_steps(&steps) {
             Ok(plan) => Some(Self { steps, max_parallel: shape.max_parallel, plan }),
             Err(found) => {
                 problems.extend(found);

@@ -17,7 +17,7 @@ pub fn result(node: &Node, graph: &Graph, progress: &Progress) -> NodeResult {
         Some(false) => Some(why(progress)),
         None => Some(Failure::new(ErrorType::Interrupted, "The graph was ended before it was done.")),
     };
-    NodeResult::of(node, input, outcome(graph, progress, failure))
+    NodeResult::from_outcome(node, input, outcome(graph, progress, failure))
 }
 
 fn outcome(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> ExecutorOutcome {

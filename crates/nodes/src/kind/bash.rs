@@ -133,7 +133,7 @@ async fn run(
         Ok(piped) => piped,
         Err(error) => return ExecutorOutcome::from(not_started(&error)).with("command", command),
     };
-    let (mut out, mut err) = (Capture::of(piped.take_stdout()), Capture::of(piped.take_stderr()));
+    let (mut out, mut err) = (Capture::new(piped.take_stdout()), Capture::new(piped.take_stderr()));
     let feeding = feed(piped.take_stdin(), stdin.unwrap_or_default());
     let over = {
         let reading = async { tokio::join!(out.read(), err.read(), feeding) };

@@ -145,7 +145,7 @@ async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Executo
 
 async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Result<ExecutorOutcome, Failure> {
     let client = web.client().await?;
-    let mut request = Request::of(http, filling)?;
+    let mut request = Request::from_template(http, filling)?;
     let mut redirects = 0;
     let response = loop {
         let response = request.send(client).await?;
@@ -188,7 +188,7 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
 }
 
 impl Request {
-    fn of(http: &Http, filling: &TemplateValues) -> Result<Self, Failure> {
+    fn from_template(http: &Http, filling: &TemplateValues) -> Result<Self, Failure> {
         let invalid = |message: String| Failure::new(ErrorType::InvalidInput, message);
         let url = filling.url(&http.url);
         let url: Url = url.parse().map_err(|error| invalid(format!("'{url}' is not a URL: {error}.")))?;

@@ -182,11 +182,15 @@ impl Asking<'_> {
             return Err(refused(status, response).await);
         }
         let is_stream = content_type(response.headers()).as_deref() == Some("text/event-stream");
-        if is_stream { self.follow(response).await.map_err(AttemptError::ForGood) } else { self.whole(response).await }
+        if is_stream {
+            self.follow(response).await.map_err(AttemptError::ForGood)
+        } else {
+            self.read_whole(response).await
+        }
     }
 
     /// Reads an answer that comes in one piece.
-    async fn whole(&mut self, response: Response) -> Result<(), AttemptError> {
+    async fn read_whole(&mut self, response: Response) -> Result<(), AttemptError> {
         let body =
             read(response, MAX_ANSWER_BYTES).await.map_err(|error| AttemptError::Busy(unreachable(&error), None))?;
         if body.is_cut {

@@ -34,7 +34,7 @@ impl Node {
         let node = parse(document, &mut problems);
         match node {
             Some(node) if problems.is_empty() => Ok(node),
-            _ => Err(Problems::of(problems)),
+            _ => Err(Problems::new(problems)),
         }
     }
 

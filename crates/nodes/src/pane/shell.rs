@@ -10,11 +10,11 @@ pub(super) fn read(pane: &str) -> Reading {
     let lines: Vec<&str> = pane.trim_end_matches(['\n', ' ']).lines().collect();
     let last = lines.last().copied().unwrap_or_default();
     let is_ready = prompt(last).is_some_and(|(_, command)| command.is_empty());
-    let shape = prompt(last).filter(|_| is_ready).map(|(prompt, _)| Shape::of(prompt));
+    let shape = prompt(last).filter(|_| is_ready).map(|(prompt, _)| Shape::from_prompt(prompt));
     let mut found = PaneMatch::default();
     for (index, line) in lines.iter().enumerate() {
         let typed = prompt(line).filter(|(prompt, _)| match shape {
-            Some(shape) => Shape::of(prompt) == shape,
+            Some(shape) => Shape::from_prompt(prompt) == shape,
             None => prompt.trim_end().ends_with(['$', '❯', '➜']),
         });
         match typed {
@@ -39,7 +39,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(prompt: &str) -> Self {
+    fn from_prompt(prompt: &str) -> Self {
         let sign = if prompt.starts_with(ARROW) { ARROW } else { prompt.trim_end().chars().last().unwrap_or_default() };
         let first = prompt.chars().next().filter(|first| !first.is_alphanumeric() && !matches!(first, '~' | '/'));
         Self { sign, first, names_somebody: prompt.contains('@') }

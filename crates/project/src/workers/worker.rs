@@ -113,7 +113,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(ask: &Ask, limits: &Limits) -> Self {
+    fn for_ask(ask: &Ask, limits: &Limits) -> Self {
         let computing = match ask {
             // A replay may be slower than the first execution.
             Ask::Begin(begin) if !begin.history.is_empty() => limits.longest_silence(),
@@ -185,7 +185,7 @@ impl Worker {
     pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
         let (answer, mut answered) = oneshot::channel();
         let begun = Arc::new(AtomicBool::new(false));
-        let times = Times::of(&ask, limits);
+        let times = Times::for_ask(&ask, limits);
         self.put(WorkerRequest { ask, times, answer: Some(answer), begun: begun.clone() });
         loop {
             tokio::select! {
@@ -204,7 +204,7 @@ impl Worker {
     /// Makes the worker forget an execution.
     pub(super) fn forget(&self, execution: u64) {
         let ask = Ask::Forget { execution };
-        let times = Times::of(&ask, &Limits::default());
+        let times = Times::for_ask(&ask, &Limits::default());
         self.put(WorkerRequest { ask, times, answer: None, begun: Arc::default() });
     }
 
@@ -257,7 +257,7 @@ impl Task {
                     Some(Ok(())) => {}
                     Some(Err(error)) => break WorkerError::from(error).to_string(),
                     None => match self.child.wait().await {
-                        Ok(status) => break WorkerError::of(status).to_string(),
+                        Ok(status) => break WorkerError::from_exit_status(status).to_string(),
                         Err(error) => break WorkerError::from(error).to_string(),
                     },
                 },

@@ -26,7 +26,7 @@ fn alone() -> Workflows {
 
 /// Returns a project without declarations.
 fn empty() -> Project {
-    Project::of(PathBuf::new(), Vec::new(), &[])
+    Project::from_files(PathBuf::new(), Vec::new(), &[])
 }
 
 fn machine(name: &str, seconds: u32) -> Value {
@@ -45,23 +45,23 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     let workflows = alone();
     let library = workflows.folder(&caller);
     assert_eq!(library, folder.path().join("library"));
-    let kept = workflows.keep(&library, machine("nap", 1).into()).await.unwrap();
+    let kept = workflows.keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     assert!(kept.saved && kept.name.as_str() == "nap");
-    assert!(!workflows.keep(&library, machine("other", 1).into()).await.unwrap().saved, "it does the same");
-    assert_eq!(workflows.keep(&library, machine("nap", 2).into()).await.unwrap().name.as_str(), "nap_2");
+    assert!(!workflows.keep_definition(&library, machine("other", 1).into()).await.unwrap().saved, "it does the same");
+    assert_eq!(workflows.keep_definition(&library, machine("nap", 2).into()).await.unwrap().name.as_str(), "nap_2");
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 
     let WorkflowRef::Machine(saved) = workflows.find(&caller, "nap").await.unwrap() else { panic!("a machine") };
     assert_eq!((&saved.definition, &saved.folder), (&machine("nap", 1), &library));
     let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
     for succeeded in [true, false] {
-        workflows.note(&library, &saved.name, &saved.signature, succeeded, 3, noon).await;
+        workflows.note_run(&library, &saved.name, &saved.signature, succeeded, 3, noon).await;
     }
     let counted = Library::open(&library).get(&saved.name).unwrap().metadata;
     assert_eq!((counted.run_count, counted.success_count, counted.total_states), (2, 1, 3));
     // A workflow that was removed meanwhile is no error.
     workflows.delete(&caller, DeleteWorkflow { name: "nap".to_owned() }).await;
-    workflows.note(&library, &saved.name, &saved.signature, true, 3, noon).await;
+    workflows.note_run(&library, &saved.name, &saved.signature, true, 3, noon).await;
     assert_eq!(
         workflows.find(&caller, "nap").await.unwrap_err().to_string(),
         "Workflow 'nap' not found. Available workflows: nap_2"
@@ -74,7 +74,10 @@ async fn no_more_names_are_available_than_somebody_reads() {
     let caller = caller(&folder, "library");
     let workflows = alone();
     for number in 0..60 {
-        workflows.keep(&workflows.folder(&caller), machine(&format!("w{number:02}"), number).into()).await.unwrap();
+        workflows
+            .keep_definition(&workflows.folder(&caller), machine(&format!("w{number:02}"), number).into())
+            .await
+            .unwrap();
     }
     let names = workflows.available(&caller).await;
     assert_eq!((names.len(), names[0].as_str(), names[49].as_str()), (50, "w00", "w49"));
@@ -87,24 +90,27 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
     let disk = BlockingPool::new();
     let workflows = Workflows { disk: disk.within(Duration::from_millis(100)), ..alone() };
     let library = workflows.folder(&caller);
-    alone().keep(&library, machine("nap", 1).into()).await.unwrap();
+    alone().keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     let lock = fs::File::open(library.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for _ in 0..=WRITERS {
-        let error = workflows.keep(&library, machine("other", 2).into()).await.unwrap_err();
+        let error = workflows.keep_definition(&library, machine("other", 2).into()).await.unwrap_err();
         assert!(error.to_string().contains("another program holds its lock"), "{error}");
     }
     let patient = Workflows { disk: workflows.disk.within(DISK_TIMEOUT), ..workflows.clone() };
     assert!(patient.find(&caller, "nap").await.is_ok());
     drop(lock);
-    assert!(patient.keep(&library, machine("third", 3).into()).await.unwrap().saved, "the turns were given back");
+    assert!(
+        patient.keep_definition(&library, machine("third", 3).into()).await.unwrap().saved,
+        "the turns were given back"
+    );
 }
 
 #[test]
 fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let folders = LibrarySearch::of(&caller).folders();
+    let folders = LibrarySearch::for_caller(&caller).folders();
     let verb =
         |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false, reason: None };
     assert!(crate::verbs::create(&folders, &empty(), &verb("nap"), &Author::default()).success);

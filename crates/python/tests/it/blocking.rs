@@ -38,7 +38,9 @@ impl Worker {
         let _ = self.input.write_all(&line);
         loop {
             let mut line = String::new();
-            let Ok(1..) = self.output.read_line(&mut line) else { return Err(WorkerError::of(self.child.wait()?)) };
+            let Ok(1..) = self.output.read_line(&mut line) else {
+                return Err(WorkerError::from_exit_status(self.child.wait()?));
+            };
             if let WorkerEvent::Reply(_, reply) = self.conversation.receive(&line)? {
                 return Ok(reply);
             }

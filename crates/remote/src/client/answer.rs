@@ -95,12 +95,12 @@ impl Answer {
             passing: matches!(status, 408 | 425 | 429 | 500..=599),
             retry_after: self.retry_after,
             status: Some(status),
-            words: self.words(),
+            words: self.error_text(),
         }
     }
 
     /// Returns the error text of a response, in the service's own words if it has some.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn error_text(&self) -> String {
         let reason = self.status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
         let own = self.own_words().map(|words| format!(": {words}")).unwrap_or_default();
         let stop = if own.ends_with(['.', '!', '?', '…']) { "" } else { "." };

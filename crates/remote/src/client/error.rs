@@ -75,7 +75,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) fn of(error: &reqwest::Error, limit: Duration) -> Self {
+    pub(super) fn from_error(error: &reqwest::Error, limit: Duration) -> Self {
         // Connecting, including the name lookup, precedes all sending. An invalid request does not leave either.
         if error.is_connect() || error.is_builder() {
             return Self::NotSent(format!("The service can not be reached: {}.", causes(error)));

@@ -66,8 +66,8 @@ impl Sender {
         if let Some(body) = &request.body {
             sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let response = sending.send().await.map_err(|error| Trouble::of(&error, limit))?;
-        let answer = self.read(response, token).await.map_err(|error| Trouble::of(&error, limit))?;
+        let response = sending.send().await.map_err(|error| Trouble::from_error(&error, limit))?;
+        let answer = self.read(response, token).await.map_err(|error| Trouble::from_error(&error, limit))?;
         if answer.status.as_u16() == 401 {
             // There may be a newer one in the keyring by now.
             *self.kept.lock().await = None;

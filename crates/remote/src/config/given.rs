@@ -46,7 +46,7 @@ impl RawValue {
     }
 
     /// Returns the value as an error message shows it.
-    fn shown(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Self::Text(text) | Self::Written(text) if text.chars().count() > 100 => "a long text".to_owned(),
             Self::Text(text) | Self::Written(text) => format!("'{}'", text.escape_debug()),
@@ -58,7 +58,7 @@ impl RawValue {
     }
 
     fn wrong(&self, expected: &'static str) -> SettingError {
-        SettingError::WrongKind { given: self.shown(), expected }
+        SettingError::WrongKind { given: self.describe(), expected }
     }
 
     pub(crate) fn boolean(&self) -> Result<bool, SettingError> {
@@ -70,14 +70,14 @@ impl RawValue {
         }
     }
 
-    pub(crate) fn whole(&self, bounds: RangeInclusive<u64>) -> Result<u64, SettingError> {
+    pub(crate) fn whole_number(&self, bounds: RangeInclusive<u64>) -> Result<u64, SettingError> {
         let number = match self {
             Self::Whole(number) => u64::try_from(*number).ok(),
             Self::Written(text) => text.trim().parse().ok(),
             _ => None,
         };
         let (least, most) = (*bounds.start(), *bounds.end());
-        let wrong = || SettingError::OutOfBounds { given: self.shown(), least, most };
+        let wrong = || SettingError::OutOfBounds { given: self.describe(), least, most };
         number.filter(|number| bounds.contains(number)).ok_or_else(wrong)
     }
 

@@ -164,7 +164,7 @@ struct Cleaning {
 }
 
 impl Cleaning {
-    fn note(&mut self, note: impl Into<String>) {
+    fn add_note(&mut self, note: impl Into<String>) {
         let note = note.into();
         if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
             self.notes.push(note);
@@ -176,7 +176,7 @@ impl Cleaning {
         self.patterns += 1;
         let is_kept = self.patterns <= MAX_PATTERNS && !text::has_unseen(pattern) && is_pattern(pattern);
         if !is_kept {
-            self.note(PATTERNS);
+            self.add_note(PATTERNS);
         }
         is_kept
     }
@@ -187,11 +187,11 @@ impl Cleaning {
             Value::Bool(boolean) => return Value::Bool(*boolean),
             Value::Object(fields) if depth <= MAX_DEPTH => fields,
             Value::Object(_) => {
-                self.note(format!("what is deeper than {MAX_DEPTH} levels is left out"));
+                self.add_note(format!("what is deeper than {MAX_DEPTH} levels is left out"));
                 return json!({});
             }
             _ => {
-                self.note("a part that is no schema is left out");
+                self.add_note("a part that is no schema is left out");
                 return json!({});
             }
         };
@@ -204,7 +204,7 @@ impl Cleaning {
             let at = format!("{at}/{keyword}");
             let Some(kind) = kind(keyword) else {
                 if matches!(keyword.as_str(), "$dynamicRef" | "$recursiveRef") {
-                    self.note("references that depend on who refers are left out");
+                    self.add_note("references that depend on who refers are left out");
                 }
                 continue;
             };
@@ -215,7 +215,7 @@ impl Cleaning {
         // Before 2020-12, `items` could be a list, and another keyword applied to the items after it.
         if let Some(items @ Value::Array(_)) = fields.get("items") {
             if fields.contains_key("additionalItems") {
-                self.note("additionalItems is left out");
+                self.add_note("additionalItems is left out");
             }
             if let Some(schemas) = self.keyword(&Kind::Schemas, items, &format!("{at}/items"), depth) {
                 kept.insert("prefixItems".to_owned(), schemas);
@@ -243,7 +243,7 @@ impl Cleaning {
                 for (name, schema) in named {
                     let is_pattern = at.ends_with("/patternProperties");
                     if !is_pattern && text::has_unseen(name) {
-                        self.note("properties with hidden characters in their names are left out");
+                        self.add_note("properties with hidden characters in their names are left out");
                     } else if !is_pattern || self.keeps(name) {
                         let schema = self.schema(schema, &references::below(at, name), depth + 1);
                         kept.insert(name.clone(), schema);
@@ -256,25 +256,25 @@ impl Cleaning {
                 (!cleaned.is_empty()).then(|| cleaned.into())
             }
             (Kind::Constant | Kind::Constants, value) if hides(value) => {
-                self.note("values with hidden characters are left out");
+                self.add_note("values with hidden characters are left out");
                 None
             }
             (Kind::Pattern, Value::String(pattern)) => self.keeps(pattern).then(|| value.clone()),
             (Kind::Reference, Value::String(_)) => {
                 let is_kept = !self.left_out.contains(at);
                 if !is_kept {
-                    self.note("references to elsewhere, to nothing or in a circle are left out");
+                    self.add_note("references to elsewhere, to nothing or in a circle are left out");
                 }
                 is_kept.then(|| value.clone())
             }
             (Kind::Names | Kind::Plain, value) if hides(value) => {
-                self.note("keywords with hidden characters in their values are left out");
+                self.add_note("keywords with hidden characters in their values are left out");
                 None
             }
             (Kind::Names, Value::Array(_)) | (Kind::Constant | Kind::Constants | Kind::Plain, _) => Some(value.clone()),
             (Kind::Hint, value) => (!hides(value)).then(|| value.clone()),
             _ => {
-                self.note("keywords whose values make no sense are left out");
+                self.add_note("keywords whose values make no sense are left out");
                 None
             }
         }

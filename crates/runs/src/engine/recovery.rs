@@ -136,7 +136,7 @@ impl Engine {
         let StoredRun { history, seal, environment } = K::read(self, &about, &known.run, records, seal).await?;
         let (run, inputs, progress) = self.driverless(&known);
         self.lock().insert(known.run, run.clone());
-        let seal = LiveSeal::found(seal, &self.secrets);
+        let seal = LiveSeal::recover(seal, &self.secrets);
         let parts = RecorderParts { caller, run, about, progress, environment, seal, private, seq };
         let kind = Box::new(K::resume(history, Recorder::new(self.clone(), parts)));
         Ok(Box::new(Recovered { kind, inputs }))

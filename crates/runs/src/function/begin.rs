@@ -286,7 +286,7 @@ pub(super) async fn nodes_of(
     declared: &[Declaration],
 ) -> Result<Vec<Value>, StartError> {
     let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
-    let project = shared.projects.of(caller).await?;
+    let project = shared.projects.find_project(caller).await?;
     caller.pins.as_ref().map_or(Ok(()), |pins| check_nodes(pins, &project))?;
     let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
     nodes.extend(callable(caller, &project).into_iter().filter(|node| !is_own(&node["id"])));

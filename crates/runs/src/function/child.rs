@@ -163,7 +163,7 @@ async fn begin(
     };
     let (file, text, declared, source) = match own {
         Some(own) => own,
-        None => match shared.named(caller, &wanted.workflow).await? {
+        None => match shared.resolve_name(caller, &wanted.workflow).await? {
             ResolvedTarget::Remote(tool) => {
                 let ChildRequest { step, input, params, .. } = wanted;
                 let input = RunArguments { input, params }.into_arguments();

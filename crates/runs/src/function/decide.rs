@@ -281,7 +281,7 @@ impl PendingCall {
 impl FunctionSteps {
     /// Returns the calls and answers of a function, from the entries of its run, with a last step that the journal does
     /// not have yet.
-    pub(super) fn of(frame: u64, entries: impl IntoIterator<Item = Entry>, last: Option<Step>) -> Self {
+    pub(super) fn from_entries(frame: u64, entries: impl IntoIterator<Item = Entry>, last: Option<Step>) -> Self {
         let (mut steps, mut held) = (Vec::new(), Vec::new());
         let (mut ordinals, mut is_paused) = (HashMap::new(), false);
         for entry in entries {

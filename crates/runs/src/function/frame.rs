@@ -310,7 +310,7 @@ impl FunctionRun {
         }
         let history = self.graph_history(number).await?;
         let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return Ok(()) };
-        of.progress = Progress::of(&of.graph, &history);
+        of.progress = Progress::from_history(&of.graph, &history);
         if of.progress.ended().is_some() {
             let came = result(&of.called.node, &of.graph, &of.progress);
             self.work.add_ready(number, CallOutcome::node(came));
@@ -343,7 +343,7 @@ impl FunctionRun {
 
     /// Returns the calls and answers of a function so far, with a last step that is not in the journal yet.
     async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionSteps, HistoryError> {
-        Ok(FunctionSteps::of(frame, self.entries().await?, last))
+        Ok(FunctionSteps::from_entries(frame, self.entries().await?, last))
     }
 
     async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, HistoryError> {

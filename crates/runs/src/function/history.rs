@@ -275,16 +275,16 @@ pub(super) fn waits_for_answer(kind: &CallKind) -> bool {
 
 /// Returns the name of the step that starts a run.
 pub(super) fn child_step(run: &RunId, number: u64) -> StepId {
-    named(run, "workflow", number)
+    numbered_step(run, "workflow", number)
 }
 
 /// Returns the name of the step that calls a node.
 pub(super) fn call_step(run: &RunId, number: u64) -> StepId {
-    named(run, "node", number)
+    numbered_step(run, "node", number)
 }
 
 /// Returns the name of a step; one run has fewer calls than that.
-pub(super) fn named(run: &RunId, place: &str, number: u64) -> StepId {
+pub(super) fn numbered_step(run: &RunId, place: &str, number: u64) -> StepId {
     StepId { run: run.clone(), place: place.to_owned(), visit: u32::try_from(number).unwrap_or(u32::MAX) }
 }
 

@@ -344,7 +344,7 @@ impl FunctionRun {
             Ok(None) => return failed(error.unwrap_or_else(|| "is not known here".to_owned())),
             Err(error) => return failed(error.to_string()),
         };
-        run.over(CHILD_END_TIMEOUT).await;
+        run.wait_until_over(CHILD_END_TIMEOUT).await;
         if !run.state().is_over() {
             return failed("has ended in Temporal and not here".to_owned());
         }

@@ -320,7 +320,7 @@ impl FunctionRun {
         file: Option<Arc<OwnFile>>,
         frame: Frame,
     ) -> Self {
-        let mirror = Mirror::of(&recorder, true, Vec::new());
+        let mirror = Mirror::connect(&recorder, true, Vec::new());
         let mut work = PendingWork::new(recorder.shared.clock.clone());
         work.outer = mirror.is_some().then(OuterWork::default);
         Self {

@@ -42,7 +42,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     {
         return outcome;
     }
-    let named = params.get_mut("session_id").filter(|_| TerminalUse::of(&tool) != TerminalUse::Reads);
+    let named = params.get_mut("session_id").filter(|_| TerminalUse::for_tool(&tool) != TerminalUse::Reads);
     if let Some(Value::String(session)) = named
         && let Err(error) = check_shown(&shared.sessions, &caller, session).await
     {

@@ -127,7 +127,7 @@ impl Engine {
             RunArguments { input: Value::Object(input), params: Map::new() }
         };
         let RunArguments { mut input, mut params } = given.unwrap_or_else(variables);
-        let named = Seal::default().of(&definition);
+        let named = Seal::default().with_definition(&definition);
         definition.match_names(&mut params);
         if let Value::Object(input) = &mut input {
             definition.match_names(input);
@@ -142,7 +142,7 @@ impl Engine {
             input,
             params,
             parent: start.parent.clone(),
-            signature: Some(Signature::of(definition.document())),
+            signature: Some(Signature::of_value(definition.document())),
             pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
             hosts: caller.pins.as_ref().map(|pins| pins.described_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),

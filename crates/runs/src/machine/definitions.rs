@@ -77,7 +77,7 @@ mod tests {
             r#"{"states":{"a":{"action":{"params":{"seconds":0},"tool":"sleep"}}},"initial_state":"a"}"#,
         );
         let [one, other] = [one, other].map(|text| of(&serde_json::from_str(text).unwrap_or_default()));
-        assert_eq!(Signature::of(one.document()), Signature::of(other.document()));
+        assert_eq!(Signature::of_value(one.document()), Signature::of_value(other.document()));
         let one = cache.share(one);
         assert!(!Arc::ptr_eq(&one, &cache.share(other)));
     }

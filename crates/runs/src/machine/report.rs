@@ -48,7 +48,7 @@ const LEFT_OUT: &str = "left_out";
 /// # Errors
 ///
 /// If reading an entry fails.
-pub(crate) fn of(
+pub(crate) fn build_report(
     run: &Run,
     progress: RunStatus,
     records: Vec<Record>,
@@ -159,7 +159,7 @@ pub(crate) fn next_step(
             "human" => format!(
                 "The run waits for a person, who answers pending_gate in a terminal of their own with: steplatch gates \
                  answer {}. Tell them so; {wait} goes on when they have.",
-                gate.named()
+                gate.name_with_digest()
             ),
             _ => {
                 let answer = if gate.form.is_some() { "form" } else { "answer" };

@@ -88,7 +88,7 @@ impl Recovery for MachineRun {
         let mut history = History::from_iter(&events);
         let document = history.definition().ok_or(RecoveryError::NoStart)?;
         let definition = Definition::parse(document, &TerminalTools).map_err(RecoveryError::Definition)?;
-        let (seal, environment) = (seal.of(&definition), Environment::of_machine(&definition));
+        let (seal, environment) = (seal.with_definition(&definition), Environment::of_machine(&definition));
         let definition = shared.definitions.share(definition);
         history.share_definition(definition.shared_document());
         let first = if about.engine == EngineKind::Sqlite { Vec::new() } else { events };
@@ -101,7 +101,7 @@ impl Recovery for MachineRun {
         let mut run = Self { history, ended_before, ..Self::new(recorder, definition) };
         // Closes what a run that has ended leaves open.
         if !ended_before {
-            run.mirror = Mirror::of(&run.recorder, false, first);
+            run.mirror = Mirror::connect(&run.recorder, false, first);
         }
         run
     }
@@ -269,7 +269,7 @@ impl RunKind for MachineRun {
             again: self.ended_before,
         };
         let Recorder { shared, about, .. } = &self.recorder;
-        match shared.keep(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
+        match shared.update_library(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
             Ok(kept) => self.kept = kept,
             Err(why) => self.unsaved = Some(shared.secrets.masked(why.to_string())),
         }
@@ -293,7 +293,9 @@ impl RunKind for MachineRun {
                 held.hold(&self.recorder.run.id, gate.step.to_string(), terminals);
             }
             None => match self.history.current() {
-                Some(current) => held.note_step(&self.recorder.run.id, &current.step, TerminalUse::of(&current.tool)),
+                Some(current) => {
+                    held.note_step(&self.recorder.run.id, &current.step, TerminalUse::for_tool(&current.tool));
+                }
                 None => held.release(&self.recorder.run.id),
             },
         }
@@ -307,7 +309,7 @@ impl MachineRun {
         let mut run = Self::new(recorder, definition);
         let Decision { events, effects } = run.decide(Input::Start(start));
         run.first = effects;
-        run.mirror = Mirror::of(&run.recorder, false, events.clone());
+        run.mirror = Mirror::connect(&run.recorder, false, events.clone());
         // The run knows its secrets now.
         let Recorder { shared, about, .. } = &mut run.recorder;
         about.mask(&shared.secrets);

@@ -46,7 +46,7 @@ struct FinishedCall {
 pub(super) struct CallFingerprint(u64);
 
 impl CallFingerprint {
-    pub(super) fn of(node: &str, input: &Value) -> Self {
+    pub(super) fn new(node: &str, input: &Value) -> Self {
         let mut hasher = DefaultHasher::new();
         (node, input.to_string()).hash(&mut hasher);
         Self(hasher.finish())
@@ -171,7 +171,7 @@ mod tests {
             calls.fetch_add(1, Ordering::Relaxed);
             async move { reply(output) }
         };
-        let asked = CallFingerprint::of("node", &Value::Null);
+        let asked = CallFingerprint::new("node", &Value::Null);
         ledger.once(step.to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await
     }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(call_once(&ledger, "a", "first", &calls).await, Ok(reply("first")));
         assert_eq!(call_once(&ledger, "a", "second", &calls).await, Ok(reply("first")));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
-        let other = CallFingerprint::of("node", &Value::Bool(true));
+        let other = CallFingerprint::new("node", &Value::Bool(true));
         let call = |_| async { unreachable!("it is not called") };
         let refused = ledger.once("a".to_owned(), other, &TaskTracker::new(), CancellationToken::new(), call).await;
         assert_eq!(refused, Err(OnceError::Another));
@@ -190,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_broke_off_is_not_made_again() {
         let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
-        let asked = CallFingerprint::of("node", &Value::Null);
+        let asked = CallFingerprint::new("node", &Value::Null);
         let call = |_| async { panic!("it breaks off") };
         let lost = ledger.once("a".to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await;
         assert_eq!(lost, Err(OnceError::Lost));
@@ -203,7 +203,7 @@ mod tests {
         for (grace, came_back) in [(Duration::from_secs(3600), true), (Duration::ZERO, false)] {
             let ledger = OnceCalls { grace, ..OnceCalls::new() };
             let (finish, interrupt, tracker) = (Arc::new(Notify::new()), CancellationToken::new(), TaskTracker::new());
-            let (asked, calls) = (CallFingerprint::of("node", &Value::Null), AtomicUsize::new(0));
+            let (asked, calls) = (CallFingerprint::new("node", &Value::Null), AtomicUsize::new(0));
             let call = |interrupt: CancellationToken| {
                 calls.fetch_add(1, Ordering::Relaxed);
                 let finish = finish.clone();

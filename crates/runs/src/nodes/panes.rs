@@ -191,14 +191,14 @@ impl PtyNodes {
             return self.converse(caller, nodes, rules, &session, &text, pane, step).await;
         }
         if pane.given_up {
-            let busy = self.shown(caller, &session, GetScreenContent::default()).await.busy;
+            let busy = self.read_content(caller, &session, GetScreenContent::default()).await.busy;
             // Since the last input, which was that of the abandoned call.
             self.ready(caller, pty, &session, busy, None).await?;
             pane.given_up = false;
         }
         let tail =
             GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(1), ..GetScreenContent::default() };
-        let prompt = self.shown(caller, &session, tail).await.screen_content.unwrap_or_default();
+        let prompt = self.read_content(caller, &session, tail).await.screen_content.unwrap_or_default();
         let sent = self.send(caller, &session, &text, pane, step).await?;
         // No other call may type until the program is ready again.
         pane.given_up = true;
@@ -296,7 +296,7 @@ impl PtyNodes {
             let exists = self.sessions.exists(session.as_str()).await.is_ok();
             // The program of a dialogue often ends with it.
             if exists && pty.dialogue.is_some() {
-                let shown = self.shown(caller, &session, GetScreenContent::default()).await;
+                let shown = self.read_content(caller, &session, GetScreenContent::default()).await;
                 if !shown.process_running {
                     self.close_one(caller, &session).await;
                     pane.lose();
@@ -407,7 +407,8 @@ impl PtyNodes {
             return false;
         }
         let since_input = GetScreenContent { content_mode: ContentMode::SinceInput, ..GetScreenContent::default() };
-        if self.shown(caller, session, since_input).await.screen_content.is_some_and(|text| text.contains('\n')) {
+        if self.read_content(caller, session, since_input).await.screen_content.is_some_and(|text| text.contains('\n'))
+        {
             return false;
         }
         !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
@@ -432,7 +433,7 @@ impl PtyNodes {
     }
 
     /// Returns the requested content of a terminal.
-    pub(super) async fn shown(
+    pub(super) async fn read_content(
         &self,
         caller: &Arc<Caller>,
         session: &PtyTerminal,
@@ -449,7 +450,7 @@ impl PtyNodes {
         what: GetScreenContent,
     ) -> Result<String, PtyNodeError> {
         let limit = Some(MAX_OUTPUT_CHARS);
-        let shown = self.shown(caller, session, GetScreenContent { limit, ..what }).await;
+        let shown = self.read_content(caller, session, GetScreenContent { limit, ..what }).await;
         if let Some(error) = shown.error.filter(|_| !shown.success) {
             return Err(PtyNodeError(ErrorType::Connection, error));
         }
@@ -469,7 +470,7 @@ impl PtyNodes {
         if parser == steplatch_nodes::pane::Parser::Shell && !raw.is_empty() {
             return Some(parser.read(raw));
         }
-        let shown = self.shown(caller, session, GetScreenContent::default()).await;
+        let shown = self.read_content(caller, session, GetScreenContent::default()).await;
         let screen = shown.screen_content.unwrap_or_default();
         Some(parser.read(&screen))
     }

@@ -22,7 +22,7 @@ pub(crate) struct Mirror {
 impl Mirror {
     /// Connects a machine that begins with these events, or a run that continues here in turns (a function, a remote
     /// workflow), unless this daemon decides it.
-    pub(crate) fn of(recorder: &Recorder, is_function: bool, first: Vec<Event>) -> Option<Self> {
+    pub(crate) fn connect(recorder: &Recorder, is_function: bool, first: Vec<Event>) -> Option<Self> {
         let Recorder { shared, caller, run, about, .. } = recorder;
         if about.engine == EngineKind::Sqlite {
             return None;

@@ -65,7 +65,7 @@ impl Openings {
     }
 
     /// Forgets the actions of these steps, whose ends are in the journal.
-    pub(super) fn note(&self, ended: &[StepId]) {
+    pub(super) fn forget_steps(&self, ended: &[StepId]) {
         let mut open = self.0.lock();
         for step in ended {
             open.remove(&step.to_string());

@@ -80,7 +80,7 @@ impl Runs {
                 if recorded < from {
                     return Err(TaskError::Gap { run, recorded, from });
                 }
-                shared.outer.openings.note(&ended);
+                shared.outer.openings.forget_steps(&ended);
                 ended.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
                 recorded
             }
@@ -155,7 +155,7 @@ async fn performed(
             let answer = contract::read(&shared.sessions, &caller, session_id, names).await;
             Input::ShellAnswered { step, answer }
         }
-        Effect::StartRun { step, child, .. } => return Ok(begun(shared, &caller, step, *child).await),
+        Effect::StartRun { step, child, .. } => return Ok(begin_child(shared, &caller, step, *child).await),
         Effect::CloseTerminal { session_id } => {
             shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
             return Ok(EngineAnswer::Done);
@@ -179,7 +179,7 @@ async fn performed(
 }
 
 /// Begins the run that a step starts, in the journal; the engine continues it. A repeated request finds the same run.
-async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: Child) -> EngineAnswer {
+async fn begin_child(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: Child) -> EngineAnswer {
     let id = RunId::started_by(&step);
     let refused = |error: String| EngineAnswer::Input {
         input: Input::Outcome { step: step.clone(), outcome: child::refused(error) },
@@ -195,7 +195,7 @@ async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: 
 /// Returns what the engine starts a run with that has begun here. A run of a remote workflow may have ended before the
 /// engine has it, and the engine follows it to its end.
 pub(crate) async fn begun_here(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
-    if let Some(begun) = shared.outer.begun(id) {
+    if let Some(begun) = shared.outer.begun_answer(id) {
         return Some(begun);
     }
     let run = shared.find(id).await.ok().flatten()?;

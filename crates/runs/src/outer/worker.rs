@@ -39,7 +39,7 @@ impl WorkerToken {
     /// # Errors
     /// If reading or writing the file fails.
     pub fn secret(&self) -> io::Result<String> {
-        kept(&self.token, || random_name() + &random_name())
+        read_or_make(&self.token, || random_name() + &random_name())
     }
 
     /// Returns whether there is a secret: a worker has connected before.
@@ -49,7 +49,7 @@ impl WorkerToken {
     }
 
     fn host(&self) -> io::Result<String> {
-        kept(&self.host, || {
+        read_or_make(&self.host, || {
             let name = queue_part(&rustix::system::uname().nodename().to_string_lossy());
             let random = random_name();
             format!("{name}-{}", &random[random.len().saturating_sub(6)..])
@@ -73,7 +73,7 @@ fn queue_part(name: &str) -> String {
 }
 
 /// Returns the text of a private file. Makes the file if there is none.
-fn kept(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
+fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
     match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

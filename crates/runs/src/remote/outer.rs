@@ -77,7 +77,7 @@ impl RemoteRun {
     /// Reports the standing of the run to the engine, if that has changed.
     pub(super) fn report_standing(&mut self) {
         let standing = self.standing();
-        self.turns.note(&standing);
+        self.turns.note_standing(&standing);
     }
 
     fn standing(&self) -> Standing {

@@ -259,7 +259,7 @@ impl RemoteRun {
         let turn = state.there.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
         // For a run that has ended, the journal answers the engine.
-        let mirror = if state.end.is_none() { Mirror::of(&recorder, true, Vec::new()) } else { None };
+        let mirror = if state.end.is_none() { Mirror::connect(&recorder, true, Vec::new()) } else { None };
         Self {
             recorder,
             began,

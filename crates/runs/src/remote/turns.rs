@@ -77,7 +77,7 @@ impl Turns {
     }
 
     /// Ends the call that waits, if the standing has changed.
-    pub(super) fn note(&mut self, standing: &Standing) {
+    pub(super) fn note_standing(&mut self, standing: &Standing) {
         if self.last.as_ref().is_none_or(|(_, reported, _)| reported != standing) {
             self.answer();
         }
@@ -119,9 +119,9 @@ mod tests {
         let mut turns = Turns::default();
         assert_eq!(turn(&mut turns, 1, at("RUNNING")).shown, "RUNNING");
         let mut call = follow(&mut turns, 1, &at("RUNNING"));
-        turns.note(&at("RUNNING"));
+        turns.note_standing(&at("RUNNING"));
         assert!(call.try_recv().is_err());
-        turns.note(&at("WAITING"));
+        turns.note_standing(&at("WAITING"));
         assert!(call.try_recv().is_ok());
         turn(&mut turns, 2, at("WAITING"));
         assert!(follow(&mut turns, 1, &at("WAITING")).try_recv().is_ok(), "of an earlier turn");
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(turn(&mut turns, 1, at("WAITING")), first);
         drop(follow(&mut turns, 1, &at("RUNNING")));
         let mut again = follow(&mut turns, 1, &at("RUNNING"));
-        turns.note(&at("WAITING"));
+        turns.note_standing(&at("WAITING"));
         assert!(again.try_recv().is_ok());
     }
 

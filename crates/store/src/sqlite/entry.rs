@@ -42,7 +42,7 @@ pub(super) struct Entries<'t> {
 
 impl<'t> Entries<'t> {
     /// Prepares to write entries of `run`, which has `number`.
-    pub(super) fn of(transaction: &'t Transaction<'t>, number: i64, run: &'t RunId) -> rusqlite::Result<Self> {
+    pub(super) fn prepare(transaction: &'t Transaction<'t>, number: i64, run: &'t RunId) -> rusqlite::Result<Self> {
         let insert = transaction.prepare_cached("INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
         Ok(Self { transaction, insert, number, run })
     }
@@ -56,7 +56,7 @@ impl<'t> Entries<'t> {
         } else {
             let hash = Sha256::digest(text.as_bytes());
             let checksum = checksum(self.run, seq, IN_BLOB, version.into(), &hash);
-            keep(self.transaction, &hash, text.as_bytes())?;
+            store_blob(self.transaction, &hash, text.as_bytes())?;
             self.insert.execute(params![number, seq, IN_BLOB, version, checksum, Null, hash.as_slice()])?;
         }
         Ok(())
@@ -87,7 +87,7 @@ const FIND: &str = "SELECT version, blob FROM records WHERE number = ?1 AND seq 
 pub(super) const FORGET_BLOB: &str =
     "DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE blob = ?1)";
 
-fn keep(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqlite::Result<()> {
+fn store_blob(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqlite::Result<()> {
     let is_kept = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?.exists([hash])?;
     if is_kept {
         return Ok(());

@@ -192,7 +192,7 @@ fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite:
         }
     };
     let mut last = is;
-    let mut entries = entry::Entries::of(transaction, number, run)?;
+    let mut entries = entry::Entries::prepare(transaction, number, run)?;
     for (seq, text) in redacted.iter().filter(|(seq, _)| *seq <= is) {
         entries.replace(*seq, text)?;
     }

@@ -52,7 +52,7 @@ pub(crate) struct ProcessImage([u64; 4]);
 impl ProcessImage {
     /// Returns the image of a process. Fields of proc_pid_stat(5), counted from 1: startcode, startstack,
     /// arg_start, env_end.
-    pub(crate) fn of(pid: i32) -> Option<Self> {
+    pub(crate) fn read(pid: i32) -> Option<Self> {
         const FIELDS: [usize; 4] = [26, 28, 48, 51];
         let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The second field is a name in parentheses, which may contain blanks and parentheses.
@@ -441,10 +441,10 @@ mod tests {
         let us = i32::try_from(std::process::id()).unwrap();
         assert_eq!(folder_of(us).as_deref(), std::env::current_dir().unwrap().to_str());
         assert!(name_of(us).is_some());
-        assert_eq!(ProcessImage::of(us), ProcessImage::of(us));
-        assert!(ProcessImage::of(us).is_some());
+        assert_eq!(ProcessImage::read(us), ProcessImage::read(us));
+        assert!(ProcessImage::read(us).is_some());
         let mut other = Command::new("sleep").arg("30").spawn().unwrap();
-        assert_ne!(ProcessImage::of(other.id().cast_signed()), ProcessImage::of(us));
+        assert_ne!(ProcessImage::read(other.id().cast_signed()), ProcessImage::read(us));
         other.kill().unwrap();
         other.wait().unwrap();
         assert_eq!(name_of(0), None);

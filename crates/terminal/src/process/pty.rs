@@ -52,7 +52,7 @@ pub(crate) enum Reading {
 }
 
 impl Reading {
-    fn of(modes: &Termios) -> Self {
+    fn from_modes(modes: &Termios) -> Self {
         if modes.local_modes.contains(LocalModes::ICANON) {
             return Self::Lines;
         }
@@ -165,7 +165,7 @@ impl Pty {
     /// Returns how the terminal takes typed input, as the program has set it (termios(3)).
     pub(crate) fn line_discipline(&self) -> Option<Discipline> {
         let modes = tcgetattr(self.master.get_ref()).ok()?;
-        let reading = Reading::of(&modes);
+        let reading = Reading::from_modes(&modes);
         let echo = modes.local_modes.contains(LocalModes::ECHO);
         let keeps_returns = !modes.input_modes.intersects(InputModes::ICRNL | InputModes::INLCR);
         Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading, keeps_returns })

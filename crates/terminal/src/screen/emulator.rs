@@ -242,7 +242,7 @@ impl Screen for Emulator {
 
     fn picture(&self) -> Picture {
         let shape = self.page.term().cursor_style().shape;
-        picture::of(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette(), self.page.links())
+        picture::from_rows(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette(), self.page.links())
     }
 
     fn scrollback(&self, most: usize) -> Picture {
@@ -252,7 +252,7 @@ impl Screen for Emulator {
         let rows = (-above..i32::from(self.size.rows)).map(|row| &grid[Line(row)][Column(0)..Column(width)]);
         let hidden = Cursor { visible: false, ..self.cursor() };
         let shape = self.page.term().cursor_style().shape;
-        picture::of(rows, self.size.cols, hidden, shape, self.page.palette(), self.page.links())
+        picture::from_rows(rows, self.size.cols, hidden, shape, self.page.palette(), self.page.links())
     }
 
     fn snapshot(&self) -> String {

@@ -89,7 +89,7 @@ impl Area {
 /// The parameters of the SGR sequence that gives text the attributes of a cell.
 pub(super) fn attributes(cell: &Cell) -> String {
     let mut sequence = String::new();
-    Style::of(cell).write(&mut sequence);
+    Style::from_cell(cell).write(&mut sequence);
     sequence.trim_start_matches("\x1b[").trim_end_matches('m').to_owned()
 }
 
@@ -115,7 +115,7 @@ fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {
             let _ = write!(out, "\x1b]8;;{shown}\x1b\\");
             address = link;
         }
-        let wanted = Style::of(cell);
+        let wanted = Style::from_cell(cell);
         if wanted != style {
             wanted.write(out);
             style = wanted;
@@ -149,7 +149,7 @@ impl Default for Style {
 }
 
 impl Style {
-    fn of(cell: &Cell) -> Self {
+    fn from_cell(cell: &Cell) -> Self {
         const SHOWN: Flags = Flags::INVERSE
             .union(Flags::BOLD)
             .union(Flags::DIM)

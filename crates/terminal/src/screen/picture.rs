@@ -180,7 +180,7 @@ impl From<EmulatedRgb> for Rgb {
 }
 
 /// Takes a picture of `rows`, of which each has `cols` cells.
-pub(super) fn of<'a>(
+pub(super) fn from_rows<'a>(
     rows: impl Iterator<Item = &'a [Cell]>,
     cols: u16,
     cursor: Cursor,
@@ -233,7 +233,7 @@ fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
             continue;
         }
-        let (col, style) = (col as u16, Style::of(cell));
+        let (col, style) = (col as u16, Style::from_cell(cell));
         let combined = cell.zerowidth().is_some_and(|marks| !marks.is_empty());
         if matches!(cell.c, ' ' | '\t') && !combined && !style.shows_on_blanks() {
             continue;
@@ -270,7 +270,7 @@ fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
 }
 
 impl Style {
-    fn of(cell: &Cell) -> Self {
+    fn from_cell(cell: &Cell) -> Self {
         let has = |flag| cell.flags.contains(flag);
         let underlines = [
             (Flags::UNDERLINE, Underline::Single),

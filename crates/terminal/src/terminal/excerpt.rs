@@ -11,7 +11,7 @@ use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
 use crate::lines::{as_printed, overlaid, settled};
 
 /// Returns `part` of `history`. What full-screen programs drew is no part of it.
-pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
+pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
     let held = history.start();
     let (pieces, dropped_before) = match part {
         Part::From(offset) | Part::RawFrom(offset) => {
@@ -52,10 +52,10 @@ fn news(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt {
         None => (excerpt.head.as_str(), ""),
     };
     let (before, now) = (overlaid(&seen), overlaid(&(seen.clone() + first)));
-    let known = before.shown(0..before.width());
-    let is_continued = now.width() >= before.width() && now.shown(0..before.width()) == known;
+    let known = before.text_in_columns(0..before.width());
+    let is_continued = now.width() >= before.width() && now.text_in_columns(0..before.width()) == known;
     let begin = if is_continued { before.width() } else { 0 };
-    let shown = now.shown(begin..now.width().max(begin));
+    let shown = now.text_in_columns(begin..now.width().max(begin));
     let head = format!("{}{}", shown.trim_end(), settled(rest));
     excerpt.before = settled(&text_in(line.saturating_sub(reach as u64).max(held)..line));
     if is_continued {
@@ -72,7 +72,7 @@ pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Lim
     let text = text.trim_end();
     let (Limit::Head(most) | Limit::HeadAndTail(most)) = limit;
     if text.chars().nth(most).is_none() {
-        return Excerpt::whole(text.to_owned(), end);
+        return Excerpt::from_text(text.to_owned(), end);
     }
     let (head, tail) = match limit {
         Limit::Head(_) => (cut_before(text, most), text.len()),
@@ -80,7 +80,7 @@ pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Lim
     };
     let left_out = (tail - head) as u64;
     let tail = matches!(limit, Limit::HeadAndTail(_)).then(|| text[tail..].to_owned());
-    Excerpt { tail, left_out, ..Excerpt::whole(text[..head].to_owned(), end) }
+    Excerpt { tail, left_out, ..Excerpt::from_text(text[..head].to_owned(), end) }
 }
 
 /// Maximum bytes of all pieces together.
@@ -136,14 +136,14 @@ fn cut(
     let text = pieces.head(history, most.saturating_add(1));
     let raw = text.raw.as_str();
     if raw.chars().nth(most).is_none() {
-        return Excerpt { dropped_before, ..Excerpt::whole(shown(raw), end) };
+        return Excerpt { dropped_before, ..Excerpt::from_text(shown(raw), end) };
     }
     let total = pieces.bytes();
     match limit {
         Limit::Head(_) => {
             let cut = cut_before(raw, most);
             let left_out = total.saturating_sub(cut as u64);
-            Excerpt { left_out, dropped_before, ..Excerpt::whole(shown(&raw[..cut]), text.offset(cut)) }
+            Excerpt { left_out, dropped_before, ..Excerpt::from_text(shown(&raw[..cut]), text.offset(cut)) }
         }
         Limit::HeadAndTail(_) => {
             let cut = cut_before(raw, most / 2);
@@ -151,7 +151,7 @@ fn cut(
             let resume = cut_after(&end, most - most / 2);
             let kept = (cut + end.len() - resume) as u64;
             let (tail, left_out) = (Some(shown(&end[resume..])), total.saturating_sub(kept));
-            Excerpt { tail, left_out, dropped_before, ..Excerpt::whole(shown(&raw[..cut]), text.offset(cut)) }
+            Excerpt { tail, left_out, dropped_before, ..Excerpt::from_text(shown(&raw[..cut]), text.offset(cut)) }
         }
     }
 }
@@ -296,14 +296,14 @@ mod tests {
 
     #[test]
     fn a_short_part_is_whole() {
-        let excerpt = of(&counted(3), Part::From(0), 0, Limit::HeadAndTail(1000));
+        let excerpt = read_part(&counted(3), Part::From(0), 0, Limit::HeadAndTail(1000));
         assert_eq!((excerpt.head.as_str(), excerpt.tail, excerpt.left_out), ("line 0\nline 1\nline 2\n", None, 0));
     }
 
     #[test]
     fn a_long_part_keeps_its_ends_and_says_what_is_missing() {
         let history = counted(1000);
-        let excerpt = of(&history, Part::From(0), 0, Limit::HeadAndTail(100));
+        let excerpt = read_part(&history, Part::From(0), 0, Limit::HeadAndTail(100));
         let tail = excerpt.tail.unwrap();
         assert!(excerpt.head.ends_with("line 6\n"), "{}", excerpt.head);
         assert!(tail.starts_with("line 995\n") && tail.ends_with("line 999\n"), "{tail}");
@@ -315,7 +315,7 @@ mod tests {
         let history = counted(500);
         let (mut whole, mut from) = (String::new(), 0);
         while from < history.end() {
-            let excerpt = of(&history, Part::From(from), 0, Limit::Head(77));
+            let excerpt = read_part(&history, Part::From(from), 0, Limit::Head(77));
             assert!(excerpt.next > from);
             whole.push_str(&excerpt.head);
             from = excerpt.next;
@@ -330,9 +330,9 @@ mod tests {
         history.push_str(&"drawn\n".repeat(300));
         history.begin_zone(Zone::Output);
         history.push_str("after\n");
-        let excerpt = of(&history, Part::Tail(3), 0, Limit::Head(1000));
+        let excerpt = read_part(&history, Part::Tail(3), 0, Limit::Head(1000));
         assert_eq!(excerpt.head, "line 98\nline 99\nafter\n");
-        assert_eq!(of(&history, Part::Tail(1000), 0, Limit::Head(100_000)).head.lines().count(), 101);
+        assert_eq!(read_part(&history, Part::Tail(1000), 0, Limit::Head(100_000)).head.lines().count(), 101);
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
         assert!(held > 30 << 20, "{held} bytes are held");
         let decompressed = |part, limit| {
             history.decompressed.store(0, Ordering::Relaxed);
-            let excerpt = of(&history, part, 0, limit);
+            let excerpt = read_part(&history, part, 0, limit);
             assert!(excerpt.head.len() > 4000 && excerpt.left_out > 0 || part == Part::Tail(50));
             history.decompressed.load(Ordering::Relaxed)
         };
@@ -382,7 +382,7 @@ mod tests {
             let skipped = whole.lines().count().saturating_sub(lines);
             let tail: String = whole.split_inclusive('\n').skip(skipped).collect();
             for (part, text) in [(Part::From(0), &whole), (Part::Tail(lines), &tail)] {
-                let excerpt = of(&history, part, 0, Limit::HeadAndTail(most));
+                let excerpt = read_part(&history, part, 0, Limit::HeadAndTail(most));
                 if text.chars().count() <= most {
                     prop_assert_eq!(excerpt.head, settled(text));
                     prop_assert_eq!((excerpt.tail, excerpt.left_out), (None, 0));

@@ -88,7 +88,7 @@ impl ScreenMarks {
             Part::SinceInput => Some(input),
             Part::From(_) | Part::RawFrom(_) | Part::Tail(_) => None,
         };
-        let text = || excerpt::of(intake.transcript.history(), part, input_offset, limit);
+        let text = || excerpt::read_part(intake.transcript.history(), part, input_offset, limit);
         let Some(rows) = since.and_then(|since| self.moved_rows_since(since, intake)) else { return text() };
         let end = intake.transcript.history().end();
         if rows.lost > 0 {
@@ -99,7 +99,7 @@ impl ScreenMarks {
         }
         match part {
             Part::SinceInput => excerpt::of_lines(rows.changed_below_command(intake), end, limit),
-            _ => Excerpt { rows: Some(rows.lines), ..Excerpt::whole(String::new(), end) },
+            _ => Excerpt { rows: Some(rows.lines), ..Excerpt::from_text(String::new(), end) },
         }
     }
 

@@ -128,7 +128,7 @@ impl Shell {
     /// Returns whether the program of an inner shell is gone. A shell that the terminal itself started is its own
     /// program.
     pub(super) fn has_left(&self) -> bool {
-        self.is_inner && ProcessImage::of(self.pid).is_none()
+        self.is_inner && ProcessImage::read(self.pid).is_none()
     }
 
     /// Returns whether it reports its state.
@@ -251,7 +251,7 @@ impl Shell {
     /// Notes that the shell shows its prompt, and has taken all typed lines.
     pub(super) fn come_to_prompt(&mut self) {
         if self.image.is_none() {
-            self.image = ProcessImage::of(self.pid);
+            self.image = ProcessImage::read(self.pid);
         }
         self.prompts += 1;
         self.at_prompt = true;
@@ -264,13 +264,13 @@ impl Shell {
 
     /// Returns whether its process runs another program by now, as after `exec sh`; looked up while a command runs.
     pub(super) fn is_replaced(&self) -> bool {
-        self.running && self.image.is_some() && ProcessImage::of(self.pid).is_some_and(|now| Some(now) != self.image)
+        self.running && self.image.is_some() && ProcessImage::read(self.pid).is_some_and(|now| Some(now) != self.image)
     }
 
     /// Returns whether a process is the shell itself once more, or no program yet: a fork for a command that it has not
     /// executed.
     pub(super) fn is_forked(&self, pid: i32) -> bool {
-        self.image.is_some() && ProcessImage::of(pid).is_none_or(|image| Some(image) == self.image)
+        self.image.is_some() && ProcessImage::read(pid).is_none_or(|image| Some(image) == self.image)
     }
 
     /// Notes it if another program has taken the place of the shell: there will be no more prompts.

@@ -392,7 +392,7 @@ impl Task {
             self.last_use = Instant::now();
         }
         if request.acts() {
-            self.activity.note();
+            self.activity.note_event();
         }
         // A caller that disconnected does not need its answer.
         match request {
@@ -602,7 +602,7 @@ impl Task {
             self.outgoing.end_pause();
         }
         self.description.last_activity = SystemTime::now();
-        self.activity.note();
+        self.activity.note_event();
         for wait in &mut self.waits {
             wait.heard = true;
         }
@@ -711,7 +711,7 @@ impl Task {
             self.ending = None;
             self.ended = Some((exit, Instant::now() + self.grace));
             self.life.end();
-            self.activity.note();
+            self.activity.note_event();
             self.shell.running = false;
             // The screen of a viewer shows that the program has ended.
             self.drawn += 1;
@@ -847,7 +847,7 @@ impl Task {
                 // The program answers to the last byte, which the pauses of the input delay.
                 wait.deadline += self.outgoing.delay(wait.began);
                 wait.prompt_after = Some(prompts);
-                wait.quiet = Some(Quiet::of(settle.quiet));
+                wait.quiet = Some(Quiet::for_duration(settle.quiet));
                 self.waits.push(wait);
             }
         }

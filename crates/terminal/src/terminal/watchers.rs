@@ -64,14 +64,14 @@ impl ScreenWatchers {
     /// Answers viewers with the current screen.
     pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
         // Also for a viewer that receives the whole: it may request the rows next.
-        self.rows.note(update.version, &update.picture);
+        self.rows.note_screen(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
             // A viewer may leave at this moment.
             match reply {
                 ScreenReply::Whole(reply) => drop(reply.send(update.clone())),
                 ScreenReply::Rows(reply) => {
                     let rows = known.and_then(|known| self.rows.changed_since(known));
-                    drop(reply.send(ScreenDelta::of(update, rows)));
+                    drop(reply.send(ScreenDelta::from_update(update, rows)));
                 }
             }
         }
@@ -91,7 +91,7 @@ struct RowVersions {
 
 impl RowVersions {
     /// Notes the screen in `version`. Versions grow.
-    fn note(&mut self, version: u64, picture: &Picture) {
+    fn note_screen(&mut self, version: u64, picture: &Picture) {
         let is_resized = self.cols != picture.cols || self.rows.len() != picture.rows.len();
         match &mut self.noted {
             Some((_, last)) if *last == version => return,

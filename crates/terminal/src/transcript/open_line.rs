@@ -249,7 +249,7 @@ impl OpenLine {
             (target..here).for_each(|_| history.push('\x08'));
             self.is_rewound = true;
         } else if target > here {
-            let between = self.rendered.shown(here..target.min(here + MAX_COLUMNS));
+            let between = self.rendered.text_in_columns(here..target.min(here + MAX_COLUMNS));
             history.push_str(&between);
         }
     }
@@ -267,11 +267,11 @@ impl OpenLine {
         if width <= begin || is_full && !whole {
             return;
         }
-        let mut line = self.rendered.shown(0..begin);
+        let mut line = self.rendered.text_in_columns(0..begin);
         let goes_on = width > row.end;
         if goes_on {
             line.extend(std::iter::repeat_n(' ', row.end - begin));
-            line.push_str(&self.rendered.shown(row.end..width));
+            line.push_str(&self.rendered.text_in_columns(row.end..width));
         }
         history.push_str("\r\r");
         history.push_str(&line);
@@ -321,7 +321,7 @@ impl OpenLine {
             let end = row.end.min(self.rendered.width());
             if end > row.cursor {
                 let from = row.cursor.saturating_add(count).min(end);
-                let rest = self.rendered.shown(from..end) + &" ".repeat(from - row.cursor);
+                let rest = self.rendered.text_in_columns(from..end) + &" ".repeat(from - row.cursor);
                 self.replace(history, row, row.cursor, &rest);
             }
         }
@@ -334,7 +334,7 @@ impl OpenLine {
             if width > row.cursor {
                 let count = count.min(row.end - row.cursor).min(MAX_COLUMNS);
                 let end = width.min(row.end - count).max(row.cursor);
-                let rest = " ".repeat(count) + &self.rendered.shown(row.cursor..end);
+                let rest = " ".repeat(count) + &self.rendered.text_in_columns(row.cursor..end);
                 self.replace(history, row, row.cursor, &rest);
             }
         }

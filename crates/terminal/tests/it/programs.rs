@@ -43,7 +43,7 @@ impl World {
     async fn open(&self, command: &[&str]) -> Session {
         let Opened { terminal, integrated } = self.terminals.open(Self::spec(command)).await.unwrap();
         let quiet = if integrated { Duration::from_secs(5) } else { Duration::from_millis(200) };
-        terminal.ready(Quiet::of(quiet), Duration::from_secs(60)).await.unwrap();
+        terminal.ready(Quiet::for_duration(quiet), Duration::from_secs(60)).await.unwrap();
         Session(terminal)
     }
 

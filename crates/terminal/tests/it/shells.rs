@@ -75,7 +75,7 @@ impl World {
         );
         let Opened { terminal, integrated } = self.terminals.open(spec).await.unwrap();
         let quiet = if integrated { Duration::from_secs(60) } else { Duration::from_millis(200) };
-        let view = terminal.ready(Quiet::of(quiet), Duration::from_secs(60)).await.unwrap();
+        let view = terminal.ready(Quiet::for_duration(quiet), Duration::from_secs(60)).await.unwrap();
         if integrated {
             assert_eq!(view.busy, Some(false), "{program} has shown no prompt:\n{}", view.screen);
         }
@@ -228,7 +228,7 @@ async fn every_shell_tells_when_it_is_busy_and_how_commands_ended() {
         // fish may miss an interrupt that comes while it colours the line.
         while session.view().await.screen.ends_with("half") {
             session.types("\u{3}").await;
-            let quiet = Quiet::of(Duration::from_millis(100));
+            let quiet = Quiet::for_duration(Duration::from_millis(100));
             session.waits(Wait { until: Until::Quiet(quiet), ..until_prompt() }).await;
         }
         session.types("sh -c 'exit 5'\n").await;

@@ -60,7 +60,7 @@ fn read_word(
     place: &JsonPath<'_>,
     pattern: Option<&JsonPath<'_>>,
 ) -> Option<Condition> {
-    let word = Word::named(name);
+    let word = Word::from_name(name);
     if let Some(pattern) = pattern.filter(|_| !word.is_some_and(Word::takes_pattern)) {
         findings.error(&pattern.pointer, format!("condition \"{name}\" takes no 'pattern'"));
     }

@@ -84,7 +84,7 @@ fn texts(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 impl Word {
     /// Returns the word of that name.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::deserialize(IntoDeserializer::<Error>::into_deserializer(name)).ok()
     }
 

@@ -10,7 +10,7 @@ use crate::definition::State;
 use crate::event::{ChildEnd, Event, Outcome};
 use crate::history::{CurrentStep, History, Terminals};
 use crate::items::{ForEach, ForEachParallel, ItemsError};
-use crate::parallel::{Branches, FAIL_FAST, ITEMS, MAX_PARALLEL, Parallel, WORKFLOWS, kept, left_open};
+use crate::parallel::{Branches, FAIL_FAST, ITEMS, MAX_PARALLEL, Parallel, WORKFLOWS, kept_result, left_open};
 use crate::substitute::Lookup;
 
 /// Reason for not entering a state with its items.
@@ -102,7 +102,7 @@ impl DecisionBuilder<'_> {
         self.record_child_end(&step, &outcome);
         let mut branches = self.history.branches().cloned().unwrap_or_default();
         let Ok(parallel) = Parallel::read(&current.params) else { return self.decision };
-        let Some(result) = kept(outcome) else {
+        let Some(result) = kept_result(outcome) else {
             branches.end(number, Map::new());
             self.abandon_branches(current, &branches);
             return self.complete(current, Outcome::TimedOut);

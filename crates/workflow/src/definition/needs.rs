@@ -33,7 +33,7 @@ pub(super) struct NeededVariable {
 const OF_EVERY_RESULT: [&str; 4] = ["success", "error", "timeout_occurred", "outcome_unknown"];
 
 /// Returns the needed variables of these states, each once, with its first place.
-pub(super) fn of(
+pub(super) fn collect_needs(
     tools: &dyn ToolCatalog,
     arguments: &Contract,
     return_values: &Contract,

@@ -44,7 +44,7 @@ pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definit
     if bytes > MAX_DOCUMENT_BYTES {
         // There could be as many problems as bytes, so this does not collect them.
         let message = format!("the definition takes {bytes} bytes, at most {MAX_DOCUMENT_BYTES} are read");
-        return Err(Problems::of(vec![Problem::error("", message)]));
+        return Err(Problems::new(vec![Problem::error("", message)]));
     }
     parse_at(document, tools, 0)
 }
@@ -90,7 +90,7 @@ fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Def
             definition.warnings = problems;
             Ok(definition)
         }
-        _ => Err(Problems::of(problems)),
+        _ => Err(Problems::new(problems)),
     }
 }
 
@@ -153,7 +153,7 @@ impl Reader<'_> {
         self.findings.problems.extend(waits::warnings(&states));
         self.findings.problems.extend(stale::warnings(&states));
         self.findings.problems.extend(entering::warnings(&states));
-        let needs = needs::of(self.tools, &arguments, &return_values, &states);
+        let needs = needs::collect_needs(self.tools, &arguments, &return_values, &states);
         self.findings.problems.extend(needs.iter().map(NeededVariable::warning));
         Some(Definition {
             name,

@@ -60,7 +60,7 @@ pub struct Problems(Vec<Problem>);
 impl Problems {
     /// Returns these problems as one error.
     #[must_use]
-    pub fn of(problems: Vec<Problem>) -> Self {
+    pub fn new(problems: Vec<Problem>) -> Self {
         Self(problems)
     }
 

@@ -105,7 +105,7 @@ impl Reader {
             rules,
             until,
             timeout: Duration::from_secs_f64(timeout),
-            max_answers: most.map_or(DEFAULT_MAX_ANSWERS, whole),
+            max_answers: most.map_or(DEFAULT_MAX_ANSWERS, to_u32),
         }
     }
 
@@ -156,7 +156,7 @@ impl Reader {
         if name.is_none() && text.is_empty() && keys.is_empty() {
             self.complain(&at, "the rule has no answer: give 'type', 'press' or 'secret'");
         }
-        let times = self.number(&format!("{at}/times"), "times", set("times"), 1.0, f64::from(MAX_ANSWERS)).map(whole);
+        let times = self.number(&format!("{at}/times"), "times", set("times"), 1.0, f64::from(MAX_ANSWERS)).map(to_u32);
         Some(Rule { when: when?, text, keys, secret, named: name.cloned(), times })
     }
 
@@ -188,7 +188,7 @@ impl Reader {
 
 /// Returns a number of times, which is within its bounds.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number was checked to be small")]
-fn whole(number: f64) -> u32 {
+fn to_u32(number: f64) -> u32 {
     number as u32
 }
 

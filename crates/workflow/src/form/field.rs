@@ -132,7 +132,7 @@ impl Field {
             Value::String(text) => match &self.kind {
                 Kind::Choice(offered) => {
                     let offered = offered.iter().find(|offered| offered.value == *text);
-                    offered.map_or_else(|| text.clone(), Offered::shown)
+                    offered.map_or_else(|| text.clone(), Offered::display_label)
                 }
                 _ => text.clone(),
             },
@@ -145,7 +145,7 @@ impl Field {
     #[must_use]
     pub fn choices(&self) -> Vec<String> {
         match &self.kind {
-            Kind::Choice(offered) => offered.iter().map(Offered::shown).collect(),
+            Kind::Choice(offered) => offered.iter().map(Offered::display_label).collect(),
             _ => Vec::new(),
         }
     }
@@ -154,7 +154,7 @@ impl Field {
     #[must_use]
     pub fn constraint(&self) -> String {
         match &self.kind {
-            Kind::Text { format: Some(format), .. } => format.words().to_owned(),
+            Kind::Text { format: Some(format), .. } => format.describe().to_owned(),
             Kind::Text { least, most, .. } => match lengths(*least, *most) {
                 Some(lengths) => format!("a text of {lengths} characters"),
                 None => "a text".to_owned(),
@@ -227,13 +227,14 @@ impl Field {
                     return Err(InvalidField::Length { wanted: lengths, given: length });
                 }
                 match format {
-                    Some(format) if !format.holds(text) => wrong(format.words().to_owned()),
+                    Some(format) if !format.holds(text) => wrong(format.describe().to_owned()),
                     _ => Ok(value.clone()),
                 }
             }
             Kind::Choice(offered) => {
                 let text = value.as_str().unwrap_or_default();
-                let titled = |offered: &&Offered| offered.title.as_deref() == Some(text) || offered.shown() == text;
+                let titled =
+                    |offered: &&Offered| offered.title.as_deref() == Some(text) || offered.display_label() == text;
                 let found = offered.iter().find(|offered| offered.value == text);
                 match found.or_else(|| offered.iter().find(titled)) {
                     Some(found) => Ok(found.value.as_str().into()),
@@ -279,8 +280,10 @@ impl Field {
                 json!({"type": "string", "enum": values})
             }
             Kind::Choice(offered) => {
-                let offered: Vec<Value> =
-                    offered.iter().map(|offered| json!({"const": offered.value, "title": offered.shown()})).collect();
+                let offered: Vec<Value> = offered
+                    .iter()
+                    .map(|offered| json!({"const": offered.value, "title": offered.display_label()}))
+                    .collect();
                 json!({"type": "string", "oneOf": offered})
             }
             Kind::Number { whole, least, most } => {

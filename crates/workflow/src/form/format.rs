@@ -14,7 +14,7 @@ pub(super) enum Format {
 impl Format {
     pub(super) const ALL: [Self; 5] = [Self::Email, Self::Uri, Self::Date, Self::DateTime, Self::Password];
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
@@ -28,7 +28,7 @@ impl Format {
         }
     }
 
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn describe(self) -> &'static str {
         match self {
             Self::Email => "an address such as ana@example.com",
             Self::Uri => "an address such as https://example.com",
@@ -119,7 +119,7 @@ mod tests {
             ("date-time", "2026-01-31T09:30:00.25+02:00", "2026-01-31T09:30:00"),
             ("date-time", "2026-01-31T23:59:60z", "2026-01-31T24:00:00Z"),
         ] {
-            let format = Format::named(name).unwrap();
+            let format = Format::from_name(name).unwrap();
             assert!(format.holds(good), "{name} {good}");
             assert!(!format.holds(bad), "{name} {bad}");
         }

@@ -31,7 +31,7 @@ impl Offered {
     }
 
     /// Returns its label for a person: also the value, since that is the answer.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn display_label(&self) -> String {
         match &self.title {
             Some(title) if *title != self.value => format!("{title} ({})", self.value),
             _ => self.value.clone(),
@@ -56,7 +56,7 @@ pub(super) fn read_text(about: &Map<String, Value>, wrong: &mut Vec<String>) -> 
         wrong.push("has a minLength above its maxLength".to_owned());
     }
     let format = about.get("format").filter(|format| !format.is_null()).and_then(|word| {
-        let format = word.as_str().and_then(Format::named);
+        let format = word.as_str().and_then(Format::from_name);
         if format.is_none() {
             wrong.push(format!("has format {word}; formats are {}", Format::ALL.map(Format::name).join(", ")));
         }

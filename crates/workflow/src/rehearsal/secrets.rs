@@ -32,7 +32,7 @@ pub(super) struct Secrets {
 
 impl Secrets {
     /// Collects what the contract of a workflow declares secret: the names, and the defaults.
-    pub(super) fn of(definition: &Definition) -> Self {
+    pub(super) fn from_definition(definition: &Definition) -> Self {
         let mut secrets = Self::default();
         let contract = definition.arguments().iter().chain(definition.return_values());
         for variable in contract.filter(|variable| variable.is_secret()) {

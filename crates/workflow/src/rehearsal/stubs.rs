@@ -120,7 +120,7 @@ impl Stubs {
     pub fn read(document: &Value, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         let mut reading = Reading { definition, found: Diagnostics::default(), fields: fields_of(definition) };
         let stubs = reading.file(&JsonPath { value: document, pointer: String::new() }, tools);
-        if reading.found.problems.is_empty() { Ok(stubs) } else { Err(Problems::of(reading.found.problems)) }
+        if reading.found.problems.is_empty() { Ok(stubs) } else { Err(Problems::new(reading.found.problems)) }
     }
 
     /// As [`Self::read`], from the text of a file.
@@ -130,7 +130,7 @@ impl Stubs {
     pub fn from_text(text: &str, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         match serde_json::from_str(text) {
             Ok(document) => Self::read(&document, definition, tools),
-            Err(error) => Err(Problems::of(vec![Problem::error("", format!("this is not JSON: {error}"))])),
+            Err(error) => Err(Problems::new(vec![Problem::error("", format!("this is not JSON: {error}"))])),
         }
     }
 }

@@ -79,7 +79,7 @@ impl<'p> Marks<'p> {
                 FIRST_MARK
             })
         });
-        Alternatives::of(&marked).ok().filter(|_| !is_full)
+        Alternatives::parse(&marked).ok().filter(|_| !is_full)
     }
 
     fn placeholder(&self, mark: char) -> Option<&'p str> {
@@ -153,7 +153,7 @@ fn remark(flags: &str, alternative: &str, marks: &Marks<'_>, unknown_lines: &[&S
 
 /// Returns whether a pattern, or one of its alternatives, matches nearly anything or is beyond comparison.
 pub(super) fn matches_nearly_anything(pattern: &str) -> bool {
-    let Ok(all) = Alternatives::of(&without_variables(pattern)) else { return true };
+    let Ok(all) = Alternatives::parse(&without_variables(pattern)) else { return true };
     all.iter().any(|alternative| {
         let pattern = Pattern::new(&format!("{}{}", all.flags_str(), alternative.as_str()));
         pattern.map_or(true, |pattern| UNRELATED.iter().any(|text| pattern.is_match(text).unwrap_or(true)))

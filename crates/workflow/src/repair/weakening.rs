@@ -107,7 +107,7 @@ impl<'a> Comparison<'a> {
                     }
                 }
                 (_, Some(_), None) => self.name(place, format!("'{key}' is gone")),
-                (_, None, Some(new)) => self.name(place, format!("'{key}' is new: {}", whole(new))),
+                (_, None, Some(new)) => self.name(place, format!("'{key}' is new: {}", value_text(new))),
                 (_, old, new) => self.name(place, format!("'{key}' {}", change(old, new))),
             }
         }
@@ -196,7 +196,7 @@ impl<'a> Comparison<'a> {
             (None, Some(new)) if old.is_none() => key == "max_visits" || new <= usual,
             _ => false,
         };
-        let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), whole));
+        let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), value_text));
         if !is_lower {
             return self.name(place, format!("the limit '{key}' was {old} and is {new}"));
         }
@@ -215,7 +215,8 @@ impl<'a> Comparison<'a> {
         let tool = |action: &Value| action.get("tool").cloned().unwrap_or_default();
         if tool(old) != tool(new) {
             let does = self.after.state(state).map(|state| self.deed(state)).unwrap_or_default();
-            return self.name(format!("{place}/tool"), format!("'{state}' did {} and now {does}", whole(&tool(old))));
+            return self
+                .name(format!("{place}/tool"), format!("'{state}' did {} and now {does}", value_text(&tool(old))));
         }
         if tool(old) == tool::GATE {
             return self.name(format!("{place}/params"), format!("the gate '{state}' asks something else"));
@@ -270,7 +271,7 @@ impl<'a> Comparison<'a> {
     fn typed_next(&self, name: &str) -> String {
         let typed = |name: &&str| {
             let state = self.after.state(name)?;
-            let param = |key| state.action().params().get(key).map(whole);
+            let param = |key| state.action().params().get(key).map(value_text);
             match state.action().tool() {
                 tool::SEND_INPUT => match (param("input_text"), param("keys")) {
                     (Some(text), _) => Some(format!("'{name}' types {text}{}", self.sources(&text))),
@@ -306,7 +307,7 @@ impl<'a> Comparison<'a> {
                     Some((value, format!("by '{}'", state.name())))
                 });
             for (value, by) in given.into_iter().chain(set) {
-                sentence.push_str(&format!(", where {{{name}}} is {} {by}", whole(&value)));
+                sentence.push_str(&format!(", where {{{name}}} is {} {by}", value_text(&value)));
                 open.extend(variables_in(&value.to_string()));
             }
         }
@@ -468,7 +469,7 @@ impl<'a> Comparison<'a> {
             let is_other =
                 |given: &Value| self.before.states().iter().all(|known| session(known).as_ref() != Some(given));
             if let Some(terminal) = session(state).filter(is_other) {
-                self.name(place, format!("the new state '{name}' reads the terminal {}", whole(&terminal)));
+                self.name(place, format!("the new state '{name}' reads the terminal {}", value_text(&terminal)));
             }
             let reached = reached_from(self.after, [name], "");
             if let Some(gate) = human_gates(self.after).find(|gate| reached.contains(gate.name())) {
@@ -592,7 +593,7 @@ fn when(condition: &Value) -> String {
         Some("on_timeout") => "when its time is up".to_owned(),
         Some("on_exhausted") => "when it was visited as often as it may be".to_owned(),
         Some("end") => "by itself".to_owned(),
-        _ => format!("on {}", whole(condition)),
+        _ => format!("on {}", value_text(condition)),
     }
 }
 
@@ -609,7 +610,7 @@ const MAX_SOURCES_BYTES: usize = 16 << 10;
 
 /// Returns a value as its author wrote it. A count stands for a long run of blanks, so that the text behind it stays in
 /// sight.
-fn whole(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     counted(&value.to_string())
 }
 

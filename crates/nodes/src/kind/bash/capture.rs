@@ -43,7 +43,7 @@ struct CapturedOutput {
 }
 
 impl Capture {
-    pub(super) fn of(stream: Option<Receiver>) -> Self {
+    pub(super) fn new(stream: Option<Receiver>) -> Self {
         Self { stream, kept: CapturedOutput::default() }
     }
 

@@ -95,7 +95,7 @@ impl Server {
             Err(_) => return Err(why(None)),
         };
         let stop = CancellationToken::new();
-        let task = tokio::spawn(keep(piped, stop.clone()));
+        let task = tokio::spawn(supervise_program(piped, stop.clone()));
         Ok(Self { service, program: Some(ProcessReaper { stop: stop.drop_guard(), task }) })
     }
 
@@ -144,7 +144,7 @@ fn us() -> ClientConfig {
 }
 
 /// Waits for the end of a program, or ends an unneeded one.
-async fn keep(mut piped: Piped, stop: CancellationToken) {
+async fn supervise_program(mut piped: Piped, stop: CancellationToken) {
     tokio::select! {
         _ = piped.wait() => return,
         () = stop.cancelled() => {}

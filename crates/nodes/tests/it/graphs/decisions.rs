@@ -162,7 +162,7 @@ fn whoever_takes_over_is_told_what_is_still_asked_for() {
     ]);
     let mut story = Story::begin(graph_node(steps), 5);
     let again = |story: &Story| {
-        let progress = Progress::of(graph_of(&story.node), &story.history);
+        let progress = Progress::from_history(graph_of(&story.node), &story.history);
         resume(graph_of(&story.node), &progress)
     };
     let [Effect::Run { step, attempt: 1, input, again: true, timeout: Some(_), .. }, Effect::Run { again: true, .. }] =

@@ -91,7 +91,7 @@ fn assert_parallel(story: &Story, most: Option<u64>) {
 
 /// A driver that resumes from the history alone has the same effects left to perform.
 fn assert_resumable(story: &Story) {
-    let progress = Progress::of(graph_of(&story.node), &story.history);
+    let progress = Progress::from_history(graph_of(&story.node), &story.history);
     let mut asked: Vec<String> = resume(graph_of(&story.node), &progress)
         .iter()
         .map(|effect| match effect {

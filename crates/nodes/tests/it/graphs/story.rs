@@ -75,7 +75,7 @@ impl Story {
             Effect::Wait { step, until } => format!("{step}@{}", until.0 / 1_000_000),
         }));
         self.effects.extend(decision.effects);
-        let folded = Progress::of(graph_of(&self.node), &self.history);
+        let folded = Progress::from_history(graph_of(&self.node), &self.history);
         assert_eq!(folded, self.progress, "a history folds into what was decided");
     }
 

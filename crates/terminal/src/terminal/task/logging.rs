@@ -153,7 +153,7 @@ impl Task {
         if self.inputs.is_off() {
             return;
         }
-        let outcome = CommandOutcome::of(result);
+        let outcome = CommandOutcome::from_result(result);
         if let CommandOutcome::Left { begin, .. } = outcome {
             self.entered = Some((entry, begin));
         }

@@ -185,7 +185,7 @@ enum CommandAbort {
 }
 
 impl Running {
-    fn note(&mut self, marked: &Marked) {
+    fn note_mark(&mut self, marked: &Marked) {
         match marked.mark {
             Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
             // Another client typed a line during the command: the shell has executed it without a prompt between.
@@ -466,7 +466,7 @@ impl Task {
     /// Takes in a mark, after the shell's own state has.
     pub(super) fn follow_command(&mut self, marked: &Marked) {
         if let Some(running) = &mut self.running {
-            running.note(marked);
+            running.note_mark(marked);
             if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
                 // Taken back as a person would.
                 running.take_back = Some(Instant::now() + TAKES_BACK);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::node::Node;
-use crate::result::{ErrorType, ExecutorOutcome, Failure};
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 
 /// One call of a node.
 #[derive(Clone, Default)]

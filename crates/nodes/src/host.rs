@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::context::Surroundings;
 use crate::kind::Bash;
-use crate::nodes::Surroundings;
-use crate::result::{ErrorType, ExecutorOutcome, Failure};
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 
 /// A command line for another machine.
@@ -28,10 +28,6 @@ pub struct HostCommand {
     /// Time limit of the command.
     pub limit: Option<Duration>,
 }
-
-/// Maximum bytes of the output of a command: of each stream on this machine, of both on another one. A longer output is no value, so
-/// its command fails.
-pub const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
 /// End of a command on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

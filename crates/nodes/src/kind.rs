@@ -26,9 +26,9 @@ pub(crate) use mcp::Servers;
 pub use mcp::{Mcp, McpAddress, McpProgram, McpServer};
 pub use pty::{Pty, Ready};
 
+use crate::context::CallContext;
 use crate::graph::Graph;
-use crate::nodes::CallContext;
-use crate::result::{ErrorType, ExecutorOutcome, Failure};
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 
 /// The settings of one kind of node: their declaration, and what a node of the kind does.
 pub(crate) trait NodeSettings: Sized {

@@ -8,20 +8,24 @@
 //! Knows nothing of daemons, journals and front-ends.
 
 mod call;
+mod context;
 pub mod graph;
 mod host;
 mod kind;
 mod node;
 mod nodes;
+mod outcome;
 pub mod pane;
 mod result;
 mod secrets;
 mod template;
 
 pub use call::{Call, OnText};
-pub use host::{HostCommand, HostCommandEnd, HostCommands, MAX_OUTPUT_BYTES, NoHosts, Running};
+pub use context::Surroundings;
+pub use host::{HostCommand, HostCommandEnd, HostCommands, NoHosts, Running};
 pub use kind::*;
 pub use node::{InvalidNodeId, Node, NodeId, Seconds, schema};
-pub use nodes::{NodeFailure, Nodes, Surroundings};
-pub use result::{ErrorType, NodeResult};
+pub use nodes::{NodeFailure, Nodes};
+pub use outcome::{ErrorType, MAX_OUTPUT_BYTES};
+pub use result::NodeResult;
 pub use secrets::{MASK, Resolving, Secrets};

@@ -4,19 +4,17 @@
 //! returns an error: the failure is in its [`NodeResult`].
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
-use steplatch_terminal::Programs;
 
 use crate::call::{Call, CallLimit};
-use crate::host::{HostCommands, NoHosts};
+use crate::context::{CallContext, Surroundings};
 use crate::kind::{HttpClient, Pty, Servers};
 use crate::node::Node;
-use crate::result::{ErrorType, ExecutorOutcome, Failure, NodeResult};
-use crate::secrets::Secrets;
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
+use crate::result::NodeResult;
 use crate::template::TemplateValues;
 
 /// Performs nodes. Cheap to clone.
@@ -29,47 +27,6 @@ struct Shared {
     surroundings: Surroundings,
     web: HttpClient,
     servers: Servers,
-}
-
-/// The environment of nodes.
-pub struct Surroundings {
-    /// The base of relative paths, and the default working directory of programs.
-    pub folder: PathBuf,
-    /// The environment that programs inherit.
-    pub environment: Vec<(OsString, OsString)>,
-    /// All programs of this process, including those of nodes.
-    pub programs: Programs,
-    /// Source of secrets.
-    pub secrets: Arc<dyn Secrets>,
-    /// Other machines, on which bash nodes run commands.
-    pub hosts: Arc<dyn HostCommands>,
-}
-
-impl Surroundings {
-    /// Returns this process's directory and environment, without secrets.
-    ///
-    /// # Errors
-    /// If this process's directory does not exist any more.
-    pub fn of_this_process() -> std::io::Result<Self> {
-        Ok(Self {
-            folder: std::env::current_dir()?,
-            environment: std::env::vars_os().collect(),
-            programs: Programs::new(),
-            secrets: Arc::new(BTreeMap::new()),
-            hosts: Arc::new(NoHosts),
-        })
-    }
-}
-
-/// Resources for the performer of one call.
-pub(crate) struct CallContext<'a> {
-    pub(crate) call: &'a Call,
-    pub(crate) limit: &'a CallLimit,
-    /// Fills in what the declaration refers to.
-    pub(crate) filling: &'a TemplateValues,
-    pub(crate) surroundings: &'a Surroundings,
-    pub(crate) web: &'a HttpClient,
-    pub(crate) servers: &'a Servers,
 }
 
 /// Failure of a node to begin.

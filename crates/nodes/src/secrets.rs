@@ -96,7 +96,7 @@ impl Hidden {
             .filter(|value| value.chars().count() >= MIN_SECRET_CHARS)
             .flat_map(|value| {
                 let escaped = Value::String(value.clone()).to_string();
-                [value.clone(), escaped[1..escaped.len() - 1].to_owned(), crate::template::percent_encoded(value)]
+                [value.clone(), escaped[1..escaped.len() - 1].to_owned(), percent_encoded(value)]
             })
             .collect();
         hidden.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
@@ -127,6 +127,20 @@ impl Hidden {
         }
         fields.into_iter().map(|(name, field)| (self.text(name), self.value(field))).collect()
     }
+}
+
+/// Encodes a text for a part of a URL: all but the unreserved characters of RFC 3986, 2.3.
+pub(crate) fn percent_encoded(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]

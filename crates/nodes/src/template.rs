@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use steplatch_workflow::substitute::{self, Lookup};
 
-use crate::result::{ErrorType, Failure};
-use crate::secrets::{Hidden, Part, Secrets, names, parts};
+use crate::outcome::{ErrorType, Failure};
+use crate::secrets::{Hidden, Part, Secrets, names, parts, percent_encoded};
 
 /// Values for the texts of one call.
 #[derive(Debug)]
@@ -105,20 +105,6 @@ impl TemplateValues {
         };
         parts(template).into_iter().map(filled).collect()
     }
-}
-
-/// Encodes a text for a part of a URL: all but the unreserved characters of RFC 3986, 2.3.
-pub(crate) fn percent_encoded(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

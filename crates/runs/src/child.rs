@@ -20,7 +20,7 @@ use super::function::{ChildFunctionLaunch, begin_saved};
 use super::machine::{MachineLaunch, prepare};
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
-use super::source::{DefinitionSource, ResolvedTarget};
+use crate::definition_source::{DefinitionSource, ResolvedTarget};
 use crate::engine_state::Engine;
 use crate::quota::DescendantQuota;
 use crate::result_error::ResultError;

@@ -5,6 +5,7 @@
 //! depend on any kind.
 
 mod launch;
+mod locked_runs;
 mod recorder;
 mod recovery;
 mod recovery_error;

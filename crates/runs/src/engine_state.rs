@@ -28,10 +28,10 @@ use super::function::OwnFile;
 use super::locked::LockedRuns;
 use super::machine::DefinitionCache;
 use super::run::{Run, RunState, RunStatus};
+use crate::dependencies::{EnginePolicy, RunDependencies, RunListener};
 use crate::engine::{ENTRY_VERSION, RecoveryError, StartError};
 use crate::nodes::{ExecutorFactory, Nodes};
 use crate::outer::{OuterEngine, WorkerToken};
-use crate::runs::{EnginePolicy, RunDependencies, RunListener};
 use crate::secret_answers::SecretAnswers;
 
 /// Maximum number of workflow names in a reply.

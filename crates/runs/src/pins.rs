@@ -19,7 +19,7 @@ use steplatch_services::RemoteServices;
 use steplatch_sessions::is_this_machine;
 use steplatch_workflow::{GatelessNames, may_ask_person};
 
-use super::source::ResolvedTarget;
+use crate::definition_source::ResolvedTarget;
 use crate::engine_state::Engine;
 
 /// The call by which a function starts a run.

@@ -15,7 +15,7 @@ use steplatch_workflow::{Definition, Input, Pause, Timestamp};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::source::{DefinitionSource, LibraryCopy};
+use crate::definition_source::{DefinitionSource, LibraryCopy};
 use crate::gates::OpenGate;
 use crate::kind::Kind;
 use crate::machine::shorten;

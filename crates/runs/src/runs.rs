@@ -1,4 +1,12 @@
-//! Starting, waiting for, and cancelling runs.
+//! Starting, waiting for, and cancelling runs. The other verbs are below.
+
+mod gates;
+mod list;
+mod locked;
+mod lookup;
+mod pause;
+mod repair;
+mod secret_answers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,18 +30,20 @@ use steplatch_workflow::{Definition, GatelessNames, History, InvalidLimits, Limi
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::definition_source::RunTarget;
+use crate::dependencies::RunDependencies;
 use crate::engine_state::{Engine, RetentionPolicy};
 use crate::event::{HistoryError, RunEvents, Unreadable};
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
-use crate::lookup::{self, RunLookupError};
+use crate::lookup::{RunLookupError, parse_run_id};
 use crate::machine::{self, MachineLaunch, prepare, rehearsed};
+use crate::not_started::not_started;
 use crate::outer::NOT_SERVED;
 use crate::remote::RemoteLaunch;
 use crate::result_error::NodeCallError;
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::source::RunTarget;
 use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 use crate::{ExecutorFactory, Nodes, function, remote, run, source};
@@ -59,51 +69,6 @@ const MAX_BYTES_ON_TEMPORAL: usize = 1_500_000;
 
 /// Maximum number of concurrent reports: each has a whole history in memory.
 const MAX_CONCURRENT_REPORTS: usize = 128;
-
-/// Notified when a run has changed.
-pub trait RunListener: std::fmt::Debug + Send + Sync {
-    /// Must not block.
-    fn run_changed(&self, run: &RunId);
-}
-
-/// Chooses the engine of runs that name none.
-pub trait EnginePolicy: std::fmt::Debug + Send + Sync {
-    /// Returns the engine.
-    fn default_engine(&self) -> EngineKind;
-}
-
-/// The dependencies of runs.
-#[derive(Debug, Clone)]
-pub struct RunDependencies {
-    /// Terminals that actions use.
-    pub sessions: Sessions,
-    /// Saved workflows.
-    pub workflows: Workflows,
-    /// Executes functions.
-    pub workers: Workers,
-    /// Calls of nodes that are not runs.
-    pub nodes: Arc<Nodes>,
-    /// The declarations of callers' projects.
-    pub projects: Projects,
-    /// Creates the executors of nodes.
-    pub hands: ExecutorFactory,
-    /// Checks answers of people.
-    pub approver: Arc<Approver>,
-    /// The keys that sign answers.
-    pub passkeys: Arc<Passkeys>,
-    /// Remote services.
-    pub remotes: RemoteServices,
-    /// Values to redact.
-    pub secrets: Arc<Redactor>,
-    /// Notified whenever a run has changed.
-    pub listener: Arc<dyn RunListener>,
-    /// Ends the daemon.
-    pub stop: watch::Sender<Option<ShutdownMode>>,
-    /// The time of runs.
-    pub clock: Clock,
-    /// The engine of runs that name none.
-    pub engine_policy: Arc<dyn EnginePolicy>,
-}
 
 /// All runs.
 #[derive(Debug)]
@@ -506,7 +471,7 @@ impl Runs {
     /// Cancels a run and waits a moment for its end.
     pub async fn cancel(&self, verb: CancelWorkflow) -> CancelWorkflowReply {
         let run_id = verb.run_id;
-        let cancelled = match lookup::run_id(&run_id) {
+        let cancelled = match parse_run_id(&run_id) {
             Ok(id) => self.cancel_run(&id).await,
             Err(error) => Err(error.into()),
         };
@@ -744,13 +709,4 @@ fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>>
 /// Refuses to rehearse what is no machine.
 fn not_rehearsed() -> Box<RunReply> {
     not_started("definition_invalid", "only machines are rehearsed; leave rehearse out to run it".to_owned())
-}
-
-pub(crate) fn not_started(final_state: &str, error: String) -> Box<RunReply> {
-    Box::new(RunReply {
-        status: "failed".to_owned(),
-        final_state: Some(final_state.to_owned()),
-        error: Some(error),
-        ..RunReply::default()
-    })
 }

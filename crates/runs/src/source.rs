@@ -1,4 +1,4 @@
-//! Origin of a run's definition, and consequences of the run's end for the library.
+//! Resolving what a run is to execute, and consequences of its end for the library.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,160 +16,15 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, MAX_DOCUMENT_BYTES, Timestamp};
 
 use super::pins;
+use crate::definition_source::{
+    DefinitionSource, LibraryCopy, ResolvedTarget, RunEnding, RunTarget, TargetError, UnsavedError,
+};
 use crate::engine_state::Engine;
-use crate::kind::Kind;
-use crate::runs::not_started;
+use crate::not_started::not_started;
 use crate::seal::Seal;
 
 /// Maximum bytes to read of a file: those of a definition with much white space.
 const MAX_FILE_BYTES: u64 = 4 * MAX_DOCUMENT_BYTES as u64;
-
-/// Origin of a definition.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum DefinitionSource {
-    /// The caller gave it, and no library saves it.
-    #[default]
-    Given,
-    /// It is a function, whose text is in the history.
-    Function,
-    /// It is a function, whose text is in the history and in this library, which counts its runs.
-    SavedFunction {
-        /// The library.
-        folder: PathBuf,
-        /// The name of its file there.
-        file: WorkflowName,
-        /// The digest of the file.
-        hash: Signature,
-    },
-    /// It is a workflow of a remote service.
-    Remote {
-        /// The service.
-        service: String,
-    },
-    /// The caller gave it, and this library saves it if it runs to completion.
-    ToKeep {
-        /// The library.
-        folder: PathBuf,
-    },
-    /// It is in this library, which counts its runs.
-    Saved {
-        /// The library.
-        folder: PathBuf,
-        /// Its name there.
-        name: WorkflowName,
-    },
-}
-
-/// Copy of a definition in the library after its run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LibraryCopy {
-    /// True if this run saved it.
-    pub(super) saved: bool,
-    /// Its name in the library.
-    pub(super) name: WorkflowName,
-}
-
-/// Report of a reply on the saving of a definition.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Saving {
-    /// The name that this run saved it under.
-    pub(super) saved: Option<String>,
-    /// The equivalent workflow because of which the library did not save it.
-    pub(super) duplicate_of: Option<String>,
-    /// Reason why the library did not save it, in a sentence.
-    pub(super) error: Option<String>,
-}
-
-/// End of a run, as far as the library needs to know.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RunEnding {
-    pub(super) completed: bool,
-    pub(super) states: u32,
-    pub(super) at: Timestamp,
-    /// True if another daemon may have handled it already.
-    pub(super) again: bool,
-}
-
-/// Target that a caller requests to be run.
-pub(super) enum RunTarget {
-    Machine(Box<Definition>, DefinitionSource),
-    Function(Box<FunctionWorkflow>),
-    Remote(Box<ToolInfo>),
-}
-
-/// Target of a name.
-pub(super) enum ResolvedTarget {
-    /// A saved machine.
-    Machine(SavedMachine),
-    /// A function.
-    Function(Box<FunctionWorkflow>),
-    /// A workflow of a remote service, by the name of its tool.
-    Remote(Box<ToolInfo>),
-}
-
-impl DefinitionSource {
-    /// Returns the source for this function of a library.
-    pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
-        let FunctionWorkflow { library, loaded, .. } = workflow;
-        Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
-    }
-
-    /// Returns the kind of a run with this source.
-    pub(super) fn kind(&self) -> Kind {
-        match self {
-            Self::Function | Self::SavedFunction { .. } => Kind::Function,
-            Self::Remote { .. } => Kind::Remote,
-            Self::Given | Self::ToKeep { .. } | Self::Saved { .. } => Kind::Machine,
-        }
-    }
-
-    /// Returns the report of a reply on the saving of the definition; `unsaved` is the reason why the library did not
-    /// save it.
-    pub(super) fn saving(&self, kept: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
-        let is_given = matches!(self, Self::ToKeep { .. });
-        let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
-        Saving {
-            saved: name(true),
-            duplicate_of: name(false).filter(|_| is_given),
-            error: unsaved.map(|why| format!("Workflow succeeded but saving failed: {why}")),
-        }
-    }
-
-    /// Returns whether the library has something to do once the run has finished.
-    pub(super) fn awaits(&self, completed: bool) -> bool {
-        match self {
-            Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
-            Self::ToKeep { .. } => completed,
-            Self::Saved { .. } => true,
-        }
-    }
-}
-
-/// Failure to resolve a name to something that a run may run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TargetError {
-    /// No usable workflow has the name.
-    #[error(transparent)]
-    Find(#[from] FindError),
-    /// The name meant something else when the root run began. A new root run uses the new meaning.
-    #[error(transparent)]
-    Pin(#[from] PinError),
-}
-
-/// Failure to save the definition of a completed run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum UnsavedError {
-    /// It contains a secret. Its author can make that an argument.
-    #[error(
-        "a secret stands in the definition, and libraries are shared. Make it an argument with \"secret\": true, or say \
-         save_on_success: false."
-    )]
-    Secret,
-    /// The library does not take it.
-    #[error(transparent)]
-    Library(#[from] KeepError),
-}
 
 /// The prefix of the error of an invalid definition, in the words of document 001, line 1240.
 pub(super) const INVALID: &str = "Workflow definition validation failed";

@@ -24,20 +24,6 @@ use crate::sessions::{CHARACTERS, MAX_VALUE_BYTES, Sessions, incomplete};
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
-/// Settings of single commands, and the work that runs beside the daemon.
-pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
-    /// Returns whether pagers and editors open in a shell started for one command, although no client sees them.
-    fn opens_pagers(&self) -> bool;
-
-    /// Returns the default for integrating inner shells with their first command, for callers that do not specify it.
-    fn integrates(&self) -> bool;
-
-    /// Returns the address of the page, while the daemon serves it.
-    fn page(&self) -> Option<String> {
-        None
-    }
-}
-
 /// Variables that keep programs from waiting for a person, in a shell for one command.
 const UNATTENDED: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];

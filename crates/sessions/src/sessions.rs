@@ -28,7 +28,7 @@ use steplatch_terminal::{
 };
 use tokio::sync::watch;
 
-use crate::commands::CommandPolicy;
+use crate::command_policy::CommandPolicy;
 use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::highlights::highlights;
@@ -36,7 +36,7 @@ use crate::readers::Readers;
 use crate::search::{MAX_MATCHES, search};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
-use crate::waiting::{input_wait, wait_request};
+use crate::wait_request::{input_wait, wait_request};
 
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -164,6 +164,15 @@ impl Sessions {
             Ok(()) => Ok(()),
             Err(AskError::Refused(Refusal::NoTerminal)) => Err(self.not_found(session).await),
             Err(error) => Err(LookupError::Host(error)),
+        }
+    }
+
+    /// Describes in a whole sentence what is wrong with `session`, and what to do.
+    pub(super) async fn describe_trouble(&self, session: &str, trouble: SessionError) -> String {
+        match trouble {
+            SessionError::Words(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
+            SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),
+            SessionError::Ask(error) => error.to_string(),
         }
     }
 

@@ -8,7 +8,6 @@ use steplatch_picture::TooLarge;
 use steplatch_terminal::{InputError, LockHolder, VariablesError};
 use tokio::task::JoinError;
 
-use crate::sessions::Sessions;
 use crate::signals::UnknownSignal;
 
 /// Reason for not performing an operation.
@@ -205,17 +204,6 @@ pub(super) fn held(holder: &LockHolder) -> String {
         holder.name,
         clock::system_iso8601(holder.since),
     )
-}
-
-impl Sessions {
-    /// Describes in a whole sentence what is wrong with `session`, and what to do.
-    pub(super) async fn describe_trouble(&self, session: &str, trouble: SessionError) -> String {
-        match trouble {
-            SessionError::Words(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
-            SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),
-            SessionError::Ask(error) => error.to_string(),
-        }
-    }
 }
 
 fn not_opened(refused: OpenRefused) -> String {

@@ -12,7 +12,7 @@ use super::event::{Ending, GraphEvent, StepOutcome};
 use super::progress::{Progress, Status};
 use super::{Graph, OnFailure, Step};
 use crate::node::{NodeId, Seconds};
-use crate::result::ErrorType;
+use crate::outcome::ErrorType;
 
 /// Something that happened to a graph from outside.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,8 @@ use serde_json::Value;
 use steplatch_workflow::Timestamp;
 
 use crate::node::NodeId;
-use crate::result::{ErrorType, NodeResult};
+use crate::outcome::ErrorType;
+use crate::result::NodeResult;
 
 /// One entry of the history of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

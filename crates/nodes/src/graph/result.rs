@@ -6,7 +6,8 @@ use super::event::Ending;
 use super::progress::{Progress, Status, StepProgress};
 use super::{Graph, StepOutcome};
 use crate::node::Node;
-use crate::result::{ErrorType, ExecutorOutcome, Failure, NodeResult};
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
+use crate::result::NodeResult;
 
 /// Returns the result of a graph. A graph that is not over gives its outputs so far, as a failure.
 #[must_use]

@@ -22,9 +22,9 @@ use tokio::net::unix::pipe::Sender;
 
 use super::NodeSettings;
 use crate::call::CallLimit;
+use crate::context::{CallContext, Surroundings};
 use crate::node::{checked, schema_of};
-use crate::nodes::{CallContext, Surroundings};
-use crate::result::{ErrorType, ExecutorOutcome, Failure};
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use capture::{Capture, CapturedText};
 

@@ -20,9 +20,9 @@ use tokio::sync::OnceCell;
 pub(crate) use body::{Bounded, read};
 
 use super::NodeSettings;
+use crate::context::CallContext;
 use crate::node::{checked, schema_of};
-use crate::nodes::CallContext;
-use crate::result::{ErrorType, ExecutorOutcome, Failure};
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::secrets;
 use crate::template::TemplateValues;
 

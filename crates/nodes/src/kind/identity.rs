@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 use steplatch_workflow::Problem;
 
 use super::NodeSettings;
+use crate::context::CallContext;
 use crate::node::{checked, schema_of};
-use crate::nodes::CallContext;
-use crate::result::ExecutorOutcome;
+use crate::outcome::ExecutorOutcome;
 
 /// Returns its input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

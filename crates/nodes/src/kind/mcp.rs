@@ -18,9 +18,9 @@ use steplatch_workflow::Problem;
 pub(crate) use servers::Servers;
 
 use super::NodeSettings;
+use crate::context::{CallContext, Surroundings};
 use crate::node::{checked, schema_of};
-use crate::nodes::{CallContext, Surroundings};
-use crate::result::{ErrorType, ExecutorOutcome, Failure};
+use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 
 /// Calls a tool of another MCP server; the output is its structured content, or else its text.

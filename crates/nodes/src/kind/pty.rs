@@ -11,9 +11,9 @@ use steplatch_workflow::{DialogueScript, Problem};
 
 use super::NodeSettings;
 use super::bash::folder;
+use crate::context::Surroundings;
 use crate::node::{checked, schema_of};
-use crate::nodes::Surroundings;
-use crate::result::Failure;
+use crate::outcome::Failure;
 use crate::template::TemplateValues;
 
 /// Types its input into a program that stays; the output is what that printed until it was ready again.

@@ -7,9 +7,10 @@ use steplatch_sessions::LookupError;
 use steplatch_store::StorageError;
 use steplatch_workflow::{InvalidVariables, Problems};
 
+use crate::definition_source::TargetError;
 use crate::engine::StartError;
 use crate::quota::QuotaExceeded;
-use crate::source::{INVALID, TargetError};
+use crate::source::INVALID;
 
 /// Reason for the missing child run of a step.
 #[derive(Debug, thiserror::Error)]

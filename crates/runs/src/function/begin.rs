@@ -18,14 +18,15 @@ use super::frame::Frame;
 use super::history::FunctionState;
 use super::node::DeclaredNodes;
 use super::run::{FunctionRun, OwnFile};
+use crate::definition_source::DefinitionSource;
 use crate::engine::{LaunchParts, StartError, uncancelled};
 use crate::engine_state::Engine;
+use crate::not_started::not_started;
 use crate::origin::Environment;
 use crate::pins::{References, callable, check_nodes};
 use crate::run::{Run, RunHeader};
-use crate::runs::not_started;
 use crate::seal::Seal;
-use crate::source::{DefinitionSource, read};
+use crate::source::read;
 use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 

@@ -21,6 +21,7 @@ use super::entry::{Entry, Started};
 use super::run::OwnFile;
 use super::work::{CallOutcome, after};
 use crate::child::{ChildError, ChildStartError, RunningChild, give_up, outcome_with, report_waits};
+use crate::definition_source::{DefinitionSource, ResolvedTarget};
 use crate::engine::StartError;
 use crate::engine_state::Engine;
 use crate::event::Unreadable;
@@ -31,7 +32,6 @@ use crate::remote::RemoteLaunch;
 use crate::result_error::{CallResultError, ResultError};
 use crate::run::{Run, RunInbox, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::source::{DefinitionSource, ResolvedTarget};
 use crate::time_span::TimeSpan;
 
 /// Maximum nesting depth of runs that functions start.

@@ -20,6 +20,7 @@ use super::outer::PassedInput;
 use super::outer_work::OuterWork;
 use super::work::{CallOutcome, PendingWork};
 use crate::child::close_left_open;
+use crate::definition_source::DefinitionSource;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::event::HistoryError;
@@ -27,7 +28,6 @@ use crate::origin::Environment;
 use crate::outer::{Mirror, MirrorMessage};
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::source::DefinitionSource;
 use crate::time_span::TimeSpan;
 
 /// One run of functions and graphs.

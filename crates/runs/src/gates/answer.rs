@@ -11,18 +11,18 @@ use super::open_gate::OpenGate;
 /// An answer to a gate, as received.
 #[derive(Debug)]
 pub struct GateAnswer {
-    pub(super) run_id: String,
-    pub(super) gate_id: Option<String>,
+    pub(crate) run_id: String,
+    pub(crate) gate_id: Option<String>,
     answer: String,
     number: Option<usize>,
     form: Option<Map<String, Value>>,
-    pub(super) passphrase: Option<Passphrase>,
+    pub(crate) passphrase: Option<Passphrase>,
     /// The signature of a passkey.
-    pub(super) passkey: Option<Box<PasskeyAssertion>>,
+    pub(crate) passkey: Option<Box<PasskeyAssertion>>,
     /// The digest of the shown gate.
-    pub(super) digest: Option<String>,
+    pub(crate) digest: Option<String>,
     /// True if the client sent it as an agent's decision, which never answers a gate for people.
-    pub(super) decides: bool,
+    pub(crate) decides: bool,
 }
 
 impl From<AnswerGate> for GateAnswer {
@@ -51,7 +51,7 @@ impl From<Decide> for GateAnswer {
 
 impl GateAnswer {
     /// Returns the author of the answer, the used surface, and the proof.
-    pub(super) async fn by(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
+    pub(crate) async fn by(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
         let mut through = caller.through().await;
         if self.decides {
             through.push_str(" decide");
@@ -65,7 +65,7 @@ impl GateAnswer {
     ///
     /// # Errors
     /// If the answer has an unsigned part.
-    pub(super) fn signed_text<'a>(&'a self, info: &'a GateInfo) -> Result<SignedText<'a>, PasskeyRefusal> {
+    pub(crate) fn signed_text<'a>(&'a self, info: &'a GateInfo) -> Result<SignedText<'a>, PasskeyRefusal> {
         if self.form.is_some() {
             return Err(PasskeyRefusal::Unsigned);
         }
@@ -76,16 +76,16 @@ impl GateAnswer {
 
 /// The proof that a person answered, and the one that the gate required.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GateProof {
-    pub(super) given: Proof,
-    pub(super) required: Proof,
+pub(crate) struct GateProof {
+    pub(crate) given: Proof,
+    pub(crate) required: Proof,
 }
 
 /// An answer that passed every check.
-pub(super) struct VerifiedAnswer {
+pub(crate) struct VerifiedAnswer {
     /// The choice, the text, or the JSON of the form.
-    pub(super) choice: String,
-    pub(super) by: By,
+    pub(crate) choice: String,
+    pub(crate) by: By,
 }
 
 impl OpenGate {
@@ -95,7 +95,7 @@ impl OpenGate {
     /// # Errors
     ///
     /// If the gate does not accept it.
-    pub(super) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, InvalidAnswer> {
+    pub(crate) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, InvalidAnswer> {
         if let Some(form) = &self.form {
             let form = Form::read(form).map_err(|problems| InvalidAnswer::BrokenForm { problems })?;
             let typed = || match serde_json::from_str(&given.answer) {
@@ -144,7 +144,7 @@ impl OpenGate {
 }
 
 /// Formats texts as Python does a list of them.
-pub(super) fn listed(texts: &[String]) -> String {
+pub(crate) fn listed(texts: &[String]) -> String {
     let quoted = |text: &String| {
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
         let mut quoted = String::from(quote);

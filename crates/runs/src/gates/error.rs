@@ -10,7 +10,7 @@ use crate::run::RunState;
 
 /// Reason for rejecting an answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AnswerError {
+pub(crate) enum AnswerError {
     /// The answer can be for several gates. The client can name one.
     #[error(transparent)]
     Ambiguous(#[from] AmbiguousGate),
@@ -97,14 +97,14 @@ pub(super) enum AnswerError {
 /// Several gates are open, and the request names none of them.
 #[derive(Debug, thiserror::Error)]
 #[error("Several gates wait; say which with gate_id: {}", .gates.join(", "))]
-pub(super) struct AmbiguousGate {
+pub(crate) struct AmbiguousGate {
     /// The ids of the open gates.
-    pub(super) gates: Vec<String>,
+    pub(crate) gates: Vec<String>,
 }
 
 /// Reason why a gate closed before an answer arrived.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClosedGateError {
+pub(crate) enum ClosedGateError {
     /// Another answer came first.
     #[error("The gate was already answered by {by} at {}: {answer}", clock::to_iso8601(*.at))]
     Answered {
@@ -125,7 +125,7 @@ pub(super) enum ClosedGateError {
 
 /// Reason why a run without an open gate takes no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotWaiting {
+pub(crate) enum NotWaiting {
     /// The run waits for something else.
     #[error("{trouble}")]
     Stuck {
@@ -142,7 +142,7 @@ pub(super) enum NotWaiting {
 
 /// Reason why a gate does not accept an answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum InvalidAnswer {
+pub(crate) enum InvalidAnswer {
     /// The form of the gate is invalid.
     #[error("The form can not be read: {}", .problems.join("; "))]
     BrokenForm {

@@ -106,7 +106,7 @@ impl OpenGate {
 }
 
 /// Shortens a gate for reports.
-pub(super) fn reported(mut info: GateInfo) -> GateInfo {
+pub(crate) fn reported(mut info: GateInfo) -> GateInfo {
     info.shortened = info.context.values_mut().fold(false, |is_cut, field| shorten(field, MAX_TEXT_CHARS) | is_cut);
     info
 }

@@ -9,6 +9,7 @@ use steplatch_protocol::EngineKind;
 use steplatch_workflow::{Definition, InvalidVariables, Start, is_of_environment, secret_variable};
 
 use super::run::MachineRun;
+use crate::definition_source::DefinitionSource;
 use crate::engine::{LaunchParts, StartError, uncancelled};
 use crate::engine_state::Engine;
 use crate::function::RunArguments;
@@ -16,7 +17,6 @@ use crate::origin::Environment;
 use crate::pins::References;
 use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
-use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 
 /// The data of a new run.

@@ -7,7 +7,7 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalStep, Stubs, rehearse, tool};
 
 use super::report::{MAX_TEXT_CHARS, shorten};
-use crate::runs::not_started;
+use crate::not_started::not_started;
 
 /// Rehearses a machine. This opens, types and stores nothing, so the report has no `run_id`.
 pub(crate) fn rehearsed(

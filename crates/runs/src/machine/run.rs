@@ -21,6 +21,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use super::{act, contract, history};
 use crate::child;
+use crate::definition_source::{DefinitionSource, LibraryCopy, RunEnding};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::gates::OpenGate;
@@ -28,7 +29,6 @@ use crate::origin::Environment;
 use crate::outer::{Mirror, MirrorMessage};
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::source::{DefinitionSource, LibraryCopy, RunEnding};
 
 /// Time limit for reading a screen for a condition. After that, the condition matches its pattern against an empty
 /// text.

@@ -10,12 +10,12 @@ use steplatch_protocol::{EngineKind, ToolInfo};
 use super::entry::{Entry, RemoteStart};
 use super::run::RemoteRun;
 use super::state::State;
+use crate::definition_source::DefinitionSource;
 use crate::engine::{LaunchParts, StartError, uncancelled};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
-use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 

@@ -11,12 +11,12 @@ use steplatch_workflow::Outcome;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Phase, State};
 use crate::child::outcome_with;
+use crate::definition_source::DefinitionSource;
 use crate::engine_state::Engine;
 use crate::event::{Unreadable, envelope};
 use crate::result_error::ResultError;
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
-use crate::source::DefinitionSource;
 
 /// Returns an entry as an event; `None` if followers do not see the entry.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-use crate::host::MAX_OUTPUT_BYTES;
+use crate::outcome::MAX_OUTPUT_BYTES;
 
 /// Bytes kept from the beginning, and from the end.
 const HEAD_BYTES: usize = MAX_OUTPUT_BYTES / 2;

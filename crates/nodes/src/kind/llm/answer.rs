@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::result::{ExecutorOutcome, Failure};
+use crate::outcome::{ExecutorOutcome, Failure};
 
 /// The answer of a model so far.
 #[derive(Debug, Default)]

@@ -19,10 +19,10 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{McpAddress, McpProgram, McpServer};
+use crate::context::Surroundings;
 use crate::kind::bash::{environment, folder, last_line, not_started};
 use crate::kind::http::{HttpClient, unreachable};
-use crate::nodes::Surroundings;
-use crate::result::{ErrorType, Failure};
+use crate::outcome::{ErrorType, Failure};
 use crate::template::TemplateValues;
 
 /// The time limit for a server's greeting; a package manager may have to download it first.

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::McpServer;
 use super::server::Server;
+use crate::context::Surroundings;
 use crate::kind::HttpClient;
-use crate::nodes::Surroundings;
-use crate::result::Failure;
+use crate::outcome::Failure;
 use crate::template::TemplateValues;
 
 /// Maximum number of servers at once; one more ends the least recently used one.

@@ -11,10 +11,10 @@ use steplatch_protocol::{EngineKind, ProposePatch, ProposePatchReply};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, Input, PatchError, Proposal, asks_about_patch, line_diff, patched, weakenings};
 
+use crate::definition_source::DefinitionSource;
 use crate::lookup::RunLookupError;
 use crate::run::{Disposition, Run, RunState};
 use crate::runs::Runs;
-use crate::source::DefinitionSource;
 
 /// Time limit of a driver for storing a proposal.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use steplatch_store::{Journal, RunFilter};
 use steplatch_workflow::Timestamp;
 
 use super::run::{Run, RunState};
-use crate::lookup::{RunLookupError, run_id};
+use crate::lookup::{RunLookupError, parse_run_id};
 use crate::runs::Runs;
 
 /// Default number of listed runs.
@@ -57,7 +57,7 @@ impl Runs {
         let mut before = match &verb.before {
             None => None,
             Some(id) => {
-                let number = match run_id(id) {
+                let number = match parse_run_id(id) {
                     Ok(id) => self.number_of(&id).await,
                     Err(error) => Err(error),
                 };

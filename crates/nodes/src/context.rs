@@ -1,0 +1,55 @@
+//! The environment of nodes, and the resources of one call.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use steplatch_terminal::Programs;
+
+use crate::call::{Call, CallLimit};
+use crate::host::{HostCommands, NoHosts};
+use crate::kind::{HttpClient, Servers};
+use crate::secrets::Secrets;
+use crate::template::TemplateValues;
+
+/// The environment of nodes.
+pub struct Surroundings {
+    /// The base of relative paths, and the default working directory of programs.
+    pub folder: PathBuf,
+    /// The environment that programs inherit.
+    pub environment: Vec<(OsString, OsString)>,
+    /// All programs of this process, including those of nodes.
+    pub programs: Programs,
+    /// Source of secrets.
+    pub secrets: Arc<dyn Secrets>,
+    /// Other machines, on which bash nodes run commands.
+    pub hosts: Arc<dyn HostCommands>,
+}
+
+impl Surroundings {
+    /// Returns this process's directory and environment, without secrets.
+    ///
+    /// # Errors
+    /// If this process's directory does not exist any more.
+    pub fn of_this_process() -> std::io::Result<Self> {
+        Ok(Self {
+            folder: std::env::current_dir()?,
+            environment: std::env::vars_os().collect(),
+            programs: Programs::new(),
+            secrets: Arc::new(BTreeMap::new()),
+            hosts: Arc::new(NoHosts),
+        })
+    }
+}
+
+/// Resources for the performer of one call.
+pub(crate) struct CallContext<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) limit: &'a CallLimit,
+    /// Fills in what the declaration refers to.
+    pub(crate) filling: &'a TemplateValues,
+    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) web: &'a HttpClient,
+    pub(crate) servers: &'a Servers,
+}

@@ -1,0 +1,213 @@
+//! The dispatch on the kind of a run, all of it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Weak};
+
+use serde_json::Value;
+use steplatch_access::OpeningKey;
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::{GateInfo, RunEvent, RunReply};
+use steplatch_store::{Journal as _, KnownRun, RunFilter};
+use steplatch_workflow::Outcome;
+
+use crate::child::LEFT_ALONE;
+use crate::engine::RecoveredRun;
+use crate::engine_state::Engine;
+use crate::event::Unreadable;
+use crate::function::{self, FunctionRun};
+use crate::gates::ClosedGate;
+use crate::kind::Kind;
+use crate::machine::{self, MachineRun};
+use crate::remote::{self, RemoteRun};
+use crate::result_error::ResultError;
+use crate::run::Run;
+
+impl Engine {
+    /// Returns the events that followers of a run see, for at most so many entries from number `from` on. Some entries
+    /// produce no event.
+    pub(super) async fn events_for_followers(
+        &self,
+        run: &Run,
+        from: u64,
+        at_most: usize,
+    ) -> Result<Vec<Option<RunEvent>>, Unreadable> {
+        let records = self.journal.read_some(&run.id, from, at_most).await?;
+        match run.kind() {
+            Kind::Machine => self.machine_events(run, from, records).await,
+            Kind::Function => records.iter().map(|record| function::event(run, record)).collect(),
+            Kind::Remote => records.iter().map(|record| remote::event(run, record)).collect(),
+        }
+    }
+
+    /// Returns the report of a run that waits at `gate`, if it waits at one.
+    pub(super) async fn report_of(&self, run: &Arc<Run>, gate: Option<GateInfo>) -> Result<RunReply, Unreadable> {
+        let records = self.journal.read(&run.id, 1).await?;
+        let (run, secrets) = (run.clone(), self.secrets.clone());
+        self.at_length(move || match run.kind() {
+            Kind::Machine => machine::build_report(&run, run.progress(), records, gate, &secrets),
+            Kind::Function => {
+                function::report(&run, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
+            }
+            Kind::Remote => remote::report(&run, &records, &secrets),
+        })
+        .await
+    }
+
+    /// Returns the outcome of a finished run, for a machine that waits for it.
+    pub(super) async fn outcome_of(&self, run: &Run) -> Outcome {
+        match run.kind() {
+            Kind::Machine => machine::outcome(self, run).await,
+            Kind::Function => function::outcome_of(self, run).await,
+            Kind::Remote => remote::outcome_of(self, run).await,
+        }
+    }
+
+    /// Returns the result of a completed run, for a function that waits for it.
+    ///
+    /// # Errors
+    ///
+    /// If reading its result fails.
+    pub(super) async fn value_of(&self, run: &Run) -> Result<Value, ResultError> {
+        match run.kind() {
+            Kind::Machine => machine::value(self, run).await,
+            Kind::Function => function::returned(self, run).await,
+            Kind::Remote => remote::result_of(self, run).await,
+        }
+    }
+
+    /// Returns the closed gates of a run, in the order in which they closed. `None` if its history is unreadable.
+    pub(super) async fn closed_gates(&self, run: &Run) -> Option<Vec<ClosedGate>> {
+        let records = self.journal.read(&run.id, 1).await.ok()?;
+        let closed_gate = match run.kind() {
+            Kind::Machine => machine::closed_gate,
+            Kind::Function => function::closed_gate,
+            Kind::Remote => return Some(Vec::new()),
+        };
+        records.iter().filter_map(|record| closed_gate(&run.id, record).transpose()).collect::<Result<_, _>>().ok()
+    }
+
+    /// Resumes all runs that another daemon left.
+    pub(super) async fn recover(self: &Arc<Self>) {
+        let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
+        let left = match self.journal.runs(unfinished).await {
+            Ok(left) => left,
+            Err(error) => {
+                tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
+                return;
+            }
+        };
+        // In the order in which they began.
+        let left: Vec<KnownRun> = left.into_iter().rev().collect();
+        let unfinished: HashSet<RunId> = left.iter().map(|known| known.run.clone()).collect();
+        // What this daemon requests comes later.
+        let mut asked = BTreeSet::new();
+        let unsettled = self.sessions.unsettled(&mut asked).await;
+        let cleared = self.approver.cleared_key().await;
+        if cleared.is_none()
+            && let Err(error) = self.lock_sealed(&left).await
+        {
+            tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
+            return;
+        }
+        let locked = self.locked.ids();
+        let left = left.into_iter().filter(|known| !locked.contains(&known.run)).collect();
+        let pending = self.resume_all(left, cleared.as_ref(), &locked).await;
+        for step in unsettled {
+            let Some(run) = run_of(&step) else { continue };
+            let is_needed = match pending.get(&run) {
+                Some(Some(steps)) => steps.iter().any(|pending| *pending.to_string() == step),
+                Some(None) => true,
+                // It is locked, or cannot resume.
+                None => unfinished.contains(&run),
+            };
+            if !is_needed {
+                // An earlier daemon stored its result and ended before it reported that.
+                self.sessions.settle(&step);
+            }
+        }
+        let shared = Arc::downgrade(self);
+        let stopping = self.stopping.clone();
+        tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, asked)));
+    }
+
+    /// Resumes runs that another daemon left, in the order in which they began. `key` opens the sealed ones. A run
+    /// whose parent is in `locked` is no orphan: its parent resumes later. Returns the steps whose results each resumed
+    /// run still needs, where the daemon knows them.
+    pub(super) async fn resume_all(
+        self: &Arc<Self>,
+        left: Vec<KnownRun>,
+        key: Option<&OpeningKey>,
+        locked: &HashSet<RunId>,
+    ) -> HashMap<RunId, Option<Vec<StepId>>> {
+        let mut callers = HashMap::new();
+        let mut recovered: Vec<Box<dyn RecoveredRun>> = Vec::with_capacity(left.len());
+        for known in left {
+            let id = known.run.clone();
+            let run = Run::from_journal(known.clone());
+            let found = match run.kind() {
+                Kind::Machine => self.recover_run::<MachineRun>(known, key, &mut callers).await,
+                Kind::Function => self.recover_run::<FunctionRun>(known, key, &mut callers).await,
+                Kind::Remote => self.recover_run::<RemoteRun>(known, key, &mut callers).await,
+            };
+            match found {
+                Ok(found) => recovered.push(found),
+                Err(reason) => {
+                    tracing::error!(run = %id, reason = reason.to_string(), "a run is not resumed");
+                    self.broken().insert(id, reason);
+                }
+            }
+        }
+        // The youngest first, since the summary of a run depends on the runs below it.
+        recovered.iter().rev().for_each(|run| run.publish());
+        // This registers all of them before the first continues, since one may wait for another.
+        let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
+            recovered.iter().map(|found| (&found.run().id, found)).collect();
+        let is_orphan = |run: &&Arc<Run>| {
+            run.about.parent.as_ref().is_some_and(|step| {
+                !by_id.get(&step.run).is_some_and(|parent| parent.awaits(step)) && !locked.contains(&step.run)
+            })
+        };
+        let orphans: Vec<Arc<Run>> = recovered.iter().map(|found| found.run()).filter(is_orphan).cloned().collect();
+        if !recovered.is_empty() {
+            tracing::info!(runs = recovered.len(), "runs of the last daemon are resumed");
+        }
+        let pending: HashMap<RunId, Option<Vec<StepId>>> =
+            recovered.iter().map(|found| (found.run().id.clone(), found.pending())).collect();
+        let are_all = pending.values().all(Option::is_some);
+        self.sessions.doubt(pending.values().flatten().flatten().map(StepId::to_string).collect(), are_all);
+        for run in recovered {
+            self.drivers.spawn(run.resume());
+        }
+        for run in orphans {
+            run.cancel(LEFT_ALONE);
+        }
+        pending
+    }
+}
+
+/// Settles steps of hosts that the daemon reaches later, such as those on other machines: an earlier daemon stored
+/// their results. Steps of runs in progress are settled with their runs.
+async fn settle_later(shared: Weak<Engine>, mut asked: BTreeSet<u64>) {
+    loop {
+        let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.clone()) else { return };
+        let changed = sessions.hosts_changed();
+        let steps = sessions.unsettled(&mut asked).await;
+        let Some(engine) = shared.upgrade() else { return };
+        for step in steps {
+            let Some(run) = run_of(&step) else { continue };
+            match engine.find(&run).await {
+                Ok(Some(run)) if !run.state().is_over() => {}
+                Ok(_) => sessions.settle(&step),
+                // The journal is unreadable now.
+                Err(_) => {}
+            }
+        }
+        drop((engine, sessions));
+        changed.await;
+    }
+}
+
+/// Returns the run of a step.
+fn run_of(step: &str) -> Option<RunId> {
+    step.split('/').next()?.parse().ok()
+}

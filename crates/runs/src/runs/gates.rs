@@ -1,0 +1,330 @@
+//! Gates of runs: which are pending, and how an answer reaches its run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_access::{Caller, PersonRefusal};
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::{AnswerGateReply, GateInfo, GetGate, GetGateReply};
+use steplatch_sessions::NOT_COMPARED;
+use steplatch_workflow::{Input, Proof};
+
+use super::locked::UnlockError;
+use crate::gates::{
+    AmbiguousGate, AnswerError, ClosedGate, ClosedGateError, GateAnswer, GateEnd, GateProof, NotWaiting, OpenGate,
+    VerifiedAnswer, reported,
+};
+use crate::lookup::parse_run_id;
+use crate::machine::TERMINAL;
+use crate::run::{Disposition, Run, RunState};
+use crate::runs::Runs;
+
+/// Time limit of a gate's driver for storing an answer.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Minimum digits of a digest that identify a question.
+const MIN_DIGEST_DIGITS: usize = 8;
+
+/// Maximum number of runs below one run that a search for gates covers.
+const MAX_SEARCHED_RUNS: usize = 1000;
+
+/// Returns why a run waits for no answer, or cannot take one.
+fn not_waiting(run: &Run) -> NotWaiting {
+    match run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
+        Some(trouble) => NotWaiting::Stuck { trouble },
+        None => NotWaiting::State { state: run.state() },
+    }
+}
+
+/// Returns the parts of a question's terminals that the daemon does not compare before the run continues.
+fn unchecked(info: &GateInfo) -> Vec<String> {
+    let described = info.context.get(TERMINAL).and_then(Value::as_str).filter(|_| info.answered_by == "human");
+    let lines = described.into_iter().flat_map(str::lines).map(str::trim);
+    lines.filter(|line| line.starts_with(NOT_COMPARED)).map(str::to_owned).collect()
+}
+
+impl Runs {
+    /// Returns a run, and the waiting runs below it.
+    pub(crate) fn family(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
+        let (mut family, mut at) = (vec![run.clone()], 0);
+        // No run is below itself. The limit bounds the search.
+        while let Some(run) = family.get(at).filter(|_| family.len() < MAX_SEARCHED_RUNS) {
+            let below = run.progress().below;
+            family.extend(below.iter().filter_map(|below| self.shared.driven(below)));
+            at += 1;
+        }
+        family
+    }
+
+    /// Returns those of them that have a gate of their own.
+    fn asking(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
+        let asks = |run: &Arc<Run>| !run.progress().gates.is_empty();
+        self.family(run).into_iter().filter(asks).collect()
+    }
+
+    /// Returns whether a run, or one below it, needs an answer to continue.
+    pub(crate) fn waits_for_answer(&self, run: &Arc<Run>) -> bool {
+        !self.asking(run).is_empty()
+    }
+
+    /// Returns the pending gates of a run and of those below it, as far as reports show them, the oldest first.
+    pub(crate) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
+        self.whole_gates(run).into_iter().map(reported).collect()
+    }
+
+    /// Returns the pending gates of a run and of those below it, the oldest first.
+    fn whole_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
+        let secrets = &self.shared.secrets;
+        let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
+            let held = self.shared.sessions.held();
+            let info = |gate: &OpenGate| {
+                let info = gate.info(run, secrets);
+                let requires = gate.is_for_person().then(|| self.shared.approver.requires_since(gate.opened_at));
+                let requires = requires.filter(|proof| *proof > Proof::None).map(|proof| proof.name().to_owned());
+                GateInfo { typed: held.typed(&run.id, &info.gate_id), requires, ..info }
+            };
+            run.progress().gates.iter().map(info).collect()
+        };
+        let mut pending: Vec<GateInfo> = self.asking(run).iter().flat_map(gates).collect();
+        pending.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        pending
+    }
+
+    /// Returns the run that an answer is for: this one, or the run below it that has the gate.
+    async fn find_answered_run(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, AmbiguousGate> {
+        let asking = self.asking(&asked);
+        if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
+            let is_meant = |run: &&Arc<Run>| run.id == step.run;
+            if let Some(run) = asking.iter().find(is_meant) {
+                return Ok(run.clone());
+            }
+            // A run with no pending gate still knows who answered it.
+            return Ok(self.find(&step.run).await.unwrap_or(asked));
+        }
+        match &asking[..] {
+            [] => Ok(asked),
+            [only] => Ok(only.clone()),
+            _ => {
+                let gates = self.pending_gates(&asked).into_iter().map(|gate| gate.gate_id).collect();
+                Err(AmbiguousGate { gates })
+            }
+        }
+    }
+
+    /// Returns one gate without shortening it.
+    pub async fn gate(&self, verb: &GetGate) -> GetGateReply {
+        let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
+        let run = match self.find_by_text(&verb.run_id).await {
+            Ok(run) => run,
+            Err(error) => return refused(error.to_string()),
+        };
+        let gates = self.whole_gates(&run);
+        let gate = match (&verb.gate_id, &gates[..]) {
+            (Some(id), _) => gates.iter().find(|gate| gate.gate_id == *id),
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, several) => {
+                let gates = several.iter().map(|gate| gate.gate_id.clone()).collect();
+                return refused(AmbiguousGate { gates }.to_string());
+            }
+        };
+        match gate {
+            Some(gate) => {
+                // A gate of a run below it is never the first one opened in its name.
+                let asked_before = gate.run_id != run.id.as_str() || self.asked_before(&run).await;
+                GetGateReply { success: true, gate: Some(gate.clone()), asked_before, error: None }
+            }
+            None => {
+                let gate = verb.gate_id.as_deref();
+                let before = self.answered_before(&run, gate).await;
+                refused(before.map_or_else(|| not_waiting(&run).to_string(), |closed| closed.to_string()))
+            }
+        }
+    }
+
+    /// Returns whether a gate of a run has closed, in any way. True for a run with an unreadable history.
+    async fn asked_before(&self, run: &Run) -> bool {
+        self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())
+    }
+
+    /// Passes an answer to the run that waits for it. Returns once the answer is in the journal.
+    pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
+        let run_id = given.run_id.clone();
+        let asked = parse_run_id(&run_id);
+        if let Err(why) = self.unlock_for(caller, asked.as_ref().ok(), &given).await {
+            let error = Some(why.to_string());
+            let (passphrase_wanted, retry_after_seconds) = match why {
+                UnlockError::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
+                UnlockError::Unreadable(_) => (false, None),
+            };
+            let status = RunState::Waiting.name().to_owned();
+            let refused = AnswerGateReply { run_id, status, error, ..AnswerGateReply::default() };
+            return AnswerGateReply { passphrase_wanted, retry_after_seconds, ..refused };
+        }
+        let unmeant = |error: String| AnswerGateReply {
+            run_id: run_id.clone(),
+            error: Some(error),
+            ..AnswerGateReply::default()
+        };
+        let asked = match asked {
+            Ok(id) => self.find(&id).await,
+            Err(error) => Err(error),
+        };
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => return unmeant(error.to_string()),
+        };
+        let status = asked.state().name().to_owned();
+        let run = match self.find_answered_run(asked, given.gate_id.as_deref()).await {
+            Ok(run) => run,
+            Err(error) => return AnswerGateReply { status, ..unmeant(error.to_string()) },
+        };
+        // Of two simultaneous answers, the second sees the result of the first.
+        let _first = run.answering.lock().await;
+        let taken = self.answer_gate(caller, &run, &given).await;
+        let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(why)) if why.wants_another());
+        AnswerGateReply {
+            success: taken.is_ok(),
+            run_id,
+            status: run.state().name().to_owned(),
+            passphrase_wanted,
+            retry_after_seconds: match &taken {
+                Err(AnswerError::NotApproved(why)) => why.retry_after_seconds(),
+                _ => None,
+            },
+            misread: matches!(taken, Err(AnswerError::Misread(_))),
+            remarks: taken.as_ref().cloned().unwrap_or_default(),
+            error: taken.err().map(|why| why.to_string()),
+        }
+    }
+
+    /// Opens the locked runs if an answer is for one of them and can be a person's. `asked` is the run that the answer
+    /// names.
+    ///
+    /// # Errors
+    ///
+    /// If it has no passphrase, or one that is not the approver's.
+    async fn unlock_for(&self, caller: &Caller, asked: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
+        let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
+        let gate = given.gate_id.as_deref().and_then(run_of);
+        if !asked.into_iter().chain(gate.as_ref()).any(|run| self.is_locked(run)) {
+            return Ok(());
+        }
+        match caller.no_person().await {
+            None | Some(PersonRefusal::Hidden) if !given.decides => {
+                self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
+            }
+            // A later check refuses the answer, with a specific message.
+            _ => Ok(()),
+        }
+    }
+
+    /// Passes an answer to the run whose gate it is for. Returns once it is stored, with what the daemon does not check
+    /// before the run continues.
+    async fn answer_gate(
+        &self,
+        caller: &Caller,
+        run: &Arc<Run>,
+        given: &GateAnswer,
+    ) -> Result<Vec<String>, AnswerError> {
+        let open = run.progress().gates;
+        let gate = match (given.gate_id.as_deref(), &open[..]) {
+            (Some(id), _) => open.iter().find(|gate| gate.step.to_string() == id),
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, several) => {
+                let gates = several.iter().map(|gate| gate.step.to_string()).collect();
+                return Err(AmbiguousGate { gates }.into());
+            }
+        };
+        let Some(gate) = gate else {
+            let before = self.answered_before(run, given.gate_id.as_deref()).await;
+            return Err(match (before, given.gate_id.as_deref(), &open[..]) {
+                (Some(closed), ..) => closed.into(),
+                (None, Some(id), [only]) => AnswerError::OtherGate { gate: id.to_owned(), open: only.step.clone() },
+                (None, Some(id), [_, ..]) => AnswerError::UnknownGate { gate: id.to_owned(), run: run.id.clone() },
+                (None, ..) => not_waiting(run).into(),
+            });
+        };
+        let info = gate.info(run, &self.shared.secrets);
+        let VerifiedAnswer { choice, by } = self.admitted(caller, gate, &info, given).await?;
+        let choice = self.conceal(&run.id, gate.form.as_ref(), choice)?;
+        let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
+        match run.request(input, STORE_TIMEOUT).await {
+            Some(Disposition::Recorded) => Ok(unchecked(&info)),
+            Some(Disposition::Ignored) => {
+                let before = self.answered_before(run, Some(&info.gate_id)).await;
+                let meanwhile = || AnswerError::ClosedMeanwhile { gate: info.gate_id.clone(), state: run.state() };
+                Err(before.map_or_else(meanwhile, AnswerError::from))
+            }
+            None => Err(AnswerError::NotStored { trouble: run.progress().trouble }),
+        }
+    }
+
+    /// Checks an answer and its sender. Returns the input for the run.
+    async fn admitted(
+        &self,
+        caller: &Caller,
+        gate: &OpenGate,
+        info: &GateInfo,
+        given: &GateAnswer,
+    ) -> Result<VerifiedAnswer, AnswerError> {
+        let approver = &self.shared.approver;
+        let passes_gate = || gate.read(info, given).is_ok_and(|choice| gate.choices_for_person.contains(&choice));
+        let human = gate.is_for_person() || passes_gate();
+        // An agent cannot approve its own request.
+        if human && given.decides {
+            let gate_id = info.gate_id.clone();
+            let behind = AnswerError::BehindGate { gate: gate_id };
+            return Err(if gate.is_for_person() { PersonRefusal::Agent.into() } else { behind });
+        }
+        match caller.no_person().await.filter(|_| human) {
+            // The passphrase, or a signature, proves what the kernel hides.
+            Some(PersonRefusal::Hidden) if given.passkey.is_some() || approver.status().await.is_set => {}
+            Some(why) => return Err(why.into()),
+            None => {}
+        }
+        let is_of_another =
+            |digest: &String| digest.len() < MIN_DIGEST_DIGITS || !info.digest.starts_with(digest.as_str());
+        if given.digest.as_ref().is_some_and(is_of_another) {
+            return Err(AnswerError::Changed { gate: info.gate_id.clone() });
+        }
+        let choice = gate.read(info, given)?;
+        let (mut proof, mut signed) = (None, None);
+        if let Some(assertion) = &given.passkey {
+            // A signature is of the whole digest, so that it is of this question. The check is also for a gate that
+            // needs none: a signature states that a person answers.
+            signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
+        }
+        if human {
+            let shown = if signed.is_some() {
+                Proof::Passkey
+            } else if approver.passes(given.passphrase.as_ref(), caller.source()).await? {
+                Proof::Passphrase
+            } else {
+                caller.proof().await
+            };
+            let required = approver.requires_since(gate.opened_at);
+            if shown < required {
+                return Err(AnswerError::Unproved { required });
+            }
+            proof = Some(GateProof { given: shown, required });
+        }
+        Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
+    }
+
+    /// Returns how this gate closed, or the last answer if `gate_id` is `None`.
+    async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
+        let gates = self.shared.closed_gates(run).await?;
+        gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {
+            (GateEnd::Answered { at, answer, by }, id) if id.is_none_or(|id| id == gate.step.to_string()) => {
+                Some(ClosedGateError::Answered { by, at, answer })
+            }
+            (GateEnd::Expired, Some(id)) if id == gate.step.to_string() => {
+                Some(ClosedGateError::Expired { gate: gate.step })
+            }
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Opening locked runs, and setting the passphrase that locks them.
+
+use steplatch_access::{AttemptSource, PassphraseError};
+use steplatch_ids::RunId;
+use steplatch_protocol::{Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
+use steplatch_store::StorageError;
+
+use crate::runs::Runs;
+
+/// Failure to open locked runs.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnlockError {
+    #[error(transparent)]
+    NotPassed(#[from] PassphraseError),
+    #[error("the locked runs can not be read: {0}")]
+    Unreadable(#[from] StorageError),
+}
+
+impl Runs {
+    pub(super) fn is_locked(&self, run: &RunId) -> bool {
+        self.shared.locked.contains(run)
+    }
+
+    /// Checks a passphrase, and resumes the locked runs that it opens. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the approver's, or reading the journal fails.
+    pub(super) async fn unlock_with(
+        &self,
+        passphrase: Option<&Passphrase>,
+        source: AttemptSource,
+    ) -> Result<usize, UnlockError> {
+        match self.shared.approver.opens(passphrase, source).await? {
+            Some(key) => Ok(self.shared.unlock(&key).await?),
+            None => Ok(0),
+        }
+    }
+
+    /// Resumes the locked runs for a caller who knows the passphrase.
+    pub async fn unlock(&self, verb: UnlockRuns, source: AttemptSource) -> UnlockRunsReply {
+        match self.unlock_with(verb.passphrase.as_ref(), source).await {
+            Ok(runs) => {
+                let left = self.shared.locked.count();
+                let error = (left > 0).then(|| {
+                    let runs = if left == 1 { "1 run stays".to_owned() } else { format!("{left} runs stay") };
+                    format!(
+                        "{runs} locked, with a passphrase that is not set any more; 'steplatch runs cancel' ends them"
+                    )
+                });
+                UnlockRunsReply { success: left == 0, runs, error, ..UnlockRunsReply::default() }
+            }
+            Err(UnlockError::NotPassed(error)) => UnlockRunsReply {
+                passphrase_wanted: error.wants_another(),
+                retry_after_seconds: error.retry_after_seconds(),
+                error: Some(error.to_string()),
+                ..UnlockRunsReply::default()
+            },
+            Err(error) => UnlockRunsReply { error: Some(error.to_string()), ..UnlockRunsReply::default() },
+        }
+    }
+
+    /// Sets or removes the approver's passphrase. Resumes locked runs: either change requires the passphrase that opens
+    /// them.
+    pub async fn set_approver(&self, verb: SetApprover, source: AttemptSource) -> SetApproverReply {
+        let change = match self.shared.approver.change(verb, source).await {
+            Ok(change) => change,
+            Err(refused) => return *refused,
+        };
+        if let Some(key) = change.key()
+            && let Err(error) = self.shared.unlock(key).await
+        {
+            let error = format!("Nothing was changed, because the locked runs can not be read: {error}");
+            return SetApproverReply { is_set: true, error: Some(error), ..SetApproverReply::default() };
+        }
+        let reply = change.make().await;
+        self.shared.locked.key_changes.send_modify(|changes| *changes += 1);
+        reply
+    }
+}

@@ -1,0 +1,100 @@
+//! Questions of the daemon itself, which a person answers.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_access::{Caller, TooManySecrets};
+use steplatch_ids::RunId;
+use steplatch_protocol::{CancelWorkflow, RunWorkflow};
+
+use crate::run::{Run, RunState};
+use crate::runs::Runs;
+
+/// Takes the secret answers of a run. Dropping it forgets them, and cancels a run that still waits.
+struct AnswerTaker {
+    runs: Arc<Runs>,
+    run: Arc<Run>,
+}
+
+impl Drop for AnswerTaker {
+    fn drop(&mut self) {
+        self.runs.shared.secret_answers.taken.lock().remove(&self.run.id);
+        if !self.run.state().is_over() {
+            let (runs, run_id) = (self.runs.clone(), self.run.id.to_string());
+            tokio::spawn(async move { runs.cancel(CancelWorkflow { run_id }).await });
+        }
+    }
+}
+
+impl Runs {
+    /// Has a person answer a question of the daemon itself: runs a machine with one gate, whose form or choices are the
+    /// question, and returns its result with the values of secret fields. `begun` receives the id of the run. `None` if
+    /// the run does not complete. Dropping the returned future cancels the run.
+    pub async fn ask_person(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        definition: Value,
+        begun: impl FnOnce(&RunId),
+    ) -> Option<Map<String, Value>> {
+        let verb =
+            RunWorkflow { workflow_definition: Some(definition), save_on_success: false, ..RunWorkflow::default() };
+        let run = match self.start(caller, verb, None, None).await {
+            Ok(run) => run,
+            Err(reply) => {
+                tracing::warn!(error = reply.error, "a question of the daemon is not asked");
+                return None;
+            }
+        };
+        self.shared.secret_answers.taken.lock().insert(run.id.clone(), Map::new());
+        let taker = AnswerTaker { runs: self.clone(), run: run.clone() };
+        begun(&run.id);
+        let mut progress = run.follow();
+        // The sender ends with the run.
+        let _ = progress.wait_for(|progress| progress.state.is_over()).await;
+        if run.state() != RunState::Completed {
+            return None;
+        }
+        let mut answer = match self.result_of(&run).await {
+            Some(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        let secret = self.shared.secret_answers.taken.lock().remove(&run.id).unwrap_or_default();
+        answer.extend(secret);
+        drop(taker);
+        Some(answer)
+    }
+
+    /// Conceals the secret fields of an answer, and hides their texts wherever they come back.
+    pub(crate) fn conceal(&self, run: &RunId, form: Option<&Value>, answer: String) -> Result<String, TooManySecrets> {
+        let Some(form) = form else { return Ok(answer) };
+        let (answer, texts) = self.shared.secret_answers.conceal(run, form, answer);
+        for text in &texts {
+            self.shared.secrets.add_typed(text)?;
+        }
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_journal_has_a_mask_where_a_secret_field_was_answered() {
+        let answers = SecretAnswers::default();
+        let form =
+            json!({"properties": {"name": {"type": "string"}, "code": {"type": "string", "format": "password"}}});
+        let run = RunId::random();
+        let given = || json!({"name": "ana", "code": "42 43"}).to_string();
+        let (stored, texts) = answers.conceal(&run, &form, given());
+        assert_eq!((stored, texts), (json!({"name": "ana", "code": MASK}).to_string(), vec!["42 43".to_owned()]));
+        assert!(answers.taken.lock().is_empty(), "nothing takes it");
+        answers.taken.lock().insert(run.clone(), Map::new());
+        answers.conceal(&run, &form, given());
+        assert_eq!(Value::from(answers.taken.lock()[&run].clone()), json!({"code": "42 43"}));
+        let plain = json!({"properties": {"name": {"type": "string"}}});
+        assert_eq!(answers.conceal(&run, &plain, given()), (given(), Vec::new()));
+    }
+}

@@ -1,0 +1,100 @@
+//! The request of a wait to a terminal, as a client's call describes it.
+
+use std::time::Duration;
+
+use steplatch_access::Caller;
+use steplatch_host::WaitRequest;
+use steplatch_pattern::Pattern;
+use steplatch_protocol::{AwaitOutput, AwaitTarget, AwaitUntil, InputReading as ProtocolReading, SendInput, Since};
+use steplatch_terminal::{InputReading, InputWait, Quiet, Target, Until};
+
+use crate::trouble::SessionError;
+
+/// Silence that ends a wait for quiet.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Maximum timeout of a wait, in seconds.
+const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
+
+/// Seconds that an input waits if it names no limit.
+const INPUT_TIMEOUT: f64 = 10.0;
+
+/// Returns the wait that an input asks for. None where it asks for none.
+pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, SessionError> {
+    let pattern = verb.pattern.clone().filter(|pattern| !pattern.is_empty());
+    if pattern.is_none() && verb.until.is_none() {
+        return match verb.timeout {
+            None => Ok(None),
+            Some(_) => Err("timeout is for a wait: give until or pattern as well".to_owned().into()),
+        };
+    }
+    if verb.wait_for_quiet_ms.is_some_and(|quiet| quiet > 0) {
+        return Err("wait_for_quiet_ms and until or pattern are two ways to wait: give one".to_owned().into());
+    }
+    if let Some(pattern) = &pattern {
+        // The terminal's host reads it again, but only after the input.
+        Pattern::new(pattern).map_err(|error| error.to_string())?;
+    }
+    Ok(Some(AwaitOutput {
+        session_id: verb.session_id.clone(),
+        pattern: pattern.unwrap_or_default(),
+        until: verb.until.unwrap_or_default(),
+        timeout: verb.timeout.unwrap_or(INPUT_TIMEOUT),
+        stop_at_input: verb.stop_at_input,
+        reads: verb.reads,
+        ..AwaitOutput::default()
+    }))
+}
+
+/// Returns the patterns of a wait.
+pub(crate) fn patterns_of(verb: &AwaitOutput) -> Vec<String> {
+    let all = std::iter::once(&verb.pattern).chain(verb.patterns.iter().flatten());
+    all.filter(|pattern| !pattern.is_empty()).cloned().collect()
+}
+
+/// Returns the request of a wait to the terminal, from `since` where that is an offset.
+pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRequest, SessionError> {
+    let patterns = patterns_of(verb);
+    if patterns.is_empty() && verb.until == AwaitUntil::Match {
+        return Err("pattern is required, unless until is prompt, input, exit or quiet".to_owned().into());
+    }
+    if !(0.0..=MAX_TIMEOUT_SECONDS).contains(&verb.timeout) {
+        return Err(format!("timeout must be between 0 and {MAX_TIMEOUT_SECONDS} seconds, not {}", verb.timeout).into());
+    }
+    let has_patterns = !patterns.is_empty();
+    Ok(WaitRequest {
+        patterns,
+        target: match verb.target {
+            AwaitTarget::Output => Target::Output,
+            AwaitTarget::Screen => Target::Screen,
+        },
+        since: match verb.since {
+            Some(Since::Offset(offset)) => Some(offset),
+            Some(Since::Last | Since::Input) | None => None,
+        },
+        until: match verb.until {
+            AwaitUntil::Match => Until::Match,
+            AwaitUntil::Prompt | AwaitUntil::Input => Until::Prompt,
+            AwaitUntil::Exit => Until::Exit,
+            AwaitUntil::Quiet => Until::Quiet(Quiet::for_duration(QUIET)),
+        },
+        input: match verb.until {
+            AwaitUntil::Input => Some(InputWait::KnownOrQuiet),
+            // A run waits for what its definition names. A client can answer the question that came instead.
+            AwaitUntil::Prompt if caller.reader().is_some() => Some(InputWait::Known),
+            AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit if verb.stop_at_input => Some(InputWait::Known),
+            AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,
+        },
+        reads: verb.reads.filter(|_| has_patterns).map(reading),
+        timeout: Duration::from_secs_f64(verb.timeout),
+        by: caller.label(),
+    })
+}
+
+fn reading(reads: ProtocolReading) -> InputReading {
+    match reads {
+        ProtocolReading::Shown => InputReading::Shown,
+        ProtocolReading::Hidden => InputReading::Hidden,
+        ProtocolReading::Any => InputReading::Any,
+    }
+}

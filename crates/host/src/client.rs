@@ -16,12 +16,12 @@ use steplatch_terminal::SecretText;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::effects::is_of_run;
-use crate::files::blocking;
-use crate::hosts::START_TIME;
+use crate::blocking::blocking;
 use crate::inbox::read_frames;
 use crate::outbox::Outbox;
-use crate::server::next_number;
+use crate::wire::START_TIME;
+use crate::wire::is_of_run;
+use crate::wire::next_number;
 use crate::wire::{Ask, BoundedList, MAX_BODY_BYTES, Refusal, SECRETS, WIRE_VERSION, read_body};
 
 /// The greeting of a host.

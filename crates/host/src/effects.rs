@@ -14,15 +14,17 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use steplatch_files::{FileAsk, FileError, FileWritten, disk};
-use steplatch_ids::{RunId, TerminalId};
+use steplatch_ids::TerminalId;
 use steplatch_ledger::{Admission, Effect, EffectDesk, EffectEnd, EffectKey, LedgerLimits};
 use steplatch_terminal::{Closing, CommandResult, InputError, RunError, Signal};
 use tokio::sync::watch;
 
-use crate::files::blocking;
+use crate::blocking::blocking;
 use crate::outbox::Outbox;
 use crate::server::Shared;
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalAsk, body_of, read_body};
+use crate::wire::{
+    Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalAsk, body_of, is_of_run, read_body,
+};
 
 /// Bounds of the ledger. A run stores a result within moments and settles its step then; other clients repeat a step
 /// within moments or never.
@@ -133,11 +135,6 @@ impl Effects {
         };
         steps.iter().flat_map(|step| desk.settle(step, give_up)).collect()
     }
-}
-
-/// Returns whether a step belongs to a run, which settles it once its journal has the result.
-pub(crate) fn is_of_run(step: &str) -> bool {
-    step.split('/').next().is_some_and(|run| run.parse::<RunId>().is_ok())
 }
 
 /// Answers a request for an effect of a step: performs it, waits for it or returns its result.

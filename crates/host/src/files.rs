@@ -16,6 +16,7 @@ use steplatch_files::{
 
 pub use self::copy::{Copied, CopyOptions};
 pub(crate) use self::unfinished::UnfinishedFiles;
+use crate::blocking::blocking;
 use crate::client::AskError;
 use crate::remote::{RemoteHost, Reply};
 use crate::terminal::Keeper;
@@ -192,17 +193,5 @@ impl MachineFiles {
                 Ok(answer?)
             }
         }
-    }
-}
-
-/// Does something on the file system in a thread that may block.
-pub(crate) async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(act).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and this task with it.
-            Err(_) => std::future::pending().await,
-        },
     }
 }

@@ -34,7 +34,7 @@ use crate::remote::{
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Place, Refusal};
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Place, Refusal, START_TIME};
 
 /// The way to start a host.
 #[derive(Debug, Clone)]
@@ -201,9 +201,6 @@ struct KnownHost {
     /// The name of its socket.
     socket: String,
 }
-
-/// Usual time limit of an answer of a host, also after its start.
-pub const START_TIME: Duration = Duration::from_secs(2);
 
 /// Time limit of the end of a host.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,6 +6,7 @@
 //! ([`serve`]), the protocol ([`Ask`]) and the client side ([`Hosts`]), which finds every running
 //! host, also older ones, and starts one when there is none.
 
+mod blocking;
 mod client;
 mod effects;
 mod files;
@@ -24,9 +25,7 @@ mod wire;
 
 pub use client::{AskError, Host, HostHello};
 pub use files::{Copied, CopyOptions, MachineFiles, TransferError};
-pub use hosts::{
-    HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, START_TIME, SeenActivity, Starter,
-};
+pub use hosts::{HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, SeenActivity, Starter};
 pub use relay::{Relay, RelayError};
 pub use remote::{
     CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ConnectionGuard, DialedTargets, ErrorText, FixedConnection,
@@ -37,6 +36,6 @@ pub use remote::{
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{
-    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Place, Refusal, Stage, TerminalAsk, WIRE_VERSION,
-    WaitRequest,
+    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Place, Refusal, START_TIME, Stage, TerminalAsk,
+    WIRE_VERSION, WaitRequest,
 };

@@ -25,9 +25,10 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use crate::blocking::blocking;
 use crate::client::HostHello;
 use crate::effects::{self, Effects};
-use crate::files::{UnfinishedFiles, blocking};
+use crate::files::UnfinishedFiles;
 use crate::inbox::read_frames;
 use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
@@ -560,12 +561,6 @@ fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
     let patterns =
         patterns.iter().map(|source| Pattern::new(source).map_err(|error| InvalidPattern(error.to_string())));
     Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, input, reads, timeout, by })
-}
-
-/// Numbers that are unique in a process.
-pub(crate) fn next_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(SECRETS + 1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 #[cfg(test)]

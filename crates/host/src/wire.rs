@@ -9,12 +9,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_files::FileAsk;
-use steplatch_ids::TerminalId;
+use steplatch_ids::{RunId, TerminalId};
 use steplatch_ledger::{Effect, EffectKey};
 use steplatch_terminal::{
     CommandRequest, HoldKey, Input, InputReading, InputWait, Limit, LockHolder, OpenError, Part, Quiet, SecretText,
@@ -669,6 +670,20 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
 /// Reads a body.
 pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
     rmp_serde::from_slice(body)
+}
+
+/// Usual time limit of an answer of a host, also after its start.
+pub const START_TIME: Duration = Duration::from_secs(2);
+
+/// Returns whether a step belongs to a run, which settles it once its journal has the result.
+pub(crate) fn is_of_run(step: &str) -> bool {
+    step.split('/').next().is_some_and(|run| run.parse::<RunId>().is_ok())
+}
+
+/// Numbers that are unique in a process.
+pub(crate) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(SECRETS + 1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 #[cfg(test)]

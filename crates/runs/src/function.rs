@@ -5,17 +5,14 @@
 //! acts on it.
 
 mod begin;
-mod cancel;
+mod calls;
 mod child;
 mod decide;
 mod entry;
-mod frame;
 mod gate;
 mod history;
-mod inline;
 mod node;
 mod open_calls;
-mod outer;
 mod outer_work;
 mod perform;
 mod run;

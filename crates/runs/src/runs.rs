@@ -13,21 +13,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_access::{Approver, Caller, Passkeys, Redactor};
-use steplatch_clock::Clock;
+use steplatch_access::Caller;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
-use steplatch_project::{Project, Projects, SessionError, Workers, Workflows};
+use steplatch_project::{Project, SessionError};
 use steplatch_protocol::{
     CallTool, CancelWorkflow, CancelWorkflowReply, DrawWorkflowReply, EngineKind, ExecuteWorkflow,
     ExecuteWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunComparison, RunRecord, RunReply,
     RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
 };
-use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
-use steplatch_sessions::{Sessions, ShutdownMode, TerminalTools};
+use steplatch_services::{RemoteIds, arguments, check};
+use steplatch_sessions::TerminalTools;
 use steplatch_store::{AppendError, Journal, OpenError};
 use steplatch_workflow::{Definition, GatelessNames, History, InvalidLimits, Limits, Start};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::definition_source::RunTarget;
@@ -46,7 +45,7 @@ use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
-use crate::{ExecutorFactory, Nodes, function, remote, run, source};
+use crate::{function, remote, run, source};
 
 /// Time that a start waits for the end of its run by default.
 const DEFAULT_WAIT: Duration = Duration::from_secs(20);

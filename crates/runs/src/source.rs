@@ -6,14 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-use steplatch_access::{Caller, PinError};
-use steplatch_ids::WorkflowName;
+use steplatch_access::Caller;
 use steplatch_library::Signature;
-use steplatch_project::{DiskError, FindError, FunctionWorkflow, KeepError, SavedMachine, WorkflowRef};
-use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
+use steplatch_project::{DiskError, FindError, WorkflowRef};
+use steplatch_protocol::{RunReply, RunWorkflow};
 use steplatch_sessions::TerminalTools;
-use steplatch_workflow::{Definition, MAX_DOCUMENT_BYTES, Timestamp};
+use steplatch_workflow::{Definition, MAX_DOCUMENT_BYTES};
 
 use super::pins;
 use crate::definition_source::{

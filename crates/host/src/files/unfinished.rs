@@ -39,7 +39,7 @@ impl UnfinishedFiles {
                 }
             }
             if files.take(&target) {
-                super::blocking(move || disk::abandon(&target)).await;
+                crate::blocking::blocking(move || disk::abandon(&target)).await;
             }
         });
     }
@@ -90,7 +90,7 @@ mod tests {
             if !part.exists() {
                 break;
             }
-            super::super::blocking(|| std::thread::sleep(Duration::from_millis(5))).await;
+            crate::blocking::blocking(|| std::thread::sleep(Duration::from_millis(5))).await;
         }
         assert!(!part.exists());
         assert!(files.files.lock().is_empty());

@@ -23,10 +23,10 @@ use super::{
     RemotePlace, RemoteSetup,
 };
 use crate::client::{AskError, Host, OnSecret};
-use crate::effects::is_of_run;
 use crate::hosts::{HostsError, answer};
 use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
+use crate::wire::is_of_run;
 use crate::wire::{Ask, BoundedList, OpenedTerminal, Refusal};
 
 /// Time beyond its patience that a request waits for the reason why there is no connection.

@@ -13,8 +13,8 @@ use steplatch_ledger::names_step;
 use steplatch_link::SessionId;
 use steplatch_terminal::{Description, Size};
 
-use crate::effects::is_of_run;
 use crate::records;
+use crate::wire::is_of_run;
 
 /// The notes of one machine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

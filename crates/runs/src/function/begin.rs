@@ -14,9 +14,9 @@ use steplatch_python_api::{Declaration, Kind, Limits, Start};
 use steplatch_workflow::substitute;
 
 use super::entry::{Entry, Started};
-use super::frame::Frame;
 use super::history::FunctionState;
 use super::node::DeclaredNodes;
+use super::run::frame::Frame;
 use super::run::{FunctionRun, OwnFile};
 use crate::definition_source::DefinitionSource;
 use crate::engine::{LaunchParts, StartError, uncancelled};

@@ -8,10 +8,11 @@ use steplatch_ids::RunId;
 use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Failure, FailureKind, Progress, State};
 use steplatch_workflow::{By, Input, Timestamp};
 
-use super::cancel::Cancel;
+use super::calls::{CallTarget, PendingCall, ROOT};
 use super::entry::Entry;
 use super::gate::{answer_of, step};
-use super::history::{CallTarget, FunctionState, PendingCall, ROOT};
+use super::history::Cancel;
+use super::history::FunctionState;
 use super::run::FunctionEvent;
 use super::work::CallOutcome;
 

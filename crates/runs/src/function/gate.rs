@@ -6,8 +6,8 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Record;
 use steplatch_workflow::{AnsweredBy, Form};
 
+use super::calls::{CallTarget, PendingCall, waits_for_answer};
 use super::entry::{CallLabel, Entry};
-use super::history::{CallTarget, PendingCall, waits_for_answer};
 use crate::event::Unreadable;
 use crate::gates::{ClosedGate, GateEnd, OpenGate};
 use crate::seal::Seal;

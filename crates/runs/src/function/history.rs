@@ -3,22 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use steplatch_ids::{RunId, StepId};
-use steplatch_nodes::NodeId;
+use steplatch_ids::RunId;
 use steplatch_nodes::graph::{GraphEvent, StepOutcome};
-use steplatch_python_api::{Answer, Call, CallKind};
+use steplatch_python_api::{Answer, CallKind};
 use steplatch_workflow::{Pause, Timestamp};
 
-use super::cancel::Cancel;
+use super::calls::{CallTarget, InlineExecution, PendingCall, takes_time};
 use super::entry::{CallLabel, Entry};
-use super::inline::InlineExecution;
 use super::open_calls::OpenCalls;
 use crate::engine::WorkClock;
 use crate::run::RunState;
 use crate::time_span::TimeSpan;
 
-/// Number of the root frame.
-pub(super) const ROOT: u64 = 0;
+/// A cancel, in the history of a run that has not finished.
+#[derive(Debug, Clone)]
+pub(super) struct Cancel {
+    /// Reason of the cancel.
+    pub(super) reason: String,
+    /// True if the driver raised the exception in the function.
+    pub(super) is_told: bool,
+}
 
 /// State of a run that its driver needs to continue it.
 #[derive(Debug, Default)]
@@ -45,28 +49,6 @@ pub(super) struct FunctionState {
     /// Calls that started runs which wait for a person, themselves or in runs below them.
     pub(super) waiting_children: BTreeSet<u64>,
     clock: WorkClock,
-}
-
-/// A call for which the run waits.
-#[derive(Debug, Clone)]
-pub(super) struct PendingCall {
-    pub(super) at: Timestamp,
-    /// The frame that made it.
-    pub(super) frame: u64,
-    /// The enclosing call of a node, where the frame executes that node itself.
-    pub(super) within: Option<u64>,
-    pub(super) what: CallTarget,
-    /// The progress of its execution, where the frame executes it itself.
-    pub(super) inlined: Option<InlineExecution>,
-}
-
-/// The target of a call.
-#[derive(Debug, Clone)]
-pub(super) enum CallTarget {
-    /// A request of a function.
-    Call(Call),
-    /// A node, for a step of a graph.
-    Step { step: NodeId, attempt: u32, node: NodeId, input: Value },
 }
 
 /// End of a run.
@@ -208,98 +190,16 @@ impl FunctionState {
     }
 }
 
-impl PendingCall {
-    fn new(at: Timestamp, frame: u64, what: CallTarget) -> Self {
-        Self { at, frame, within: None, what, inlined: None }
-    }
-
-    /// Returns the call whose answer needs it.
-    pub(super) fn parent(&self) -> u64 {
-        self.within.unwrap_or(self.frame)
-    }
-
-    pub(super) fn waits_for_answer(&self) -> bool {
-        matches!(&self.what, CallTarget::Call(call) if waits_for_answer(&call.kind))
-    }
-
-    /// Returns the time limit of a call of a function.
-    pub(super) fn timeout(&self) -> Option<TimeSpan> {
-        let CallTarget::Call(call) = &self.what else { return None };
-        let timeout = match &call.kind {
-            CallKind::Run { timeout, .. }
-            | CallKind::Gate { timeout, .. }
-            | CallKind::RunWorkflow { timeout, .. }
-            | CallKind::RunGraph { timeout, .. } => *timeout,
-            _ => None,
-        };
-        timeout.map(TimeSpan::from_seconds)
-    }
-
-    /// Returns a short description of the request.
-    pub(super) fn label(&self, run: &RunId, number: u64) -> CallLabel {
-        match &self.what {
-            CallTarget::Step { node, .. } => CallLabel::Node(node.to_string()),
-            CallTarget::Call(call) => match &call.kind {
-                CallKind::Run { node, .. } => CallLabel::Node(node.clone()),
-                CallKind::RunGraph { graph, .. } => CallLabel::Node(graph.clone()),
-                CallKind::Gate { .. } => CallLabel::Gate,
-                CallKind::RunWorkflow { workflow, .. } => {
-                    CallLabel::Run { workflow: workflow.clone(), run: child_of(run, number) }
-                }
-                _ => CallLabel::Other,
-            },
-        }
-    }
-}
-
-/// Returns whether a call waits for something besides the driver of its run.
-fn takes_time(kind: &CallKind) -> bool {
-    match kind {
-        CallKind::Run { .. }
-        | CallKind::RunGraph { .. }
-        | CallKind::RunWorkflow { .. }
-        | CallKind::Gate { .. }
-        | CallKind::Sleep { .. } => true,
-        CallKind::Now {}
-        | CallKind::Random {}
-        | CallKind::Emit { .. }
-        | CallKind::Log { .. }
-        | CallKind::Ended { .. } => false,
-    }
-}
-
-/// Returns whether a call is a gate with time left for an answer.
-pub(super) fn waits_for_answer(kind: &CallKind) -> bool {
-    matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| !TimeSpan::from_seconds(seconds).is_elapsed()))
-}
-
-/// Returns the name of the step that starts a run.
-pub(super) fn child_step(run: &RunId, number: u64) -> StepId {
-    numbered_step(run, "workflow", number)
-}
-
-/// Returns the name of the step that calls a node.
-pub(super) fn call_step(run: &RunId, number: u64) -> StepId {
-    numbered_step(run, "node", number)
-}
-
-/// Returns the name of a step; one run has fewer calls than that.
-pub(super) fn numbered_step(run: &RunId, place: &str, number: u64) -> StepId {
-    StepId { run: run.clone(), place: place.to_owned(), visit: u32::try_from(number).unwrap_or(u32::MAX) }
-}
-
-/// Returns the run that a call starts.
-pub(super) fn child_of(run: &RunId, number: u64) -> RunId {
-    RunId::started_by(&child_step(run, number))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Map, json};
     use steplatch_python_api::Limits;
 
     use super::super::entry::Started;
+    use steplatch_python_api::Call;
+
     use super::*;
+    use crate::function::calls::ROOT;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp(seconds * 1_000_000)

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use steplatch_python_api::Call;
 
-use super::history::{CallTarget, PendingCall};
-use super::inline::InlineExecution;
+use super::calls::InlineExecution;
+use super::calls::{CallTarget, PendingCall};
 
 /// Open calls, by their numbers.
 #[derive(Debug, Default)]

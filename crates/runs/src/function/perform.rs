@@ -6,11 +6,11 @@ use steplatch_project::Function;
 use steplatch_python_api::{Answer, CallKind, Limits, Start};
 use steplatch_workflow::Timestamp;
 
+use super::calls::{CallTarget, PendingCall, ROOT};
 use super::child;
-use super::frame::{CalledNode, Frame, GraphFrame};
 use super::gate::complaint;
-use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
+use super::run::frame::{CalledNode, Frame, GraphFrame};
 use super::work::{CallOutcome, after};
 use crate::engine::Attempt;
 use crate::run::RunInbox;
@@ -84,7 +84,7 @@ impl FunctionRun {
                 }
                 let interrupt = self.work.interrupt_for(number);
                 let wanted = child::ChildRequest {
-                    step: super::history::child_step(&self.recorder.run.id, number),
+                    step: super::calls::child_step(&self.recorder.run.id, number),
                     workflow,
                     input,
                     params,
@@ -164,7 +164,7 @@ impl FunctionRun {
                     self.declared.adopt_unseen(id);
                 }
                 let (hands, step) =
-                    (self.recorder.shared.hands.clone(), super::history::call_step(&self.recorder.run.id, number));
+                    (self.recorder.shared.hands.clone(), super::calls::call_step(&self.recorder.run.id, number));
                 self.work.spawn(number, async move {
                     hands.end_left(&step.to_string()).await;
                     CallOutcome::node(result)
@@ -173,7 +173,7 @@ impl FunctionRun {
             _ => {
                 let interrupt = self.work.interrupt_for(number);
                 let (declared, caller) = (self.declared.clone(), self.recorder.caller.clone());
-                let step = super::history::call_step(&self.recorder.run.id, number).to_string();
+                let step = super::calls::call_step(&self.recorder.run.id, number).to_string();
                 let (message, late) = (too_long("Node", id, timeout), after(&self.recorder.shared.clock, at, timeout));
                 self.work.spawn(number, async move {
                     let call = NodeCall { input, interrupt: interrupt.clone(), ..NodeCall::default() };

@@ -1,5 +1,10 @@
 //! A function, or a call of a node, as a kind of run: it records its calls and their answers, then performs them.
 
+pub(super) mod cancel;
+pub(super) mod frame;
+pub(super) mod inline;
+pub(super) mod outer;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,13 +15,11 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Record;
 use steplatch_workflow::{By, Input};
 
-use super::cancel::CancelProgress;
+use super::calls::{CallTarget, PendingCall, ROOT, call_step, child_of, child_step};
 use super::entry::{CallLabel, Entry, Started};
-use super::frame::Frame;
 use super::gate::{is_for_person, open_gate};
-use super::history::{CallTarget, FunctionState, PendingCall, ROOT, call_step, child_of, child_step};
+use super::history::FunctionState;
 use super::node::DeclaredNodes;
-use super::outer::PassedInput;
 use super::outer_work::OuterWork;
 use super::work::{CallOutcome, PendingWork};
 use crate::child::close_left_open;
@@ -29,6 +32,9 @@ use crate::outer::{Mirror, MirrorMessage};
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::time_span::TimeSpan;
+use cancel::CancelProgress;
+use frame::Frame;
+use outer::PassedInput;
 
 /// One run of functions and graphs.
 pub(crate) struct FunctionRun {

@@ -9,9 +9,10 @@ use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python_api::{Answer, CallKind};
 use steplatch_store::Record;
 
+use super::calls::{ROOT, child_of};
 use super::entry::{CallLabel, Entry, event_name};
 use super::gate::{HUMAN, step};
-use super::history::{FunctionState, ROOT, child_of};
+use super::history::FunctionState;
 use crate::event::{Unreadable, add_author, envelope};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;

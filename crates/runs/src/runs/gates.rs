@@ -12,8 +12,8 @@ use steplatch_workflow::{Input, Proof};
 
 use super::locked::UnlockError;
 use crate::gates::{
-    AmbiguousGate, AnswerError, ClosedGate, ClosedGateError, GateAnswer, GateEnd, GateProof, NotWaiting, OpenGate,
-    VerifiedAnswer, reported,
+    AmbiguousGate, AnswerError, ClosedGateError, GateAnswer, GateEnd, GateProof, NotWaiting, OpenGate, VerifiedAnswer,
+    reported,
 };
 use crate::lookup::parse_run_id;
 use crate::machine::TERMINAL;

@@ -74,27 +74,3 @@ impl Runs {
         Ok(answer)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_journal_has_a_mask_where_a_secret_field_was_answered() {
-        let answers = SecretAnswers::default();
-        let form =
-            json!({"properties": {"name": {"type": "string"}, "code": {"type": "string", "format": "password"}}});
-        let run = RunId::random();
-        let given = || json!({"name": "ana", "code": "42 43"}).to_string();
-        let (stored, texts) = answers.conceal(&run, &form, given());
-        assert_eq!((stored, texts), (json!({"name": "ana", "code": MASK}).to_string(), vec!["42 43".to_owned()]));
-        assert!(answers.taken.lock().is_empty(), "nothing takes it");
-        answers.taken.lock().insert(run.clone(), Map::new());
-        answers.conceal(&run, &form, given());
-        assert_eq!(Value::from(answers.taken.lock()[&run].clone()), json!({"code": "42 43"}));
-        let plain = json!({"properties": {"name": {"type": "string"}}});
-        assert_eq!(answers.conceal(&run, &plain, given()), (given(), Vec::new()));
-    }
-}

@@ -10,24 +10,16 @@ use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
 use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::Timestamp;
 
-use super::entry::Entry;
-use super::frame::{Frame, FrameInput};
-use super::history::{CallTarget, FunctionState, PendingCall};
-use super::run::FunctionRun;
-use super::work::CallOutcome;
-
-/// The progress of a call that its caller executes itself.
-#[derive(Debug, Clone)]
-pub(super) enum InlineExecution {
-    /// It is in progress.
-    Begun,
-    /// It has finished, and the call has no answer yet.
-    Ended(Box<CallKind>),
-}
+use crate::function::calls::{CallTarget, InlineExecution, PendingCall};
+use crate::function::entry::Entry;
+use crate::function::history::FunctionState;
+use crate::function::run::FunctionRun;
+use crate::function::run::frame::{Frame, FrameInput};
+use crate::function::work::CallOutcome;
 
 impl FunctionRun {
     /// Returns whether the function that makes this call executes the node itself: both are in the same file.
-    pub(super) fn is_inline(&self, number: u64, node: &Node) -> bool {
+    pub(in crate::function) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
         let Some(PendingCall { frame, what: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {
             return false;
@@ -39,7 +31,7 @@ impl FunctionRun {
     }
 
     /// Resumes a call that its caller executes, when another daemon may have begun it.
-    pub(super) fn resume_inline(&mut self, number: u64) {
+    pub(in crate::function) fn resume_inline(&mut self, number: u64) {
         match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
             // It starts once the driver knows the progress of its caller.
             None => self.work.add_ready(number, CallOutcome::Begin),
@@ -50,7 +42,7 @@ impl FunctionRun {
 
     /// Leaves a call to the function that makes it, if it is such a call. Returns false when this daemon must no
     /// longer drive the run.
-    pub(super) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
+    pub(in crate::function) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
         let Some(PendingCall { frame, what: CallTarget::Call(call), inlined: None, .. }) = self.folded.open.get(number)
         else {
             return true;
@@ -60,7 +52,7 @@ impl FunctionRun {
     }
 
     /// Answers the call of a node that its caller has executed.
-    pub(super) fn inline_ended(&mut self, number: u64, ended: CallKind) {
+    pub(in crate::function) fn inline_ended(&mut self, number: u64, ended: CallKind) {
         let Some(PendingCall { what: CallTarget::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else {
             return;
         };
@@ -76,7 +68,7 @@ impl FunctionRun {
     }
 
     /// Returns the result of a function node that returned `output`.
-    pub(super) fn returned(&self, node: &Node, input: Value, output: Value) -> NodeResult {
+    pub(in crate::function) fn returned(&self, node: &Node, input: Value, output: Value) -> NodeResult {
         // A run of an older daemon keeps that daemon's rule.
         if self.folded.one_heap {
             NodeResult::returned(node, input, output)
@@ -87,7 +79,7 @@ impl FunctionRun {
 
     /// Closes the calls with these numbers (among the function's own), which it could not close earlier, and all calls
     /// made within a call that has finished. Returns false when this daemon must no longer drive the run.
-    pub(super) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
+    pub(in crate::function) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
         let late =
             ordinals.iter().filter_map(|ordinal| self.folded.open.number_of(frame, *ordinal)).collect::<Vec<_>>();
         let mut closing = late;
@@ -110,7 +102,7 @@ impl FunctionRun {
 impl FunctionState {
     /// Applies a call of a function that names its enclosing call by the function's own number, or states that the
     /// enclosing call has finished.
-    pub(super) fn apply_inline(&mut self, frame: u64, call: &Call) {
+    pub(in crate::function) fn apply_inline(&mut self, frame: u64, call: &Call) {
         if let CallKind::Ended { of, .. } = &call.kind
             && let Some(number) = self.open.number_of(frame, *of)
         {
@@ -119,7 +111,7 @@ impl FunctionState {
     }
 
     /// Returns the open calls of a function that are not among these, by their numbers among its own.
-    pub(super) fn not_among(&self, frame: u64, ordinals: &[u64]) -> Vec<u64> {
+    pub(in crate::function) fn not_among(&self, frame: u64, ordinals: &[u64]) -> Vec<u64> {
         let own = self.open.of_frame(frame).filter_map(|(_, open)| match &open.what {
             CallTarget::Call(call) => Some(call.ordinal),
             CallTarget::Step { .. } => None,
@@ -182,7 +174,7 @@ mod tests {
         };
         run.apply_inline(0, &ended);
         assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Ended(_))));
-        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: super::super::entry::CallLabel::Other });
+        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: crate::function::entry::CallLabel::Other });
         assert_eq!(run.open.orphans(), [2]);
         assert_eq!(run.not_among(0, &[3]), [2]);
     }

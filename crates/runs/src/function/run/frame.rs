@@ -14,17 +14,17 @@ use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::decide::{Abandonment, Advance, DeferredAnswer, FunctionSteps, RaisedError};
-use super::entry::Entry;
-use super::history::{CallTarget, PendingCall, ROOT};
-use super::run::FunctionRun;
-use super::work::CallOutcome;
 use crate::engine::Attempt;
 use crate::event::{HistoryError, Unreadable};
+use crate::function::calls::{CallTarget, PendingCall, ROOT};
+use crate::function::decide::{Abandonment, Advance, DeferredAnswer, FunctionSteps, RaisedError};
+use crate::function::entry::Entry;
+use crate::function::run::FunctionRun;
+use crate::function::work::CallOutcome;
 use crate::time_span::TimeSpan;
 
 /// A caller within a run: the root function, a function node, a graph, or the request to call one node.
-pub(super) enum Frame {
+pub(in crate::function) enum Frame {
     Function {
         execution: Box<Execution>,
         /// The node that it executes, unless it is the run itself.
@@ -42,13 +42,13 @@ pub(super) enum Frame {
 }
 
 /// The node call that a frame executes.
-pub(super) struct CalledNode {
-    pub(super) node: Node,
-    pub(super) input: Value,
+pub(in crate::function) struct CalledNode {
+    pub(in crate::function) node: Node,
+    pub(in crate::function) input: Value,
 }
 
 /// A graph in progress.
-pub(super) struct GraphFrame {
+pub(in crate::function) struct GraphFrame {
     called: CalledNode,
     graph: Graph,
     progress: Progress,
@@ -58,14 +58,14 @@ pub(super) struct GraphFrame {
 }
 
 impl GraphFrame {
-    pub(super) fn new(called: CalledNode, graph: Graph) -> Self {
+    pub(in crate::function) fn new(called: CalledNode, graph: Graph) -> Self {
         let (progress, waits) = (Progress::new(&graph), CancellationToken::new());
         let ends = waits.clone().drop_guard();
         Self { called, graph, progress, waits, _ends: ends }
     }
 
     /// Returns the time limit of one attempt of a step.
-    pub(super) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
+    pub(in crate::function) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
         let step = self.graph.steps().iter().find(|known| known.id == *step)?;
         let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node)?;
         Some(retry.timeout?.duration().into())
@@ -84,7 +84,7 @@ enum FrameError {
 }
 
 /// The input with which a function continues.
-pub(super) enum FrameInput {
+pub(in crate::function) enum FrameInput {
     /// Nothing: it starts, or is restored from its history.
     Nothing,
     /// The answer to a call, by the number among its own; appended together with what follows from it.
@@ -98,7 +98,12 @@ pub(super) enum FrameInput {
 impl FunctionRun {
     /// Resumes a function with an input: appends `entries` and the function's new calls, and performs these. Returns
     /// false when this daemon must no longer drive the run.
-    pub(super) async fn resume_function(&mut self, number: u64, mut entries: Vec<Entry>, told: FrameInput) -> bool {
+    pub(in crate::function) async fn resume_function(
+        &mut self,
+        number: u64,
+        mut entries: Vec<Entry>,
+        told: FrameInput,
+    ) -> bool {
         let recorded = match &told {
             FrameInput::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
             FrameInput::Inline(ordinal) => Some(Step::Inlined { ordinal: *ordinal }),
@@ -197,7 +202,7 @@ impl FunctionRun {
     }
 
     /// Resumes a graph, like [`Self::resume_function`]. `call` is the one that `input` is about.
-    pub(super) async fn resume_graph(
+    pub(in crate::function) async fn resume_graph(
         &mut self,
         number: u64,
         mut entries: Vec<Entry>,
@@ -263,7 +268,7 @@ impl FunctionRun {
     }
 
     /// Starts a frame, or restores it from its history.
-    pub(super) async fn begin_frame(&mut self, number: u64) -> bool {
+    pub(in crate::function) async fn begin_frame(&mut self, number: u64) -> bool {
         let at = self.recorder.shared.clock.now();
         match self.frames.get(&number) {
             Some(Frame::Function { .. }) => self.resume_function(number, Vec::new(), FrameInput::Nothing).await,
@@ -295,7 +300,7 @@ impl FunctionRun {
     /// # Errors
     ///
     /// If reading the history fails.
-    pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), HistoryError> {
+    pub(in crate::function) async fn resume_frame(&mut self, number: u64) -> Result<(), HistoryError> {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
             // Answers that arrived during a pause may not have reached the function.
@@ -327,7 +332,7 @@ impl FunctionRun {
     }
 
     /// Returns the entries that mark a call, and everything below it, as abandoned. Ends what it started.
-    pub(super) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
+    pub(in crate::function) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
         let Abandonment { entries, calls } = self.folded.abandon(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);
         entries
@@ -361,7 +366,13 @@ impl FunctionRun {
     }
 
     /// Delivers the outcome of a call to the frame that made it.
-    pub(super) async fn answer(&mut self, number: u64, open: PendingCall, came: CallOutcome, by: Option<By>) -> bool {
+    pub(in crate::function) async fn answer(
+        &mut self,
+        number: u64,
+        open: PendingCall,
+        came: CallOutcome,
+        by: Option<By>,
+    ) -> bool {
         let at = self.recorder.shared.clock.now();
         self.work.interrupt(number);
         let Abandonment { mut entries, calls } = self.folded.abandon_below(&self.recorder.run.id, number, at);
@@ -398,7 +409,7 @@ impl FunctionRun {
     }
 
     /// Delivers to all frames the answers withheld during the pause.
-    pub(super) async fn resume_all(&mut self) -> bool {
+    pub(in crate::function) async fn resume_all(&mut self) -> bool {
         let numbers: Vec<u64> = self.frames.keys().copied().collect();
         for number in numbers {
             let held = match self.frames.get_mut(&number) {

@@ -12,24 +12,24 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWorkKind, Input};
 use tokio::sync::oneshot;
 
-use super::cancel::CALLS_END_TIMEOUT;
-use super::child;
-use super::entry::{CallLabel, Entry};
-use super::history::{CallTarget, child_of, child_step};
-use super::outer_work::OuterWork;
-use super::run::{FunctionEvent, FunctionRun};
-use super::work::{CallOutcome, left_of};
 use crate::child::LEFT_ALONE;
 use crate::engine::{Attempt, Handled, RunKind as _};
+use crate::function::calls::{CallTarget, child_of, child_step};
+use crate::function::child;
+use crate::function::entry::{CallLabel, Entry};
+use crate::function::outer_work::OuterWork;
+use crate::function::run::cancel::CALLS_END_TIMEOUT;
+use crate::function::run::{FunctionEvent, FunctionRun};
+use crate::function::work::{CallOutcome, left_of};
 use crate::outer::{InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 use crate::time_span::TimeSpan;
 
 /// Maximum calls of one run: nodes, graphs, gates, sleeps and nested runs. A call takes up to 20 events of a history in
 /// Temporal, which has at most 51,200.
-pub(super) const MAX_CALLS: u64 = 2000;
+pub(in crate::function) const MAX_CALLS: u64 = 2000;
 
 /// Maximum bytes of the outcomes of one run's calls. A history in Temporal has each outcome twice, and at most 50 MB.
-pub(super) const MAX_BYTES: u64 = 16_000_000;
+pub(in crate::function) const MAX_BYTES: u64 = 16_000_000;
 
 /// Wait limit for the end of a nested run here once the engine has its result.
 const CHILD_END_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ const TIMER_TOLERANCE: Duration = Duration::from_millis(500);
 
 impl FunctionRun {
     /// Waits for the next event of a run whose calls the engine has performed. Safe to drop and call again.
-    pub(super) async fn next_elsewhere(&mut self) -> FunctionEvent {
+    pub(in crate::function) async fn next_elsewhere(&mut self) -> FunctionEvent {
         let Some(mirror) = &mut self.mirror else { return std::future::pending().await };
         let is_ready = self.work.is_ready();
         let outer = self.work.outer.as_ref();
@@ -59,7 +59,7 @@ impl FunctionRun {
     }
 
     /// Handles a message of the engine. Returns false when this daemon must no longer drive the run.
-    pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
+    pub(in crate::function) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Started(started) => {
                 self.show_trouble(started.err());
@@ -148,7 +148,7 @@ impl FunctionRun {
         };
         match happened {
             Some(FunctionEvent::Outcome { number, came: CallOutcome::TooLarge { bytes }, .. }) => {
-                let limit = super::outer_work::MAX_OUTCOME_BYTES;
+                let limit = crate::function::outer_work::MAX_OUTCOME_BYTES;
                 let error = format!(
                     "the outcome of call {number} has {bytes} bytes, and one of a run on Temporal has at most {limit}; have it \
                      written to a file, or run the workflow with --on sqlite"
@@ -161,7 +161,7 @@ impl FunctionRun {
     }
 
     /// Ends the turn, once the function has continued as far as it can.
-    pub(super) async fn end_turn(&mut self) -> bool {
+    pub(in crate::function) async fn end_turn(&mut self) -> bool {
         if let Some(error) = self.beyond_limits() {
             return self.end_failed(error).await;
         }
@@ -188,7 +188,7 @@ impl FunctionRun {
     }
 
     /// Passes an input of a person, an agent or a run above to the engine, and applies what follows from it.
-    pub(super) async fn pass_on(&mut self, input: Input) -> Handled {
+    pub(in crate::function) async fn pass_on(&mut self, input: Input) -> Handled {
         let is_in_turn = self.work.outer.as_ref().is_some_and(OuterWork::is_in_turn);
         let (shared, run) = (self.recorder.shared.clone(), self.recorder.run.id.clone());
         match &input {
@@ -246,7 +246,7 @@ impl FunctionRun {
 
     /// Cancels the runs that open calls have started in the engine, and waits a moment for their ends: where this daemon waits
     /// for nested runs itself, they end with what waits for them.
-    pub(super) fn end_children(&self) -> impl Future<Output = ()> + use<> {
+    pub(in crate::function) fn end_children(&self) -> impl Future<Output = ()> + use<> {
         let starts_run = |what: &CallTarget| {
             matches!(what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. })) && self.mirror.is_some()
         };
@@ -392,7 +392,12 @@ impl FunctionRun {
     }
 
     /// Has the engine start a run for a call, and wait for its end.
-    pub(super) fn run_elsewhere(&mut self, number: u64, at: steplatch_workflow::Timestamp, timeout: Option<TimeSpan>) {
+    pub(in crate::function) fn run_elsewhere(
+        &mut self,
+        number: u64,
+        at: steplatch_workflow::Timestamp,
+        timeout: Option<TimeSpan>,
+    ) {
         let limit = left_of(&self.recorder.shared.clock, at, timeout);
         let step = child_step(&self.recorder.run.id, number);
         if let Some(outer) = &mut self.work.outer {
@@ -403,7 +408,7 @@ impl FunctionRun {
 
 /// An input on its way to the engine, which brings it back in a turn.
 #[derive(Debug)]
-pub(super) struct PassedInput {
+pub(in crate::function) struct PassedInput {
     input: Input,
     is_taken: bool,
 }

@@ -10,14 +10,14 @@ use std::time::Duration;
 use steplatch_python_api::{FailureKind, State};
 use steplatch_workflow::Timestamp;
 
-use super::decide::{CancelDecision, CancelSituation};
-use super::entry::Entry;
-use super::frame::{Frame, FrameInput};
-use super::history::ROOT;
-use super::run::FunctionRun;
+use crate::function::calls::ROOT;
+use crate::function::decide::{CancelDecision, CancelSituation};
+use crate::function::entry::Entry;
+use crate::function::run::FunctionRun;
+use crate::function::run::frame::{Frame, FrameInput};
 
 /// Time that a cancelled run waits for the end of its calls before it raises in its function.
-pub(super) const CALLS_END_TIMEOUT: Duration = Duration::from_secs(2);
+pub(in crate::function) const CALLS_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limit of a cancelled function for its cleanup.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,32 +25,23 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of a function for computing until its next call, where the driver can raise the cancel.
 const COMPUTE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A cancel, in the history of a run that has not finished.
-#[derive(Debug, Clone)]
-pub(super) struct Cancel {
-    /// Reason of the cancel.
-    pub(super) reason: String,
-    /// True if the driver raised the exception in the function.
-    pub(super) is_told: bool,
-}
-
 /// State of a cancellation in progress.
 #[derive(Debug, Default)]
-pub(super) struct CancelProgress {
+pub(in crate::function) struct CancelProgress {
     /// Time by which the function must have finished its cleanup.
-    pub(super) cleans_up_until: Option<Timestamp>,
+    pub(in crate::function) cleans_up_until: Option<Timestamp>,
     /// True if this daemon received the cancel.
     is_asked_for: bool,
     /// True if the driver abandoned the function because it took too long.
     is_given_up: bool,
     /// Failure of the run's function, if it failed.
-    pub(super) raised: Option<FailureKind>,
+    pub(in crate::function) raised: Option<FailureKind>,
 }
 
 impl FunctionRun {
     /// Cancels the run: raises the exception in its function, if that waits. A second cancel ends the run at once.
     /// Returns false when this daemon must no longer drive the run.
-    pub(super) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
+    pub(in crate::function) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
         let is_again = std::mem::replace(&mut self.ending.is_asked_for, true);
         let found = CancelSituation {
             is_again,
@@ -67,13 +58,13 @@ impl FunctionRun {
     }
 
     /// Ends the run without notifying its function.
-    pub(super) async fn cancel_at_once(&mut self, at: Timestamp, reason: String) -> bool {
+    pub(in crate::function) async fn cancel_at_once(&mut self, at: Timestamp, reason: String) -> bool {
         let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::Cancelled { at, reason });
         self.append(entries).await
     }
 
     /// Resumes a cancel that is in the history already.
-    pub(super) async fn resume_cancel(&mut self) -> bool {
+    pub(in crate::function) async fn resume_cancel(&mut self) -> bool {
         match &self.folded.cancel {
             Some(cancel) if cancel.is_told => {
                 // The time between two daemons does not count.
@@ -108,7 +99,7 @@ impl FunctionRun {
     }
 
     /// Returns a future that completes when a function of a cancelled run has computed for too long.
-    pub(super) fn out_of_patience(&self) -> impl Future<Output = ()> + use<> {
+    pub(in crate::function) fn out_of_patience(&self) -> impl Future<Output = ()> + use<> {
         let (cancelling, clock) = (self.recorder.run.cancelling.clone(), self.recorder.shared.clock.clone());
         let cleans_up_until = self.ending.cleans_up_until;
         async move {
@@ -123,13 +114,13 @@ impl FunctionRun {
     }
 
     /// Records `entries`, and abandons the function.
-    pub(super) async fn give_up(&mut self, entries: Vec<Entry>) -> bool {
+    pub(in crate::function) async fn give_up(&mut self, entries: Vec<Entry>) -> bool {
         self.ending.is_given_up = true;
         self.append(entries).await
     }
 
     /// Notes how the function of the run failed, if it did.
-    pub(super) fn note_raised(&mut self, frame: u64, state: &State) {
+    pub(in crate::function) fn note_raised(&mut self, frame: u64, state: &State) {
         if let (ROOT, State::Failed(failure)) = (frame, state) {
             self.ending.raised = Some(failure.kind);
         }

@@ -1,7 +1,7 @@
 //! The screen as `alacritty_terminal` keeps it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use alacritty_terminal::event::{Event, EventListener};
@@ -24,6 +24,8 @@ pub(crate) struct Emulator {
     outbox: Outbox,
     size: Size,
     failures: u32,
+    /// The text of the screen since its last change: each reply to a client needs it several times.
+    text: OnceLock<String>,
 }
 
 /// Messages of the emulator, until something takes them.
@@ -85,13 +87,21 @@ impl Emulator {
     #[must_use]
     pub(crate) fn new(size: Size) -> Self {
         let outbox = Outbox::default();
-        Self { page: XtermScreen::new(size, &outbox), processor: Processor::new(), outbox, size, failures: 0 }
+        Self {
+            page: XtermScreen::new(size, &outbox),
+            processor: Processor::new(),
+            outbox,
+            size,
+            failures: 0,
+            text: OnceLock::new(),
+        }
     }
 
     /// Runs a piece of the emulator that handles foreign input.
     ///
     /// A bug in it must not end the terminal: the screen begins again empty then, and the history stays.
     fn guarded(&mut self, act: impl FnOnce(&mut XtermScreen, &mut Processor)) {
+        self.text.take();
         let (page, processor) = (&mut self.page, &mut self.processor);
         if catch_unwind(AssertUnwindSafe(|| act(page, processor))).is_err() {
             self.failures += 1;
@@ -202,15 +212,18 @@ impl Screen for Emulator {
     }
 
     fn text(&self) -> String {
-        let mut out = String::with_capacity(1024);
-        for (index, row) in self.rows().enumerate() {
-            if index > 0 {
-                out.push('\n');
+        let format = || {
+            let mut out = String::with_capacity(1024);
+            for (index, row) in self.rows().enumerate() {
+                if index > 0 {
+                    out.push('\n');
+                }
+                push_row(&mut out, row);
             }
-            push_row(&mut out, row);
-        }
-        out.truncate(out.trim_end_matches('\n').len());
-        out
+            out.truncate(out.trim_end_matches('\n').len());
+            out
+        };
+        self.text.get_or_init(format).clone()
     }
 
     fn scrolled(&self) -> (u64, u64) {
@@ -292,7 +305,9 @@ impl Screen for Emulator {
 /// Appends a row, without the blanks at its right.
 fn push_row(out: &mut String, row: &[Cell]) {
     let begin = out.len();
-    for cell in row {
+    // Most cells of a screen are blanks at the right.
+    let end = row.iter().rposition(|cell| cell.c != ' ' || cell.extra.is_some()).map_or(0, |last| last + 1);
+    for cell in &row[..end] {
         push_cell(out, cell);
     }
     out.truncate(begin + out[begin..].trim_end().len());

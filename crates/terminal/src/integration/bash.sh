@@ -173,7 +173,8 @@ $__steplatch_hook"
   unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
 
   # What bash says when it ends is no output of the command that has it end.
-  if [[ $(type -t exit) == builtin && $(type -t logout) == builtin ]]; then
+  # A function or an alias of these names stays. (`type -t` would need a fork for each.)
+  if ! { declare -F exit || declare -F logout || alias exit || alias logout; } >/dev/null 2>&1; then
     exit() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin exit "${@:-$__steplatch_bye}"; }
     logout() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin logout "${@:-$__steplatch_bye}"; }
   fi

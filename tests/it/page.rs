@@ -342,6 +342,20 @@ fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
     });
 }
 
+#[test]
+fn a_run_shows_its_result_its_input_and_what_it_said_and_runs_that_did_the_same_do_not_differ() {
+    let page = PageHome::new();
+    let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
+    page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
+    page.plays("run_steps.mjs", |page, wanted| match wanted["writes"].as_str() {
+        Some(name) => {
+            std::fs::write(page.home.path().join(name), wanted["text"].as_str().unwrap()).unwrap();
+            json!({})
+        }
+        None => page.command(wanted).unwrap(),
+    });
+}
+
 /// The pictures are written into the directory of `STEPLATCH_PAGE_SHOTS`, if there is one.
 #[test]
 fn the_pictures_of_the_documentation_can_be_made() {

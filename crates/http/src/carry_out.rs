@@ -78,6 +78,8 @@ impl RouteHandler {
         let params = Value::Object(self.parameters(given)?);
         let (mut reply, warnings) = match self.route.verb {
             "ANSWER_GATE" => answer_gate(daemon, params, peer, surface).await?,
+            // The daemon checks the passphrase, and that no program of a kept terminal gives it.
+            "UNLOCK_RUNS" => daemon.for_person(surface, peer).call_raw("UNLOCK_RUNS", params).await?,
             verb => daemon.call_raw(verb, params).await?,
         };
         let status = self.status(&reply, daemon, named.as_deref()).await?;

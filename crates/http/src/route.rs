@@ -181,6 +181,7 @@ routes! {
     Get "/recordings/{recording_id}" "READ_RECORDING" of Recording, Unprocessable;
 
     Get "/approver" "GET_APPROVER", Unprocessable;
+    Post "/approver/unlock" "UNLOCK_RUNS" for page, Unprocessable;
 
     Get "/passkeys" "LIST_PASSKEYS", Unprocessable;
     Post "/passkeys" "REGISTER_PASSKEY" for page, Conflict;
@@ -216,10 +217,6 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("REMOVE_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey remove"),
     ("LOWER_REQUIREMENT", "is for a person in a terminal of their own"),
     ("SET_APPROVER", "is for a person in a terminal of their own"),
-    (
-        "UNLOCK_RUNS",
-        "is for a person in a terminal of their own; an answer with the passphrase opens the run that it is for",
-    ),
 ];
 
 impl Route {

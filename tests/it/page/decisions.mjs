@@ -1,25 +1,28 @@
 // What the page decides without a browser: names of keys, pastes, rows of screens, timelines and words.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
+
+import { KEYS } from "./xterm_keys.mjs";
 
 const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
 const { apply, blank, cells, lastUsed, rowText, runsOf } = await import(new URL("screen.js", modules));
 const { beside } = await import(new URL("beside.js", modules));
 const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
-const { differences, nearby, unified } = await import(new URL("differences.js", modules));
+const { areAlike, differences, nearby, steadyText, unified } = await import(new URL("differences.js", modules));
 const { jsonLines, placed } = await import(new URL("json_lines.js", modules));
-const { places } = await import(new URL("find.js", modules));
+const { newestBefore, places } = await import(new URL("find.js", modules));
 const { addressAt, addresses, openable } = await import(new URL("links.js", modules));
 const { cellAt, isReported, wheelSteps } = await import(new URL("mouse.js", modules));
 const { marksOf, recordingOf, runsDuring } = await import(new URL("marks.js", modules));
 const { advance, clockTime, takeDue } = await import(new URL("playback.js", modules));
 const { inView } = await import(new URL("long_list.js", modules));
-const { askedOf, filterOf, isOf, queryOf } = await import(new URL("run_filter.js", modules));
-const { addEvent, duration, emptyTimeline, flatten, lanes, layOut } = await import(new URL("timeline.js", modules));
-const { size, terminalPlace, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
-const { valueOf } = await import(new URL("form.js", modules));
+const { askedOf, filterOf, hasText, isOf, queryOf } = await import(new URL("run_filter.js", modules));
+const { addEvent, brief, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, telling } = await import(new URL("timeline.js", modules));
+const { dayTime, size, terminalName, terminalPlace, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
+const { choicesOf, constraint, localTime, problemOf, refusals, valueOf } = await import(new URL("form.js", modules));
 
 const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
 
@@ -45,6 +48,28 @@ test("a key has the name that the server knows, and a character is text", () => 
   assert.equal(keyText(press("a", { ctrlKey: true }), false), null);
   assert.equal(keyText(press("@", { ctrlKey: true, altKey: true }), true), "@", "AltGr types a character");
   assert.equal(keyText(press("Enter"), false), null);
+});
+
+test("a letter with shift is one with alt, too, and ctrl has the characters that X11 gives it", () => {
+  const named = [
+    [press("F", { altKey: true, shiftKey: true }), "alt-shift-f"],
+    [press("F", { altKey: true }), "alt-shift-f", "shift is locked"],
+    [press("É", { altKey: true, shiftKey: true }), "alt-É"],
+    [press("6", { ctrlKey: true }), "ctrl-^"],
+    [press("8", { ctrlKey: true }), "ctrl-8"],
+    [press("~", { ctrlKey: true, shiftKey: true }), "ctrl-^"],
+    [press("-", { ctrlKey: true }), "ctrl--"],
+    [press("6", { altKey: true }), "alt-6"],
+    [press("6", { ctrlKey: true, altKey: true }), "ctrl-alt-^"],
+    [press(" ", { ctrlKey: true, altKey: true }), "ctrl-alt-space"],
+    [press("constructor", { ctrlKey: true }), null],
+  ];
+  for (const [pressed, name, why] of named) assert.equal(keyName(pressed), name, why ?? JSON.stringify(pressed));
+  // Each key of the table is one for the terminal: text, or a key with a name.
+  for (const { key, shift, alt, ctrl } of KEYS) {
+    const pressed = press(key, { shiftKey: Boolean(shift), altKey: Boolean(alt), ctrlKey: Boolean(ctrl) });
+    assert.ok(!isForPage(pressed, false) && (keyText(pressed, false) ?? keyName(pressed)), JSON.stringify(pressed));
+  }
 });
 
 test("few keys belong to the page", () => {
@@ -91,6 +116,7 @@ test("a timeline pairs what began with its end, and shortens idle time", () => {
   const { whole, spans } = layOut(timeline, Date.parse(at(200)), 2000);
   assert.deepEqual([whole, spans], [4000, [{ from: 0, to: 1000 }, { from: 3000, to: 4000 }]]);
   assert.deepEqual([duration(7), duration(1500), duration(90_000), duration(7_260_000)], ["7 ms", "1.5 s", "1 min 30 s", "2 h 1 min"]);
+  assert.equal(duration(119_700), "1 min 59 s");
 });
 
 test("what would hide in a text is shown by its number", () => {
@@ -104,16 +130,66 @@ test("states of terminals are what the daemon knows", () => {
     [{ password: true, busy: true }, "asks for a password"],
     [{ busy: false, awaiting_input: true }, "at its prompt"],
     [{ busy: true, awaiting_input: true }, "waits for input"],
+    [{ busy: true, awaiting_input: true, alternate_screen: true }, "running"],
     [{ busy: true }, "busy"],
     [{}, "running"],
     [{ state: "exited", exit_code: 3, host: "build", host_lost_since: "2026-01-01T00:00:00Z" }, "host lost 3 min ago"],
   ];
   for (const [terminal, word] of words) assert.equal(terminalState(terminal, Date.parse("2026-01-01T00:03:00Z")).word, word);
+  // Only a password needs a person for sure; an interpreter waits for input all day.
+  assert.deepEqual([{ password: true }, { awaiting_input: true }, { awaiting_input: true, alternate_screen: true }].map((terminal) => terminalState(terminal, 0).tone), ["wait", "idle", "busy"]);
   assert.equal(timeAgo("2026-01-01T00:00:00Z", Date.parse("2026-01-01T02:03:00Z")), "2 h ago");
 });
 
 test("a directory stands behind the name of its machine", () => {
   assert.deepEqual([{ cwd: "/srv" }, { cwd: "/srv", host: "build" }, { host: "build" }, {}].map(terminalPlace), ["/srv", "build:/srv", "build:", ""]);
+});
+
+test("a time has its day, in the time zone of the browser", () => {
+  const now = new Date(2026, 0, 31, 12, 0).getTime();
+  const told = (...parts) => dayTime(new Date(...parts).getTime(), now);
+  assert.match(told(2026, 0, 31, 23, 5), /^today, .*\d{2}/);
+  assert.match(told(2026, 1, 1, 0, 5), /^tomorrow, /);
+  assert.match(told(2026, 0, 30, 23, 59), /^yesterday, /);
+  const later = told(2026, 1, 2, 15, 5);
+  assert.ok(later.includes("2") && /\p{L}/u.test(later) && !later.includes("2026"), later);
+  assert.ok(told(2027, 0, 31, 12, 0).includes("2027"));
+  assert.equal(dayTime("no time", now), "");
+});
+
+test("names and directories of terminals hide nothing", () => {
+  assert.equal(terminalName({ name: "a\u202egpj.exe" }), "a⟨U+202E⟩gpj.exe");
+  assert.equal(terminalPlace({ cwd: "/srv/\u202ex", host: "b\u200b" }), "b⟨U+200B⟩:/srv/⟨U+202E⟩x");
+});
+
+test("what can be chosen has its titles, in each notation", () => {
+  const titles = (property) => choicesOf(property)?.map(({ value, title }) => `${title}=${JSON.stringify(value)}`) ?? null;
+  assert.deepEqual(titles({ enum: ["a", 2, null] }), ['a="a"', "2=2"]);
+  assert.deepEqual(titles({ enum: ["a", "b"], enumNames: ["An a"] }), ['An a="a"', 'b="b"']);
+  assert.deepEqual(titles({ oneOf: [{ const: "eu", title: "Europe" }, { const: 3 }] }), ['Europe="eu"', "3=3"]);
+  assert.deepEqual(titles({ anyOf: [{ const: true }, { type: "null" }] }), ["true=true"]);
+  assert.deepEqual(titles({ const: "only" }), ['only="only"']);
+  for (const free of [{ type: "string" }, { oneOf: [{ type: "string" }, { const: 1 }] }, { oneOf: [] }]) assert.equal(choicesOf(free), null);
+});
+
+test("a field says what it takes, and what is wrong with a value", () => {
+  const number = { type: "integer", minimum: 1, maximum: 9 };
+  const words = [number, { type: "number", minimum: 0 }, { type: ["number", "null"], exclusiveMaximum: 1 }, { type: "string", minLength: 3, maxLength: 8 }, { type: "string", maxLength: 8 }, { type: "string", format: "email" }, { type: "array" }, { type: "string" }, { enum: ["a"] }, { type: "boolean" }];
+  assert.deepEqual(words.map(constraint), ["a whole number from 1 to 9", "a number at least 0", "a number below 1", "3 to 8 characters", "at most 8 characters", "an address such as ana@example.com", "a list, as JSON", "", "", ""]);
+  const wrong = (property, value, isRequired = false) => problemOf(property, isRequired, value);
+  assert.deepEqual([wrong(number, 3), wrong(number, undefined), wrong({ ...number, default: 2 }, undefined, true)], [null, null, null]);
+  for (const value of [0, 10, 1.5, "x"]) assert.equal(wrong(number, value), "This must be a whole number from 1 to 9.");
+  assert.deepEqual([wrong(number, undefined, true), wrong({ enum: ["a"] }, undefined, true), wrong({ type: "boolean" }, undefined, true)], ["Fill this in.", "Choose one.", "Choose one."]);
+  assert.equal(wrong({ type: "string", minLength: 3, maxLength: 8 }, "漢🙂"), "This must have 3 to 8 characters, not 2.");
+  assert.equal(wrong({ type: "object" }, []), "This must be an object, as JSON.");
+  assert.equal(wrong({ type: "array" }, "[1"), "This must be a list, as JSON.");
+  assert.equal(localTime(new Date(2026, 0, 31, 9, 5).toISOString()), "2026-01-31T09:05");
+});
+
+test("what the server refuses is found for each field", () => {
+  const words = "The form is not filled in well: 'count' must be from 1 to 9, not 12; 'to' must be one of eu, us, not \"x\"";
+  assert.deepEqual([...refusals(words, ["to", "count", "other"])], [["count", "must be from 1 to 9, not 12"], ["to", 'must be one of eu, us, not "x"']]);
+  assert.deepEqual([...refusals("The run is over", ["run"])], []);
 });
 
 test("a field of a form is a value of its type, or the text that the server refuses", () => {
@@ -190,6 +266,28 @@ test("text is found in rows, with its case where it has capitals", () => {
   assert.deepEqual(places(["\u0130 x"], "x"), [{ row: 0, from: 2, to: 3 }], "a letter that is longer in lower case moves nothing");
 });
 
+test("the newest lines of an output are found from its end", async () => {
+  let requests = 0;
+  const newest = async (offsets, end, count) => {
+    requests = 0;
+    const search = async (from) => {
+      requests += 1;
+      const later = offsets.filter((offset) => offset >= from);
+      return { lines: later.slice(0, 20).map((offset) => ({ offset, text: "" })), next: later[20] ?? null };
+    };
+    return (await newestBefore(search, end, count)).map(({ offset }) => offset);
+  };
+  const every = (step, count) => Array.from({ length: count }, (_, index) => index * step);
+  assert.deepEqual(await newest(every(37, 100_000), 3_700_000, 3), [3_699_963, 3_699_926, 3_699_889]);
+  assert.ok(requests < 10, String(requests));
+  // Long ago, near the beginning, all of it, and none.
+  assert.deepEqual(await newest(every(37, 300), 10_000_000, 2), [11_063, 11_026]);
+  assert.ok(requests < 40, String(requests));
+  assert.deepEqual(await newest(every(2, 1000), 10, 15), [8, 6, 4, 2, 0]);
+  assert.deepEqual(await newest([5, 7], 1000, 15), [7, 5]);
+  assert.deepEqual(await newest([], 1000, 5), []);
+});
+
 test("a diagram has only elements and attributes that are known", () => {
   const drawn = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" viewBox="0 0 9 9" onload="x()">\n<style>text{fill:red}</style><script>alert(1)</script>'
     + '<foreignObject><g><text>inside</text></g></foreignObject><g class="plain" transform="translate(1 2)"><rect class="card" width="5" height="5" rx="7" style="x"/>'
@@ -237,6 +335,95 @@ test("what a cancel ends is cancelled, and has not failed", () => {
   event("gate_answered", { gate_id: "three" });
   event("workflow_cancelled", {});
   assert.deepEqual(timeline.steps.map(({ outcome }) => outcome), ["cancelled", "cancelled", "failed", "ok"]);
+  assert.deepEqual([timeline.error, timeline.reason], [null, "cancelled"]);
+});
+
+/** Returns the timeline of these events. */
+const timelineOf = (...events) => {
+  const timeline = emptyTimeline();
+  for (const [event_type, data] of events) addEvent(timeline, { timestamp: "2026-01-01T00:00:00Z", event_type, data });
+  return timeline;
+};
+
+test("what a function prints and emits are steps, and its input and result are those of the run", () => {
+  const timeline = timelineOf(
+    ["workflow_started", { input: "x", params: { input: "x", range: "all" } }],
+    ["log", { text: "one\ntwo" }],
+    ["draft_ready", { round: 1, words: 120 }],
+    ["bare", {}],
+    ["plain", { data: [1, 2] }],
+    ["workflow_paused", { by: "ana" }],
+    ["workflow_resumed", {}],
+    ["workflow_completed", { run_id: "run_1", result: { answer: 42 } }],
+  );
+  assert.deepEqual(timeline.steps.map((step) => [step.name, step.outcome, gist(step)]), [
+    ["print", "event", "one"], ["draft_ready", "event", "round=1 words=120"], ["bare", "event", ""], ["plain", "event", "1, 2"], ["Paused", "event", "by ana"], ["Resumed", "event", ""],
+  ]);
+  assert.deepEqual([timeline.given, timeline.result, timeline.error], [{ input: "x", params: { range: "all" } }, { answer: 42 }, null]);
+  const failed = timelineOf(["workflow_started", { input: {}, max_states: 1 }], ["workflow_failed", { error: "no", traceback: "line 1" }]);
+  assert.deepEqual([failed.given, failed.error, failed.traceback], [{ input: undefined, params: {} }, "no", "line 1"]);
+});
+
+test("a view that follows a run takes its events from the first on, also where another view followed it before", () => {
+  const taken = [];
+  for (const seq of [17, 18, 1, 2, 2, 5, 18]) if (isNext({ seq }, taken.at(-1) ?? 0)) taken.push(seq);
+  assert.deepEqual(taken, [1, 2, 5, 18]);
+});
+
+test("a graph that a function calls is one step, which its result ends", () => {
+  const timeline = timelineOf(
+    ["node_started", { node_id: "release", call: 1, input: "v1" }],
+    ["graph_started", { call: 1, input: "v1" }],
+    ["node_started", { node_id: "build", step_id: "first", call: 2, within: 1, input: "v1" }],
+    ["node_completed", { node_id: "build", call: 2, within: 1, success: true, result: { output: "built", node_type: "bash" } }],
+    ["graph_completed", { call: 1 }],
+    ["node_completed", { node_id: "release", call: 1, success: true, result: { output: "done", node_type: "graph" } }],
+    ["workflow_completed", { result: null }],
+  );
+  assert.deepEqual(timeline.steps.map((step) => [step.name, step.kind, step.outcome, gist(step)]), [["release", "graph", "ok", "v1 → done"], ["first", "bash", "ok", "v1 → built"]]);
+});
+
+test("the step that failed first is looked at, else one that waits, else the last", () => {
+  const step = (outcome, ended) => ({ outcome, ended });
+  assert.equal(telling([]), -1);
+  assert.equal(telling([step("ok", 1), step("running", null)]), 1);
+  assert.equal(telling([step("waiting", null), step("running", null)]), 0);
+  // A state ends after the call within it that failed.
+  assert.equal(telling([step("failed", 9), step("failed", 5), step("failed", 7), step("waiting", null)]), 1);
+  assert.equal(telling([step("failed", 9), step("failed", 9), step("ok", 9)]), 1);
+});
+
+test("a step has its input and its output in a line", () => {
+  const state = (input, output, outcome = "ok") => gist({ key: "state a 1", input, output, outcome });
+  assert.equal(state({ session_id: "work", command: "make all\n" }, { success: true, output: "built\nall", exit_code: 0 }), "make all → built");
+  assert.equal(state({ pattern: "x" }, { success: false, error: "it did not come" }, "failed"), "x → it did not come");
+  assert.equal(state({ seconds: 3 }, { success: true }), "seconds=3");
+  assert.deepEqual([brief({}), brief(null), brief([]), brief("a\nb"), brief(0), brief(false)], ["", "", "", "a", "0", "false"]);
+  assert.equal(brief({ list: [1, 2], deep: { text: "x".repeat(50) }, none: null }), "list=[1,2] deep={…}");
+  assert.deepEqual([{}, [], "", null, undefined, 0, false, "x"].map(isEmpty), [true, true, true, true, true, false, false, false]);
+  const found = { key: "call 1", name: "say", kind: "node", outcome: "failed", because: "", input: "Hello", output: { error: "no" } };
+  assert.deepEqual(["", " hello ", "FAILED", '"no"', "elsewhere"].map((text) => hasText(found, text)), [true, true, true, true, false]);
+});
+
+test("what differs from run to run is no difference, and any other number is one", () => {
+  // The rules, and their examples, are those of crates/capture/src/variation.rs.
+  const rules = readFileSync(new URL("../../../crates/capture/src/variation.rs", import.meta.url), "utf8");
+  const [, same = "", others = ""] = rules.split(/fn (?:what_differs_from_run_to_run|a_number_that_is_a_result)/);
+  const pairs = (text) => [...text.matchAll(/^ +\(("(?:[^"\\]|\\.)*"), ("(?:[^"\\]|\\.)*")\),$/gm)].map(([, one, other]) => [one, other].map((part) => steadyText(JSON.parse(part))));
+  assert.ok(pairs(same).length > 20 && pairs(others).length > 10);
+  for (const [one, other] of pairs(same)) assert.equal(one, other);
+  for (const [one, other] of pairs(others)) assert.notEqual(one, other);
+  assert.equal(steadyText("run_abcdefghjkmnpqrs/ask/1"), steadyText("run_aaaaaaaaaaaaaaaa/ask/1"), "ids without a digit");
+  const result = (more) => ({ success: true, session_id: "term_gnzdfct2bj", pid: 12, output: "took 3 ms", exit_code: 0, screen_content: "$", elapsed_time: 0.1, ...more });
+  const other = { exit_code: 0, elapsed_time: 3, pid: 99, screen_content: "$ ls", output: "took 41 ms", success: true, session_id: "term_abcdefgh2k" };
+  assert.ok(areAlike(result({}), other, true));
+  assert.ok(!areAlike(result({}), other), "of what is no result of an action, every field counts");
+  for (const more of [{ exit_code: 1 }, { output: "took no time" }, { success: false }]) assert.ok(!areAlike(result(more), other, true));
+  assert.ok(areAlike({ a: 1, b: [2] }, { b: [2], a: 1 }) && areAlike(undefined, null));
+  // Lines that are the same but for such parts are shown as they are in the first.
+  assert.deepEqual(differences("id 1\npid 12\nend", "id 2\npid 345\nend", steadyText), [
+    { is: "gone", text: "id 1" }, { is: "new", text: "id 2" }, { is: "same", text: "pid 12" }, { is: "same", text: "end" },
+  ]);
 });
 
 test("a mistake is at the line of its place, or of what is around it", () => {
@@ -256,6 +443,8 @@ test("steps of two runs are beside each other by state and visit", () => {
   assert.deepEqual(beside(one, other).map(({ one, other, differs }) => [one?.name ?? null, other?.name ?? null, differs]), [
     ["state a 1", "state a 1", false], ["state b 1", null, true], ["child", "child", false], [null, "state c 1", true],
   ]);
+  const opened = (session_id, pid) => ({ key: "state open 1", name: "open", kind: "open_terminal", outcome: "ok", input: { session_id }, output: { success: true, session_id, pid } });
+  assert.equal(beside([opened("term_gnzdfct2bj", 1)], [opened("term_abcdefgh2k", 2)])[0].differs, false, "ids differ in every run");
 });
 
 test("a replay takes the time of the recording, and jumps over pauses that are longer than the cap", () => {

@@ -73,6 +73,84 @@ await play(async (browser) => {
   await page.getByText("Answered: the run is").waitFor();
   assert.match(JSON.stringify(await tell({ run: ["runs", "show", second, "--json"] })), /"us"/);
 
+  // Fields have the control of their type, and say what they take. What is wrong is said at its field, which gets the focus.
+  await page.unroute("**/gates/**");
+  const types = {
+    type: "object",
+    properties: {
+      region: { enum: ["one", "two"], enumNames: ["Region one, primary", "Region two"] },
+      area: { type: "string", oneOf: [{ const: "eu", title: "Europe" }, { const: "us", title: "America" }] },
+      amount: { type: "integer", minimum: 1, maximum: 9 },
+      day: { type: "string", format: "date" },
+      at: { type: "string", format: "date-time", title: "Begin at" },
+      urgent: { type: "boolean" },
+      notify: { type: "boolean", default: true },
+      version: { type: "string", minLength: 3, maxLength: 8 },
+    },
+    required: ["region", "amount", "urgent"],
+  };
+  // The question ends in two days.
+  await page.route("**/gates/**", async (route) => {
+    if (route.request().method() !== "GET") return route.continue();
+    const response = await route.fetch();
+    const reply = await response.json();
+    if (reply.gate) reply.gate.expires_at = new Date(Date.now() + 2 * 86_400_000).toISOString();
+    await route.fulfill({ response, json: reply });
+  });
+  const { run_id: typed } = await tell({ starts: machine({ prompt: "Which ones?", form: types }) });
+  await page.getByRole("heading", { name: "Which ones?" }).waitFor();
+  const ready = () => page.locator(".answers button:not([data-inert]):not([disabled])").first().waitFor();
+  await ready();
+  assert.match(await page.locator(".asked", { hasText: "until" }).textContent(), /until [A-Z][a-z]{2}, .*\d:\d\d/, "an end has its day");
+  assert.deepEqual(await page.getByLabel("region").locator("option").allTextContents(), ["–", "Region one, primary (one)", "Region two (two)"]);
+  assert.deepEqual(await page.getByLabel("area").locator("option").allTextContents(), ["–", "Europe (eu)", "America (us)"]);
+  await page.getByText("a whole number from 1 to 9").waitFor();
+  await page.getByText("3 to 8 characters").waitFor();
+  assert.deepEqual(await Promise.all(["day", "Begin at"].map((label) => page.getByLabel(label).getAttribute("type"))), ["date", "datetime-local"]);
+  assert.equal(await page.getByRole("switch", { name: "notify" }).isChecked(), true);
+  assert.equal(await page.getByRole("radio", { checked: true }).count(), 0);
+  assert.equal(await page.locator(".needed").count(), 3);
+  await isAccessible(page);
+  await shot(page, "form");
+  const answer = page.getByRole("button", { name: "Answer with these values" });
+  const isFocused = (locator) => locator.evaluate((field) => field === document.activeElement);
+  await answer.click();
+  assert.equal(await page.locator('[aria-invalid="true"]').count(), 3);
+  assert.ok(await isFocused(page.getByLabel("region")));
+  await isAccessible(page);
+  await page.getByLabel("region").selectOption("Region one, primary (one)");
+  await page.getByRole("radio", { name: "No" }).check();
+  await page.getByLabel("amount").fill("12");
+  await page.getByLabel("day").fill("2026-01-31");
+  await answer.click();
+  await page.getByText("This must be a whole number from 1 to 9.").waitFor();
+  assert.ok(await isFocused(page.getByLabel("amount")));
+  assert.equal(await page.locator('[aria-invalid="true"]').count(), 1);
+  await page.getByLabel("amount").fill("3");
+  await answer.click();
+  const passphrase = page.getByLabel("Approver's passphrase");
+  assert.ok(await passphrase.evaluate(async (field) => {
+    for (let tries = 0; tries < 100 && field !== document.activeElement; tries += 1) await new Promise((over) => setTimeout(over, 50));
+    return field === document.activeElement && field.getAttribute("aria-invalid") === "true";
+  }));
+  await passphrase.fill("correct horse");
+
+  // What the server refuses is said at its field as well.
+  await page.route("**/gates/**", async (route) => {
+    if (route.request().method() !== "POST") return route.fallback();
+    const body = route.request().postDataJSON();
+    await route.continue({ postData: JSON.stringify({ ...body, form: { ...body.form, amount: 99 } }) });
+  });
+  await answer.click();
+  await page.locator(".fault", { hasText: "must be from 1 to 9, not 99" }).waitFor();
+  assert.ok(await isFocused(page.getByLabel("amount")));
+  await page.unroute("**/gates/**");
+  await page.getByLabel("amount").fill("4");
+  await answer.click();
+  await page.getByRole("heading", { name: "Which ones?" }).waitFor({ state: "detached" });
+  const values = JSON.stringify(await tell({ run: ["runs", "show", typed, "--json"] }));
+  for (const value of [/region\W+one/, /amount\W+4/, /day\W+2026-01-31/, /urgent\W+false/, /notify\W+true/]) assert.match(values, value);
+
   // The runs, and one of them.
   await page.getByRole("link", { name: "Runs" }).click();
   await page.getByRole("row", { name: /release/ }).first().waitFor();

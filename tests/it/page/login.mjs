@@ -42,6 +42,19 @@ await play(async (browser) => {
   isClean(second);
   await second.close();
 
+  // The browser's history has the address with the ticket: going there again ends nothing, in this tab and in a new one.
+  await page.goto(given.url);
+  await page.getByRole("heading", { name: "Terminals" }).waitFor();
+  const again = await open(context, given.url);
+  await again.getByRole("heading", { name: "Terminals" }).waitFor();
+  assert.equal(again.url(), `${address}/`);
+  assert.equal(await again.locator(".problem:visible").count(), 0);
+  await again.close();
+  assert.equal(await status({ "steplatch-half": half }), 200);
+  assert.equal((await tell("sessions")).sessions.length, 1);
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByText("this one").waitFor();
+
   // A page of another port of localhost gets the cookie sent along, and nothing back.
   const other = createServer((_, reply) => reply.setHeader("content-type", "text/html").end("<h1>other</h1>"));
   await new Promise((listening) => other.listen(0, "localhost", listening));

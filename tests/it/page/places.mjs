@@ -16,7 +16,7 @@ await play(async (browser) => {
   await shot(page, "workflow");
   await page.getByLabel("FOLDER").fill(given.folder ?? ".");
   await page.getByRole("button", { name: "Start" }).click();
-  await page.getByRole("heading", { name: "count" }).waitFor();
+  await page.getByRole("heading", { name: "count", level: 1 }).waitFor();
   await page.getByText("completed", { exact: true }).waitFor();
   await page.getByRole("button", { name: /counted/ }).waitFor();
 
@@ -64,6 +64,19 @@ await play(async (browser) => {
   assert.ok(overflow <= 0, `the page is ${overflow} pixels too wide`);
   await isAccessible(small);
   await shot(small, "phone");
+
+  // A terminal of the size of the window leaves room for the keys, the line and the navigation.
+  await small.getByRole("button", { name: "Fit to window" }).tap();
+  await small.getByText(/· (?!120 × 40)\d+ × \d+$/).waitFor();
+  await small.waitForFunction(() => {
+    scrollTo(0, 0);
+    const { width } = document.querySelector(".stage > .screen").getBoundingClientRect();
+    return width > 300 && width < innerWidth;
+  });
+  const places = await small.evaluate(() => [".stage", ".compose .quick", ".compose .line", ".rail"].map((name) => document.querySelector(name).getBoundingClientRect()).map(({ top, bottom }) => [top, bottom]));
+  for (const [index, [, bottom]] of places.slice(0, -1).entries()) assert.ok(bottom <= places[index + 1][0] + 1, JSON.stringify(places));
+  assert.ok(places.at(-1)[1] <= 780, JSON.stringify(places));
+  await shot(small, "phone-fitted");
 
   // A terminal that is held is handed back when it is closed.
   await small.getByRole("button", { name: "Close" }).tap();

@@ -1,6 +1,7 @@
 // Real programs on the page, cell by cell; a mouse, a composition, addresses, and what scrolled away.
 
 import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
+import { KEYS } from "./xterm_keys.mjs";
 
 /** Returns the cells of the screen as the page shows them: for each row its text, and for each character its column. */
 const shown = (page) => page.locator(".stage > .screen").evaluate((screen) => {
@@ -87,6 +88,33 @@ async function quits(page, keys) {
   await sees(page, /^ready> ?$/);
 }
 
+/** What follows the keys of the table, so that one of them that sends less ends the program all the same. */
+const FILLING = "z".repeat(24);
+
+/** Presses every key with its modifiers, and compares the bytes that a program reads with those of xterm. */
+async function sendsKeysAsXterm(page) {
+  const bytes = new TextEncoder().encode(KEYS.map(({ bytes }) => bytes).join("") + FILLING);
+  const wanted = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0"));
+  const shows = "clear; fold -w 100 keys; echo; echo wrote-$((40+2))";
+  await page.keyboard.type(`clear; stty raw -echo; echo reads; head -c ${bytes.length} | od -An -v -tx1 | tr -d ' \\n' > keys; stty sane; ${shows}\n`);
+  await sees(page, /^reads/);
+  for (const { key, shift, alt, ctrl } of KEYS) {
+    await page.keyboard.press([ctrl && "Control", alt && "Alt", shift && "Shift", key === " " ? "Space" : key].filter(Boolean).join("+"));
+  }
+  await page.keyboard.type(FILLING);
+  await sees(page, /^wrote-42/);
+  const rows = (await shown(page)).map(({ text }) => text).filter((text) => /^[0-9a-f]+$/.test(text));
+  const read = rows.join("").match(/../g) ?? [];
+  let at = 0;
+  for (const { key, shift, alt, ctrl, bytes: one } of KEYS) {
+    const length = new TextEncoder().encode(one).length;
+    assert.deepEqual(read.slice(at, at + length), wanted.slice(at, at + length), JSON.stringify({ key, shift, alt, ctrl }));
+    at += length;
+  }
+  // A key that sends more leaves some of what follows for the shell.
+  await page.keyboard.press("Control+u");
+}
+
 await play(async (browser) => {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, permissions: ["clipboard-read", "clipboard-write"] });
   const page = await open(context, given.url);
@@ -134,6 +162,8 @@ await play(async (browser) => {
   await page.keyboard.type("seq -f 'line %g of the text' 200 > notes; vim -u NONE -c 'set mouse=a ttymouse=sgr number' notes\n");
   await sees(page, "1 line 1 of the text");
   await isExact(page, "vim");
+  // An editor at rest needs nobody.
+  await page.locator('.head .chip[data-tone="busy"]', { hasText: "running" }).waitFor();
   const row = (text) => page.locator(".stage > .screen .row", { hasText: text }).first();
   await row("line 7 of").click({ position: { x: 100, y: 5 } });
   await page.keyboard.type("iclicked ");
@@ -161,6 +191,17 @@ await play(async (browser) => {
   await tell({ run: ["terminal", "signal", "work", "CONT", "--json"] });
   await quits(page, "q");
   await page.keyboard.type("set -m; clear\n");
+
+  // So does an interpreter, whose prompt waits for a line.
+  await page.keyboard.type("python3 -q\n");
+  await sees(page, /^>>> ?$/);
+  await page.locator(".head .chip", { hasText: "waits for input" }).waitFor();
+  assert.notEqual(await page.locator(".head .chip[data-tone]").first().getAttribute("data-tone"), "wait");
+  await quits(page, "exit()\n");
+
+  // Every key with its modifiers arrives as xterm sends it.
+  await sendsKeysAsXterm(page);
+  await page.keyboard.type("clear\n");
 
   // A selection stays while the program prints, and what is shown catches up afterwards.
   await page.keyboard.type("clear; echo select-me; for i in $(seq 30); do sleep 0.1; echo tick-$i; done\n");
@@ -221,7 +262,27 @@ await play(async (browser) => {
   assert.equal(colour, "rgb(0, 205, 0)");
   await isAccessible(page);
   await shot(page, "scrollback");
-  await page.getByRole("button", { name: "Screen", exact: true }).click();
+  // It has the text size of the screen, and is left by key: Escape empties the search first.
+  const textSize = (name) => page.locator(name).evaluate((screen) => getComputedStyle(screen).fontSize);
+  const screen = page.locator(".stage > .screen");
+  const ofOutput = await textSize(".scrollback .screen.lines");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await screen.waitFor();
+  assert.equal(await textSize(".stage > .screen"), ofOutput);
+
+  // The wheel leads there and back, and its end is followed while it is in view.
+  await page.keyboard.type("clear; (sleep 3; echo late-$((40+2))) &\n");
+  await screen.hover();
+  await page.mouse.wheel(0, -200);
+  await page.locator(".scrollback .row", { hasText: "late-42" }).waitFor();
+  await page.mouse.move(600, 500);
+  await page.mouse.wheel(0, -300);
+  await page.getByRole("button", { name: "To the end" }).click();
+  await page.getByRole("button", { name: "To the end" }).waitFor({ state: "hidden" });
+  await page.mouse.move(600, 500);
+  await page.mouse.wheel(0, 200);
+  await screen.waitFor();
 
   // A program that ended stays readable, and says how it ended.
   await page.keyboard.type("exit 3\n");

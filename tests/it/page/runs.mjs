@@ -25,14 +25,19 @@ await play(async (browser) => {
   assert.equal(await state("done").getAttribute("data-outcome"), null);
   await isAccessible(page);
   await shot(page, "diagram");
+  // The step that waits is the chosen one, and the input is above the steps, which are above the diagram.
+  await page.locator(".detail").getByRole("heading", { name: "Greet ann?" }).waitFor();
+  assert.match(await page.locator(".ends").getByLabel("Input").textContent(), /"WHO": "ann"/);
+  const tops = await page.locator(".ends, .steps, .drawn").evaluateAll((parts) => parts.map((part) => part.getBoundingClientRect().top));
+  assert.deepEqual(tops, tops.toSorted((one, other) => one - other));
   await state("work").click();
   await page.locator(".detail").getByRole("heading", { name: "work" }).waitFor();
 
   // It is paused and resumed, and goes on once it is answered.
-  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("button", { name: "Pause", exact: true }).click();
   await page.getByText("paused", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Resume" }).click();
-  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
   await tell({ answers: first, answer: "yes" });
   await page.getByText("completed", { exact: true }).waitFor();
   await page.locator('.diagram g[data-outcome="ok"]').nth(2).waitFor();
@@ -49,13 +54,16 @@ await play(async (browser) => {
   await page.getByText("cancelled", { exact: true }).first().waitFor();
 
   await page.locator('.step[data-outcome="cancelled"]').first().waitFor();
+  // A cancel is no failure.
+  await page.locator("main > .hint:not([hidden])", { hasText: "cancelled" }).waitFor();
+  assert.equal(await page.locator("main > .problem:visible").count(), 0);
   await isAccessible(page);
 
   // Both beside each other.
   await page.getByLabel("Compare with another run").selectOption(first);
   await page.getByRole("heading", { name: "Two runs" }).waitFor();
   await page.locator("tr[data-differs]", { hasText: "done" }).waitFor();
-  await page.getByText('+     "WHO": "ann"').waitFor();
+  await page.getByText('+   "WHO": "ann"').waitFor();
   await page.getByLabel("Only what differs").check();
   await page.locator("tbody tr", { hasText: "work" }).waitFor({ state: "detached" });
   await isAccessible(page);
@@ -104,9 +112,12 @@ await play(async (browser) => {
   await unfold.click();
   await within.waitFor({ state: "detached" });
 
-  // The list is filtered by the server, and its address has the filter.
+  // The list is filtered by the server, and its address has the filter. A cancel is not red, and an empty result says nothing.
   await at("runs");
   await page.getByRole("link", { name: "both" }).waitFor();
+  const cancelled = page.locator("tbody tr", { hasText: "cancelled" }).first().locator("td").last();
+  assert.ok((await cancelled.textContent()) && !(await cancelled.getAttribute("class")).includes("bad"));
+  assert.equal(await page.getByText("{}", { exact: true }).count(), 0);
   await page.getByLabel("State").selectOption("cancelled");
   await page.getByRole("link", { name: "both" }).waitFor({ state: "detached" });
   await page.getByRole("link", { name: "greeting" }).waitFor();

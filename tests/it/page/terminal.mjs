@@ -85,7 +85,10 @@ await play(async (browser) => {
   await page.keyboard.press("Escape");
   await page.keyboard.type(":wq\n");
   await page.getByText("at its prompt").waitFor();
-  await page.getByRole("button", { name: "Hand back" }).click();
+  // By key: the one that leaves the keyboard is followed by the button.
+  await page.keyboard.press("Control+Shift+Escape");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Hand back");
+  await page.keyboard.press("Enter");
   await page.getByLabel("Note to the agent").fill("the notes are in ./notes");
   await page.getByRole("button", { name: "Hand back" }).click();
   await page.getByText(/^held by/).waitFor({ state: "hidden" });

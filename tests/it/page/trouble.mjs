@@ -49,6 +49,17 @@ await play(async (browser) => {
   await page.goBack();
   await page.getByLabel("Search").fill(SECRET.slice(0, -3));
   await page.getByText("Nothing was found.").waitFor();
+  // Of many lines the newest come first, and older ones with "more".
+  await tell({ agent: "types", text: "for i in $(seq 60); do echo quick-$i; done; echo listed-$((40+2))\n" });
+  await tell({ agent: "waits", pattern: "listed-42" });
+  await page.getByLabel("Search").fill("quick-");
+  const lines = page.locator(".lines-found li");
+  await lines.nth(4).waitFor();
+  assert.deepEqual(await lines.allTextContents(), [60, 59, 58, 57, 56].map((number) => `quick-${number}`));
+  await page.getByRole("button", { name: "More, older lines" }).click();
+  await lines.nth(19).waitFor();
+  assert.deepEqual((await lines.allTextContents()).slice(4, 7), ["quick-56", "quick-55", "quick-54"]);
+  await isAccessible(page);
   await page.getByLabel("Search").fill("");
   await shown("the search");
   assert.ok(frames.length > 20 && !frames.some((frame) => frame.includes(SECRET)), "a message has a secret in it");
@@ -96,6 +107,8 @@ await play(async (browser) => {
   await answered.waitFor();
 
   // The daemon is killed: the page says so, and goes on by itself when it is back. Terminals are still there.
+  await tell({ starts: machine });
+  await page.getByRole("link", { name: "Gates 1 open" }).waitFor();
   await at(`terminals/${id}`);
   await page.locator(".stage > .screen .row", { hasText: "done-42" }).first().waitFor();
   await tell({ kills: "daemon" });
@@ -110,6 +123,31 @@ await play(async (browser) => {
   await page.getByRole("button", { name: "Hand back" }).click();
   await page.getByRole("button", { name: "Hand back" }).click();
   await page.getByRole("button", { name: "Take over" }).waitFor();
+
+  // The question that waited is locked. It is counted, and the passphrase opens it.
+  await page.getByRole("link", { name: "Gates 1 open" }).click();
+  await page.getByRole("heading", { name: "1 question is locked" }).waitFor();
+  assert.equal(await page.getByRole("heading", { name: "Deploy?" }).count(), 0);
+  await isAccessible(page);
+  await shot(page, "locked");
+  const passphrase = page.getByLabel("Passphrase to unlock");
+  const unlock = page.getByRole("button", { name: "Unlock" });
+  await unlock.click();
+  await page.getByRole("alert").filter({ hasText: "Type the approver's passphrase" }).waitFor();
+  assert.ok(await passphrase.evaluate((field) => field === document.activeElement && field.getAttribute("aria-invalid") === "true"));
+  await passphrase.fill("wrong horse");
+  await unlock.click();
+  await page.getByRole("alert").filter({ hasText: /wrong/i }).waitFor();
+  const opened = page.getByRole("heading", { name: "Deploy?" });
+  for (let tries = 0; tries < 60 && !(await opened.isVisible()); tries += 1) {
+    await passphrase.fill("correct horse", { timeout: 1000 }).catch(() => {});
+    await unlock.click({ timeout: 1000 }).catch(() => {});
+    await opened.waitFor({ timeout: 1000 }).catch(() => {});
+  }
+  await opened.waitFor();
+  await page.getByRole("heading", { name: /locked/ }).waitFor({ state: "hidden" });
+  await page.getByRole("link", { name: "Gates 1 open" }).waitFor();
+  await at(`terminals/${id}`);
 
   // A page of another build loads the one that the server has.
   await page.addInitScript(() => {
@@ -128,23 +166,57 @@ await play(async (browser) => {
   await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.getItem("loads")), "2", "it was loaded once more");
 
-  // A ticket that has expired or is none says so. A browser that is logged in goes on, and forgets it in the next view.
+  // A browser that is logged in needs no ticket, and uses none.
   const noTicket = page.getByRole("alert").filter({ hasText: /^This ticket has expired or is none: .* get another one with: steplatch open$/ });
   await page.goto(new URL("/#ticket=none", page.url()).href);
-  await noTicket.waitFor();
   await page.getByRole("heading", { name: "Terminals" }).waitFor();
+  assert.equal(await noTicket.count(), 0);
   assert.ok(!page.url().includes("ticket"), page.url());
   await isAccessible(page);
   await at(`terminals/${id}`);
   await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
-  await noTicket.waitFor({ state: "hidden" });
+
+  // An address that names nothing says so, and leads on; also after a reload.
+  for (const nowhere of ["runs/%", "nowhere", "constructor", "__proto__", "toString/x", "gates/x"]) {
+    await at(nowhere);
+    await page.getByRole("heading", { name: "No such page" }).waitFor();
+  }
+  await page.reload();
+  await page.getByRole("heading", { name: "No such page" }).waitFor();
+  await isAccessible(page);
+  await page.getByRole("link", { name: "To the terminals" }).click();
+  await page.getByRole("heading", { name: "Terminals" }).waitFor();
+  for (const nothing of ["constructor", "__proto__"]) {
+    await at(`terminals/${nothing}`);
+    await page.getByRole("alert").filter({ hasText: `No terminal is open as ${nothing}.` }).waitFor();
+  }
+  await at("overview");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.locator(".skip").focus();
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => `${document.activeElement.id} ${location.hash}`), "main #/overview");
+
+  // A name that turns around is shown by its characters.
+  await tell({ run: ["terminal", "open", "--name", "a\u202egpj.exe", "--json", "--", "bash", "--norc"] });
+  await at("terminals");
+  const safe = "a⟨U+202E⟩gpj.exe";
+  await page.getByRole("link", { name: safe }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "Go to" }).fill("gpj");
+  await page.getByRole("option", { name: safe }).click();
+  await page.getByRole("heading", { name: safe }).waitFor();
+  assert.ok((await page.title()).startsWith(`(1) ${safe}`), await page.title());
+  assert.ok(!(await page.content()).includes("\u202e"));
+  await tell({ run: ["terminal", "close", "a\u202egpj.exe", "--json"] });
 
   // Where there is nothing, nothing can be done.
   await at("terminals/never-opened");
-  await page.getByRole("alert").filter({ hasText: "'never-opened' not found" }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "No terminal is open as never-opened." }).waitFor();
   await page.getByRole("heading", { name: "never-opened" }).waitFor();
   assert.equal(await page.locator(".stage:visible, .head button:visible").count(), 0);
   await isAccessible(page);
+  await at("workflows/never-saved");
+  await page.getByRole("alert").filter({ hasText: "No workflow is saved as never-saved." }).waitFor();
   await at("runs/run_neverbegan");
   await page.getByRole("alert").filter({ hasText: "'run_neverbegan' not found" }).waitFor();
   await page.getByRole("heading", { name: "run_neverbegan" }).waitFor();
@@ -166,6 +238,8 @@ await play(async (browser) => {
   // Without a session the ticket opens nothing.
   await page.goto(new URL("/#ticket=none", page.url()).href);
   await noTicket.waitFor();
+  assert.ok(!page.url().includes("ticket"), page.url());
+  await isAccessible(page);
   await page.getByText("This browser is not logged in").waitFor();
   isClean(page);
 });

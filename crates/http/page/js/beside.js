@@ -1,5 +1,7 @@
 // The steps of two runs, beside each other. Pure.
 
+import { steady } from "./differences.js";
+
 /**
  * @typedef {import("./timeline.js").Step} Step
  */
@@ -25,8 +27,25 @@ function keyOf(step) {
   return /^(run|gate) /.test(step.key) ? `${step.kind} ${step.name}` : step.key;
 }
 
-/** @param {Step} one @param {Step} other */
+/** The texts by which steps that have ended are compared. @type {WeakMap<Step, string>} */
+const compared = new WeakMap();
+
+/** Returns whether two steps ended differently, or had other inputs or outputs. @param {Step} one @param {Step} other */
 function isOther(one, other) {
-  const told = (/** @type {Step} */ step) => JSON.stringify([step.outcome, step.input ?? null]);
-  return told(one) !== told(other);
+  return textOf(one) !== textOf(other);
+}
+
+/** @param {Step} step */
+function textOf(step) {
+  const known = compared.get(step);
+  if (known !== undefined) return known;
+  const text = JSON.stringify([step.outcome, steady(step.input), steady(step.output, isAction(step))]);
+  // Others still change.
+  if (step.ended !== null) compared.set(step, text);
+  return text;
+}
+
+/** Returns whether the output of a step is the result of an action, whose fields are known. @param {Step} step */
+export function isAction(step) {
+  return step.key.startsWith("state ");
 }

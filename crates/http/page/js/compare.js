@@ -1,13 +1,13 @@
 // Two runs side by side: which steps they have in common, how each ended, and what differs.
 
 import { ask } from "./api.js";
-import { beside } from "./beside.js";
+import { beside, isAction } from "./beside.js";
 import { differenceLines } from "./difference_lines.js";
-import { differences, nearby } from "./differences.js";
+import { areAlike, differences, nearby, steadyText } from "./differences.js";
 import { fill, h, icon } from "./dom.js";
 import { keep, on } from "./live.js";
 import { TONES } from "./runs.js";
-import { addEvent, duration, emptyTimeline } from "./timeline.js";
+import { addEvent, brief, duration, emptyTimeline, isNext } from "./timeline.js";
 import { visible } from "./words.js";
 
 /** The most steps that are compared. */
@@ -29,12 +29,13 @@ export function showBeside(into, first, second) {
   const only = h("input", { type: "checkbox" });
   const heads = h("tr", {});
   const rows = h("tbody");
+  const none = h("p", { class: "hint", hidden: true }, "Both did the same.");
   const parts = h("div", { class: "both" });
   const detail = h("div", { class: "card both", hidden: true });
   fill(
     into,
     h("header", { class: "head" }, h("a", { class: "button quiet", href: `#/runs/${encodeURIComponent(first)}`, "aria-label": "The run" }, icon("back")), h("h1", {}, "Two runs"), h("span", { class: "grow" }), h("label", { class: "line" }, only, "Only what differs")),
-    h("div", { class: "card table" }, h("table", {}, h("thead", {}, heads), rows)),
+    h("div", { class: "card table" }, h("table", {}, h("thead", {}, heads), rows), none),
     detail,
     parts,
   );
@@ -43,23 +44,30 @@ export function showBeside(into, first, second) {
   /** @param {unknown} value */
   const text = (value) => (typeof value === "string" ? value : JSON.stringify(value ?? null, null, 2));
 
-  /** @param {"h2" | "h3"} level @param {string} label @param {unknown} one @param {unknown} other */
-  function difference(level, label, one, other) {
-    const lines = nearby(differences(visible(text(one)), visible(text(other))), 3);
-    const isSame = lines.every((line) => line === null);
+  /**
+   * Shows two values: that they are the same, or the lines that differ. Identifiers, times and the like are the same.
+   * @param {"h2" | "h3"} level
+   * @param {string} label
+   * @param {unknown} one
+   * @param {unknown} other
+   * @param {boolean} [areResults]
+   */
+  function difference(level, label, one, other, areResults = false) {
+    const texts = [text(one), text(other)];
+    const isSame = areAlike(one, other, areResults);
     return h(
       "section",
       { "aria-label": label },
       h(level, {}, label),
       isSame
-        ? h("p", { class: "hint" }, "The same in both.")
-        : h("pre", { class: "judged difference", tabindex: "0", "aria-label": label }, differenceLines(lines)),
+        ? h("p", { class: "hint" }, texts[0] === texts[1] ? "The same in both." : "The same in both, apart from ids, times and screens.")
+        : h("pre", { class: "judged difference", tabindex: "0", "aria-label": label }, differenceLines(nearby(differences(visible(texts[0] ?? ""), visible(texts[1] ?? ""), steadyText), 3))),
     );
   }
 
   /** @param {Step | null} step */
   const cell = (step) =>
-    step ? h("span", { class: "chip", "data-tone": { ok: "good", failed: "bad", running: "busy", waiting: "wait", cancelled: "soft" }[step.outcome] }, step.outcome, h("span", { class: "hint" }, duration((step.ended ?? Date.now()) - step.began))) : h("span", { class: "hint" }, "not executed");
+    step?.outcome === "event" ? h("span", { class: "hint" }, visible(brief(step.output ?? step.input))) : step ? h("span", { class: "chip", "data-tone": { ok: "good", failed: "bad", running: "busy", waiting: "wait", cancelled: "soft", event: "soft" }[step.outcome] }, step.outcome, h("span", { class: "hint" }, duration((step.ended ?? Date.now()) - step.began))) : h("span", { class: "hint" }, "not executed");
 
   function draw() {
     isDue = false;
@@ -69,21 +77,26 @@ export function showBeside(into, first, second) {
       ids.map((id, index) => h("th", { scope: "col" }, h("a", { href: `#/runs/${encodeURIComponent(id)}` }, visible(records[index]?.workflow_id ?? id)), h("span", { class: "hint id" }, id), records[index] ? h("span", { class: "chip", "data-tone": TONES[records[index].state] ?? "soft" }, records[index].state) : null)),
     );
     const all = beside(timelines[0]?.steps ?? [], timelines[1]?.steps ?? []);
+    const chosen = all.filter(({ differs }) => differs || !only.checked);
+    none.hidden = chosen.length > 0 || all.length === 0;
     fill(
       rows,
-      all.filter(({ differs }) => differs || !only.checked).slice(0, MOST).map(({ one, other, differs }) => {
+      chosen.slice(0, MOST).map(({ one, other, differs }) => {
         const step = one ?? other;
         const look = h("button", { class: "quiet" }, visible(step?.name ?? ""));
         look.addEventListener("click", () => {
           detail.hidden = false;
-          fill(detail, h("h2", {}, visible(step?.name ?? "")), difference("h3", "Input of the step", one?.input, other?.input), difference("h3", "Output of the step", one?.output, other?.output));
+          fill(detail, h("h2", {}, visible(step?.name ?? "")), difference("h3", "Input of the step", one?.input, other?.input), difference("h3", "Output of the step", one?.output, other?.output, step !== null && isAction(step)));
         });
         return h("tr", { "data-differs": differs || null }, h("td", {}, look, h("span", { class: "hint" }, ` ${step?.kind ?? ""}`), differs ? h("span", { class: "tag" }, "differs") : null), h("td", {}, cell(one)), h("td", {}, cell(other)));
       }),
     );
     if (records[0] && records[1]) {
-      const given = (/** @type {any} */ run) => ({ input: run.input, params: run.params });
-      fill(parts, h("div", { class: "card" }, difference("h2", "Input", given(records[0]), given(records[1])), difference("h2", "Result", records[0].error ?? records[0].result, records[1].error ?? records[1].result)));
+      // A machine has one input, whichever way it came.
+      const given = [0, 1].map((index) => timelines[index]?.given ?? { input: records[index].input, params: records[index].params });
+      /** @param {import("./timeline.js").Given | undefined} one */
+      const value = (one) => (one && Object.keys(one.params).length ? one : one?.input);
+      fill(parts, h("div", { class: "card" }, difference("h2", "Input", value(given[0]), value(given[1])), difference("h2", "Result", records[0].error ?? records[0].result, records[1].error ?? records[1].result)));
     }
   }
 
@@ -99,7 +112,7 @@ export function showBeside(into, first, second) {
     on("event", ({ event }) => {
       for (const [index, id] of ids.entries()) {
         const timeline = timelines[index];
-        if (event.run_id !== id || event.seq <= (seen[index] ?? 0) || !timeline) continue;
+        if (event.run_id !== id || !isNext(event, seen[index] ?? 0) || !timeline) continue;
         seen[index] = event.seq;
         addEvent(timeline, event);
         soon();

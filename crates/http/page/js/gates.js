@@ -3,15 +3,17 @@
 // An answer belongs to what was shown: it carries the digest of the question, and a question that has changed is shown
 // again. Nothing answers by accident: no field has the focus, no button is the default, and buttons do nothing for a
 // moment after they appear or the window gets the focus.
+//
+// Questions that are locked since the daemon was restarted come first: the passphrase opens them, and answers none.
 
 import { ApiError, ask } from "./api.js";
 import { textLine } from "./difference_lines.js";
 import { unified } from "./differences.js";
 import { announce, fill, h, setText } from "./dom.js";
-import { formFields, formValue } from "./form.js";
+import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { registered, sign } from "./passkey.js";
-import { gates, listen } from "./store.js";
-import { timeAgo, visible } from "./words.js";
+import { gates, listen, lockedRuns } from "./store.js";
+import { dayTime, timeAgo, visible } from "./words.js";
 
 export const title = "Gates";
 
@@ -26,17 +28,20 @@ export function show(into) {
   /** @type {Map<string, { element: HTMLElement, end: () => void, update: (gate: any) => void, isAnswered: () => boolean }>} */
   const shown = new Map();
   const none = h("p", { class: "hint", hidden: true }, "No run waits for an answer.");
-  const list = h("div", { class: "gates" });
+  const locked = lockedCard();
+  const list = h("div", { class: "gates" }, locked.element);
   fill(into, h("header", { class: "head" }, h("h1", {}, title)), none, list);
   const forget = listen((lists) => {
     const open = gates(lists);
-    none.hidden = open.length > 0;
+    const lockedCount = lockedRuns(lists).length;
+    locked.update(lockedCount);
+    none.hidden = open.length > 0 || lockedCount > 0;
     const here = new Set(open.map((gate) => gate.gate_id));
     for (const [id, card] of shown) {
       if (here.has(id)) continue;
       card.end();
       // What became of an answer stays for a while.
-      setTimeout(() => card.element.remove(), card.isAnswered() ? DONE_TIME : 0);
+      setTimeout(() => remove(card.element), card.isAnswered() ? DONE_TIME : 0);
       shown.delete(id);
     }
     for (const gate of open) {
@@ -45,14 +50,84 @@ export function show(into) {
         known = card(gate);
         shown.set(gate.gate_id, known);
         list.append(known.element);
-        announce(`A question waits: ${gate.prompt}`);
+        announce(`A question waits: ${visible(gate.prompt)}`);
       }
       known.update(gate);
     }
   });
+
+  /** Removes a card. The focus goes on to the next one. @param {HTMLElement} element */
+  function remove(element) {
+    const hadFocus = element.contains(document.activeElement);
+    const next = element.nextElementSibling ?? element.previousElementSibling;
+    element.remove();
+    const heading = next instanceof HTMLElement && !next.hidden ? next.querySelector(".question") : null;
+    if (hadFocus) (heading instanceof HTMLElement ? heading : into).focus();
+  }
+
   return () => {
     forget();
     for (const card of shown.values()) card.end();
+  };
+}
+
+/**
+ * The questions that are locked since the daemon was restarted: their number, and a field for the passphrase that opens them.
+ * @returns {{ element: HTMLElement, update: (count: number) => void }}
+ */
+function lockedCard() {
+  const heading = h("h2", { class: "question", tabindex: "-1" });
+  const passphrase = h("input", { type: "password", autocomplete: "off", "aria-describedby": "locked-problem" });
+  const problem = h("p", { class: "problem", role: "alert", id: "locked-problem", hidden: true });
+  const unlock = h("button", { class: "primary" }, "Unlock");
+  const form = h("form", { class: "line", novalidate: true }, h("label", { class: "line" }, "Passphrase to unlock", passphrase), unlock);
+  const element = h(
+    "article",
+    { class: "card gate locked", "aria-label": "Locked questions", hidden: true },
+    heading,
+    h("p", {}, "The daemon was restarted meanwhile. The approver's passphrase unlocks what waits for a person, and answers nothing."),
+    form,
+    problem,
+    h("p", { class: "hint" }, "In a terminal of your own: ", h("code", { class: "whole" }, "steplatch approver unlock")),
+  );
+  let isBusy = false;
+
+  /** @param {string} words */
+  function tell(words) {
+    problem.textContent = words;
+    problem.hidden = false;
+    passphrase.setAttribute("aria-invalid", "true");
+    passphrase.focus();
+  }
+
+  passphrase.addEventListener("input", () => passphrase.removeAttribute("aria-invalid"));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    if (isBusy) return;
+    if (!passphrase.value) {
+      tell("Type the approver's passphrase first.");
+      return;
+    }
+    isBusy = true;
+    problem.hidden = true;
+    try {
+      await ask("POST", "/approver/unlock", { passphrase: passphrase.value });
+      passphrase.value = "";
+      announce("The questions are unlocked");
+    } catch (error) {
+      tell(error instanceof Error ? error.message : String(error));
+    } finally {
+      isBusy = false;
+    }
+  });
+  return {
+    element,
+    update(count) {
+      const hadFocus = element.contains(document.activeElement);
+      element.hidden = count === 0;
+      setText(heading, count === 1 ? "1 question is locked" : `${count} questions are locked`);
+      if (hadFocus && element.hidden) document.getElementById("main")?.focus();
+    },
   };
 }
 
@@ -66,8 +141,8 @@ function judged(text) {
 function card(first) {
   /** The question as it is shown, with its digest. @type {any} */
   let gate = first;
-  const element = h("article", { class: "card gate", "aria-label": `Question of ${first.workflow}` });
-  const told = h("p", { class: "problem", role: "alert", hidden: true });
+  const element = h("article", { class: "card gate", "aria-label": `Question of ${visible(first.workflow ?? "")}`, "data-for": first.answered_by });
+  const told = h("p", { class: "problem", role: "alert", tabindex: "-1", hidden: true });
   const since = h("time", { datetime: first.created_at });
   let inertUntil = 0;
   /** @type {HTMLButtonElement[]} */
@@ -77,6 +152,8 @@ function card(first) {
   /** What the person fills in, and the question that it belongs to. */
   let entry = { of: "", fields: /** @type {ReturnType<typeof formFields> | null} */ (null), text: h("input", {}) };
   let isAnswered = false;
+  /** Whether an answer is on its way. */
+  let isSending = false;
   /** The passkeys that sign for this page. @type {any[]} */
   let passkeys = [];
   /** Whether all of the question is shown, which takes a request of its own. */
@@ -100,15 +177,19 @@ function card(first) {
   async function send(answer, event) {
     event.preventDefault();
     // A click that gave the window its focus, or that was meant for what was here before.
-    if (performance.now() < inertUntil || isAnswered) return;
+    if (performance.now() < inertUntil || isAnswered || isSending) return;
+    told.hidden = true;
+    if (answer["form"] && entry.fields && !checkFields(entry.fields)) {
+      tell("Not sent: see the fields that are marked.");
+      return;
+    }
     const isSigned = gate.answered_by === "human" && !passphrase?.value && passkeys.length > 0;
     if (gate.answered_by === "human" && !passphrase?.value && !isSigned) {
       tell("Type the approver's passphrase first: it proves that a person answers.");
       await wantPassphrase();
       return;
     }
-    for (const button of buttons) button.disabled = true;
-    told.hidden = true;
+    sending(true);
     const shown = gate;
     /** @type {any} */
     let proof = { passphrase: passphrase?.value || undefined };
@@ -120,7 +201,7 @@ function card(first) {
       } catch (error) {
         const why = error instanceof Error ? error.message : String(error);
         tell(`The passkey did not sign: ${why} You can answer with the passphrase instead.`);
-        for (const button of buttons) button.disabled = !isWhole;
+        sending(false);
         return;
       }
     }
@@ -131,14 +212,29 @@ function card(first) {
         ...proof,
       });
       isAnswered = true;
-      fill(element, h("p", { class: "done", role: "status" }, `Answered: the run is ${reply.status}.`));
+      const done = h("p", { class: "done question", role: "status", tabindex: "-1" }, `Answered: the run is ${reply.status}.`);
+      const hadFocus = element.contains(document.activeElement);
+      fill(element, done);
+      if (hadFocus) done.focus();
       announce("The answer is taken");
     } catch (error) {
       const reply = error instanceof ApiError ? error.reply : {};
-      tell(error instanceof Error ? error.message : String(error));
+      const why = error instanceof Error ? error.message : String(error);
+      tell(why);
       if (reply.passphrase_wanted) await wantPassphrase(reply.retry_after_seconds);
+      else if (reply.misread && entry.fields && answer["form"]) markRefused(entry.fields, why);
       else if (error instanceof ApiError && error.status === 409) await load();
-      for (const button of buttons) button.disabled = !isWhole;
+    } finally {
+      sending(false);
+    }
+  }
+
+  /** Shows that an answer is on its way. Its button stays a button: one that is disabled loses the focus. @param {boolean} now */
+  function sending(now) {
+    isSending = now;
+    for (const button of buttons) {
+      if (now) button.setAttribute("aria-disabled", "true");
+      else button.removeAttribute("aria-disabled");
     }
   }
 
@@ -152,6 +248,7 @@ function card(first) {
     if (wait) tell(`Wrong passphrases came before; the next one is checked in ${wait} s.`);
     const row = element.querySelector(".proof");
     if (row instanceof HTMLElement) row.hidden = false;
+    passphrase?.setAttribute("aria-invalid", "true");
     passphrase?.focus();
   }
 
@@ -170,11 +267,14 @@ function card(first) {
   }
 
   function paint() {
-    passphrase ??= h("input", { type: "password", autocomplete: "off", "aria-label": "Approver's passphrase" });
-    const question = JSON.stringify([gate.digest, gate.form]);
-    if (entry.of !== question) {
+    if (!passphrase) {
+      passphrase = h("input", { type: "password", autocomplete: "off", "aria-label": "Approver's passphrase" });
+      passphrase.addEventListener("input", () => passphrase?.removeAttribute("aria-invalid"));
+    }
+    const asked = JSON.stringify([gate.digest, gate.form]);
+    if (entry.of !== asked) {
       const text = h("input", { type: "text", autocomplete: "off", class: "grow", "aria-label": "Answer" });
-      entry = { of: question, fields: gate.form ? formFields(gate.form) : null, text };
+      entry = { of: asked, fields: gate.form ? formFields(gate.form) : null, text };
     }
     const { fields, text } = entry;
     const focused = element.contains(document.activeElement) ? document.activeElement : null;
@@ -188,6 +288,7 @@ function card(first) {
       return made;
     };
     const isForPeople = gate.answered_by === "human";
+    const question = h("h2", { class: "question", tabindex: "-1" }, visible(gate.prompt));
     fill(
       element,
       h(
@@ -196,20 +297,19 @@ function card(first) {
         h("span", {}, "Asked by ", h("strong", {}, visible(gate.workflow ?? "")), " "),
         h("span", { class: "hint" }, since),
         isForPeople ? null : h("span", { class: "tag" }, `for ${gate.answered_by}`),
-        gate.expires_at ? h("span", { class: "hint" }, `until ${new Date(gate.expires_at).toLocaleTimeString()}`) : null,
+        gate.expires_at ? h("span", { class: "hint" }, "until ", h("time", { datetime: gate.expires_at }, dayTime(gate.expires_at, Date.now()))) : null,
         h("a", { class: "hint", href: `#/runs/${encodeURIComponent(gate.run_id)}` }, gate.run_id),
       ),
-      h("h2", { class: "question" }, visible(gate.prompt)),
+      question,
       context.length
         ? h("dl", { class: "context" }, context.flatMap(([name, value]) => [
             h("dt", {}, visible(name)),
-            h("dd", {}, h("pre", { class: "judged", tabindex: "0", "aria-label": name }, judged(typeof value === "string" ? value : JSON.stringify(value, null, 2)))),
+            h("dd", {}, h("pre", { class: "judged", tabindex: "0", "aria-label": visible(name) }, judged(typeof value === "string" ? value : JSON.stringify(value, null, 2)))),
           ]))
         : null,
       gate.shortened ? h("p", { class: "hint" }, "Parts of this are left out. All of it: ", h("code", {}, `steplatch gates show ${gate.gate_id}`)) : null,
       gate.masked ? h("p", { class: "hint" }, "Parts of this are hidden as secrets (••••••).") : null,
-      (gate.typed ?? []).map((/** @type {any} */ input) => h("p", { class: "hint" }, `Since the question, ${input.by} typed ${input.bytes} bytes into ${input.session_id}.`)),
-      told,
+      (gate.typed ?? []).map((/** @type {any} */ input) => h("p", { class: "hint" }, `Since the question, ${visible(input.by)} typed ${input.bytes} bytes into ${input.session_id}.`)),
       fields?.map(({ element: field }) => field),
       h(
         "div",
@@ -221,8 +321,10 @@ function card(first) {
             : [text, button("Answer", () => ({ answer: text.value }))],
       ),
       h("div", { class: "proof line", hidden: !isForPeople }, h("label", { class: "line" }, "Passphrase", passphrase), h("span", { class: "hint" }, passkeys.length ? "or your passkey: leave this empty" : "proves that a person answers")),
+      told,
     );
-    if (focused instanceof HTMLElement && focused.isConnected) focused.focus();
+    // A button that had the focus is another one now, which gets none.
+    if (focused instanceof HTMLElement) (focused.isConnected ? focused : told.hidden ? question : told).focus();
     inert();
     update(gate);
   }
@@ -235,6 +337,7 @@ function card(first) {
   /** @param {any} now */
   function update(now) {
     setText(since, timeAgo(now.created_at, Date.now()));
+    since.title = dayTime(now.created_at, Date.now());
     if (now.digest && gate.digest && now.digest !== gate.digest && !isAnswered) {
       // Until it is painted, what is shown is another question: it takes no answer.
       isWhole = false;

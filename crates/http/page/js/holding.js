@@ -36,7 +36,8 @@ function store(holds) {
  * @returns {Hold | null}
  */
 export function holdOf(terminal) {
-  return all()[terminal] ?? null;
+  const holds = all();
+  return Object.hasOwn(holds, terminal) ? (holds[terminal] ?? null) : null;
 }
 
 /**
@@ -79,9 +80,9 @@ export function keepSize(terminal, size) {
 
 /** @param {string} terminal */
 export function forgetKey(terminal) {
-  const { [terminal]: hold, ...others } = all();
-  store(others);
+  const hold = holdOf(terminal);
   if (!hold) return;
+  store(Object.fromEntries(Object.entries(all()).filter(([held]) => held !== terminal)));
   locks.get(hold.key)?.();
   locks.delete(hold.key);
 }

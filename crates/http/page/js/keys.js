@@ -1,7 +1,7 @@
 // Keys of a keyboard, by the names that the server knows. Pure.
 
-/** The names of keys that are no characters. @type {Record<string, string>} */
-const NAMES = {
+/** The names of keys that are no characters. */
+const NAMES = new Map(Object.entries({
   Enter: "enter",
   Tab: "tab",
   Escape: "escape",
@@ -16,7 +16,13 @@ const NAMES = {
   End: "end",
   PageUp: "page-up",
   PageDown: "page-down",
-};
+}));
+
+/**
+ * Characters that ctrl turns into the control character of another one, as X11 does; the server knows ctrl with those.
+ * @type {Map<string, string>}
+ */
+const CONTROLS = new Map([["3", "["], ["4", "\\"], ["5", "]"], ["6", "^"], ["`", "@"], ["{", "["], ["|", "\\"], ["}", "]"], ["~", "^"]]);
 
 /**
  * What is known of a pressed key.
@@ -32,12 +38,15 @@ const NAMES = {
 export function keyName(press) {
   if (press.isComposing || press.metaKey || press.key === "Dead" || press.key === "Process") return null;
   const modifiers = `${press.ctrlKey ? "ctrl-" : ""}${press.altKey ? "alt-" : ""}`;
-  const named = NAMES[press.key] ?? (/^F([1-9]|1[0-2])$/.test(press.key) ? press.key.toLowerCase() : undefined);
+  const named = NAMES.get(press.key) ?? (/^F([1-9]|1[0-2])$/.test(press.key) ? press.key.toLowerCase() : undefined);
   if (named) return `${modifiers}${press.shiftKey ? "shift-" : ""}${named}`;
   if ([...press.key].length !== 1 || !modifiers) return null;
   // AltGr is ctrl and alt for some systems, and types a character.
-  if (press.ctrlKey && press.altKey && !/^[a-z]$/i.test(press.key)) return null;
-  return `${modifiers}${press.key === " " ? "space" : press.key.toLowerCase()}`;
+  if (press.ctrlKey && press.altKey && !/^[a-z0-9 ]$/i.test(press.key)) return null;
+  if (press.key === " ") return `${modifiers}space`;
+  // A capital is a letter with shift, also where the shift is locked.
+  if (/^[A-Z]$/.test(press.key)) return `${modifiers}shift-${press.key.toLowerCase()}`;
+  return `${modifiers}${(press.ctrlKey && CONTROLS.get(press.key)) || press.key}`;
 }
 
 /**

@@ -46,7 +46,8 @@ export function forget() {
 }
 
 /**
- * Takes the tickets out of the address, so that they stay in no history: that of the login, and that of a passkey.
+ * Takes the tickets out of the address: that of the login, and that of a passkey. The browser's history keeps an address that was
+ * visited, so that a ticket may come again.
  * @returns {{ login: string, passkey: string | null } | null}
  */
 export function takeTickets() {
@@ -77,6 +78,18 @@ export async function logIn(ticket) {
   keep({ session_id: String(reply.session_id), half: String(reply.half) });
   tabs.postMessage({ half: current });
   return null;
+}
+
+/**
+ * Looks for a session of this browser, also in its other tabs. A server that does not answer ends none.
+ * @returns {Promise<"none" | "valid" | "ended">}
+ */
+export async function ownSession() {
+  if (!current && !(await askOtherTabs())) return "none";
+  const response = await fetch("/api/v1/page/sessions", { headers: { "steplatch-half": current?.half ?? "" } }).catch(() => null);
+  if (response?.status !== 401) return "valid";
+  forget();
+  return "ended";
 }
 
 /** Asks the other tabs for the half. @returns {Promise<Half | null>} */

@@ -33,6 +33,7 @@ export class LongList {
     /** The rows that are there, by their index. @type {Map<number, HTMLElement>} */
     this.rows = new Map();
     element.replaceChildren();
+    element.style.setProperty("--whole", "0px");
     element.addEventListener("scroll", () => {
       this.top = element.scrollTop;
       this.place();
@@ -87,6 +88,11 @@ export class LongList {
       if (next === undefined) this.element.append(item);
       else this.rows.get(next)?.before(item);
     }
+  }
+
+  /** Returns whether the last row is in view. */
+  isAtEnd() {
+    return this.top + this.height >= (this.count - 1) * this.row;
   }
 
   /**

@@ -3,7 +3,7 @@
 import { ask, whenLoggedOut } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import * as live from "./live.js";
-import { askOtherTabs, half, logIn, takeTickets, whenLoggedInElsewhere } from "./login.js";
+import { half, logIn, ownSession, takeTickets, whenLoggedInElsewhere } from "./login.js";
 import * as gatesView from "./gates.js";
 import * as overview from "./overview.js";
 import { openPalette } from "./palette.js";
@@ -13,7 +13,7 @@ import * as recordings from "./recordings.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
 import * as search from "./search.js";
-import { follow, gates, listen } from "./store.js";
+import { follow, listen, waitingForPeople } from "./store.js";
 import * as terminal from "./terminal.js";
 import * as terminals from "./terminals.js";
 import { showTitle, showWaiting } from "./title.js";
@@ -24,8 +24,8 @@ import * as workflows from "./workflows.js";
  * @typedef {{ title: string, show: (into: HTMLElement, parts: string[], query: URLSearchParams) => (() => void) | void }} View
  */
 
-/** The views, by the first part of the address after `#/`. @type {Record<string, View>} */
-const VIEWS = {
+/** The views, by the first part of the address after `#/`. @type {Map<string, View>} */
+const VIEWS = new Map(Object.entries({
   "": terminals,
   terminals,
   gates: gatesView,
@@ -35,10 +35,16 @@ const VIEWS = {
   passkey,
   recordings,
   search,
-};
+}));
 
-/** The views of one thing, at the address of its list with its id. @type {Record<string, View>} */
-const SINGLE = { terminals: terminal, recordings: recording, runs: run, workflows, search };
+/** The views of one thing, at the address of its list with its id. @type {Map<string, View>} */
+const SINGLE = new Map(Object.entries({ terminals: terminal, recordings: recording, runs: run, workflows, search }));
+
+/** The view at an address that names nothing. @type {View} */
+const NO_PAGE = {
+  title: "No such page",
+  show: (into) => fill(into, h("h1", {}, NO_PAGE.title), h("p", {}, "Nothing is at this address."), h("p", {}, h("a", { href: "#/" }, "To the terminals"))),
+};
 
 /** The entries of the navigation: address, name and icon. */
 const PLACES = [
@@ -79,12 +85,11 @@ function showLogin(problem) {
   );
 }
 
-/** @param {string | null} [problem] What is wrong with a ticket that this browser did not need. */
-function showFrame(problem) {
+function showFrame() {
   const count = h("span", { class: "count", hidden: true });
   for (const stop of stops) stop();
   const stopCounting = listen((lists) => {
-    const waiting = gates(lists).length;
+    const waiting = waitingForPeople(lists);
     count.hidden = waiting === 0;
     fill(count, String(waiting), h("span", { class: "unseen" }, " open"));
     showWaiting(waiting);
@@ -94,10 +99,7 @@ function showFrame(problem) {
   );
   const main = h("main", { id: "main", tabindex: "-1" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
-  const notice = h("p", { class: "problem notice", role: "alert", hidden: !problem }, problem ?? "");
-  const onLeave = () => (notice.hidden = true);
-  addEventListener("hashchange", onLeave);
-  stops = [stopCounting, live.on("link", ({ now }) => showLink(trouble, now)), () => removeEventListener("hashchange", onLeave)];
+  stops = [stopCounting, live.on("link", ({ now }) => showLink(trouble, now))];
   live.connect();
   follow();
   fill(
@@ -112,7 +114,7 @@ function showFrame(problem) {
         h("ul", {}, links),
         h("button", { class: "quiet go", onclick: openPalette, title: "ctrl-k" }, icon("search"), h("span", {}, "Go to…")),
       ),
-      h("div", { class: "content" }, trouble, notice, main),
+      h("div", { class: "content" }, trouble, main),
     ),
   );
   showView(main);
@@ -132,22 +134,37 @@ function showLink(trouble, now) {
   }
 }
 
+/** Returns the parts of an address, or null if it is malformed. @param {string} path */
+function partsOf(path) {
+  try {
+    return path.split("/").map(decodeURIComponent);
+  } catch {
+    return null;
+  }
+}
+
 /** @param {HTMLElement} main */
 function showView(main) {
   leave();
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  const parts = (path ?? "").split("/").map(decodeURIComponent);
-  const view = (parts[1] ? SINGLE[parts[0] ?? ""] : VIEWS[parts[0] ?? ""]) ?? terminals;
+  const [place = "", ...parts] = partsOf(path ?? "") ?? ["?"];
+  const view = (parts[0] ? SINGLE : VIEWS).get(place) ?? NO_PAGE;
   for (const link of app.querySelectorAll("[data-place]")) {
-    const isHere = link.getAttribute("data-place") === (parts[0] === "recordings" ? "terminals" : parts[0] || "terminals");
+    const isHere = view !== NO_PAGE && link.getAttribute("data-place") === (place === "recordings" ? "terminals" : place || "terminals");
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   showTitle(view.title);
   fill(main);
-  leave = view.show(main, parts.slice(1), new URLSearchParams(query)) ?? (() => {});
+  leave = view.show(main, parts, new URLSearchParams(query)) ?? (() => {});
   announce(view.title);
 }
+
+// The address names the view, so that the link to the content leaves it as it is.
+document.querySelector(".skip")?.addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+});
 
 addEventListener("hashchange", () => {
   const tickets = takeTickets();
@@ -159,32 +176,31 @@ addEventListener("hashchange", () => {
   if (main && half()) showView(main);
 });
 
-/** @param {{ login: string, passkey: string | null } | null} tickets */
+/**
+ * Shows the page, or the login. A ticket is used only where there is no session: one that comes again, as from the browser's history,
+ * would end the session that it began.
+ * @param {{ login: string, passkey: string | null } | null} tickets
+ */
 async function start(tickets) {
-  const problem = tickets ? await logIn(tickets.login) : null;
-  if (tickets?.passkey && !problem) {
+  const session = await ownSession();
+  let problem = session === "ended" ? ENDED : null;
+  // The server will close the socket of the ended session, which says nothing of the next one.
+  if (problem) live.disconnect();
+  if (tickets && session !== "valid") problem = await logIn(tickets.login);
+  if (tickets?.passkey && half()) {
     passkey.setTicket(tickets.passkey);
     history.replaceState(null, "", "#/passkey");
   }
-  // A browser that is logged in already goes on without the ticket.
-  if (half() || (await askOtherTabs())) {
-    try {
-      await ask("GET", "/page/sessions");
-    } catch {
-      if (!half()) {
-        if (problem) showLogin(problem);
-        return;
-      }
-    }
-    showFrame(problem);
-  } else {
-    showLogin(problem);
-  }
+  if (half()) showFrame();
+  else showLogin(problem);
 }
+
+/** The words for a session that was ended, or not used for long. */
+const ENDED = "The session has ended.";
 
 whenLoggedOut(() => {
   live.disconnect();
-  showLogin("The session has ended.");
+  showLogin(ENDED);
 });
 whenLoggedInElsewhere(() => showFrame());
 start(takeTickets());

@@ -2,7 +2,7 @@
 
 import { fill, h } from "./dom.js";
 import { gates, lists } from "./store.js";
-import { terminalName } from "./words.js";
+import { terminalName, visible } from "./words.js";
 
 /** The most places that are listed. */
 const MOST = 12;
@@ -41,9 +41,9 @@ function places() {
   const known = lists();
   return [
     ...["Gates", "Terminals", "Recordings", "Runs", "Workflows", "Search", "Overview"].map((name) => ({ name, kind: "view", address: `#/${name.toLowerCase()}` })),
-    ...(known ? gates(known).map((gate) => ({ name: String(gate.prompt).slice(0, 80), kind: "gate", address: "#/gates" })) : []),
+    ...(known ? gates(known).map((gate) => ({ name: visible(String(gate.prompt)).slice(0, 80), kind: "gate", address: "#/gates" })) : []),
     ...(known?.terminals ?? []).map((terminal) => ({ name: terminalName(terminal), kind: "terminal", address: `#/terminals/${encodeURIComponent(terminal.session_id)}` })),
-    ...(known?.runs ?? []).map((run) => ({ name: `${run.workflow_id} ${run.run_id}`, kind: `run, ${run.state}`, address: `#/runs/${encodeURIComponent(run.run_id)}` })),
+    ...(known?.runs ?? []).map((run) => ({ name: visible(`${run.workflow_id} ${run.run_id}`), kind: `run, ${run.state}`, address: `#/runs/${encodeURIComponent(run.run_id)}` })),
   ];
 }
 

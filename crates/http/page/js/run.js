@@ -1,4 +1,4 @@
-// One run: what it did as a timeline of steps, the input and output of each, and what can be done with it.
+// One run: its result or error and its input, a timeline of its steps with the input and output of each, and what can be done with it.
 
 import { ask } from "./api.js";
 import { showBeside } from "./compare.js";
@@ -7,9 +7,10 @@ import { fill, h, icon, setText } from "./dom.js";
 import { LongList } from "./long_list.js";
 import { keep, on } from "./live.js";
 import { recordingOf } from "./marks.js";
+import { hasText } from "./run_filter.js";
 import { TONES } from "./runs.js";
 import { gates, lists, listen } from "./store.js";
-import { addEvent, duration, emptyTimeline, flatten, lanes, layOut } from "./timeline.js";
+import { addEvent, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, telling } from "./timeline.js";
 import { showTitle } from "./title.js";
 import { timeAgo, visible } from "./words.js";
 
@@ -26,6 +27,12 @@ const MOST_NESTED = 24;
 
 /** The most lanes of steps at the same time, and the most steps that are drawn in them. */
 const LANES = { most: 12, steps: 1000 };
+
+/** The most steps that need no filter. */
+const FEW = 8;
+
+/** The sign of each outcome. */
+const MARKS = { ok: "✓", failed: "✗", running: "…", waiting: "?", cancelled: "–", event: "·" };
 
 /** The height of a step, in pixels; as in the style sheet. */
 const STEP = 28;
@@ -45,8 +52,16 @@ export function show(into, parts) {
   const nested = new Map();
   /** The steps in the list. */
   let shownSteps = timeline.steps;
-  /** @type {string | null} */
+  /** The key of the step that is shown in detail. @type {string | null} */
   let chosen = null;
+  /** True once a person chose a step. */
+  let isPicked = false;
+  /** The state of the chosen step that is shown. */
+  let described = "";
+  /** The record of the run. @type {any} */
+  let record = null;
+  /** The values at the top of the page. @type {unknown[]} */
+  let shownEnds = [];
   let isDue = false;
 
   const name = h("h1", {});
@@ -54,6 +69,8 @@ export function show(into, parts) {
   const when = h("span", { class: "hint grow" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const error = h("p", { class: "problem", hidden: true });
+  const reason = h("p", { class: "hint", hidden: true });
+  const ends = h("section", { class: "card ends", "aria-label": "Result and input", hidden: true });
   const asked = h("p", { class: "trouble", hidden: true });
   const repaired = h("p", { class: "hint", hidden: true });
   const pause = h("button", { hidden: true }, "Pause");
@@ -65,17 +82,24 @@ export function show(into, parts) {
   const drawnCard = h("details", { class: "card", hidden: true }, h("summary", {}, "Diagram"), drawn);
   const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
   const abreast = h("div", { class: "abreast", "aria-hidden": "true", hidden: true });
-  const detail = h("div", { class: "detail" }, h("p", { class: "hint" }, "Choose a step to see its input and output."));
-  const body = h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, abreast, steps), h("section", { class: "card", "aria-label": "Step" }, detail));
+  const filter = h("input", { type: "search", class: "grow", placeholder: "Filter by text or outcome", "aria-label": "Filter steps", autocomplete: "off", spellcheck: "false" });
+  const count = h("span", { class: "hint", role: "status" });
+  const filterLine = h("div", { class: "line step-filter", hidden: true }, filter, count);
+  const none = h("p", { class: "hint", hidden: true });
+  const detail = h("div", { class: "detail" });
+  const detailCard = h("section", { class: "card", "aria-label": "Step", hidden: true }, detail);
+  const body = h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, filterLine, abreast, none, steps), detailCard);
   fill(
     into,
     h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, other, again, pause, resume, cancel),
     problem,
     error,
+    reason,
     asked,
     repaired,
-    drawnCard,
+    ends,
     body,
+    drawnCard,
   );
 
   /** @param {string} action */
@@ -107,10 +131,9 @@ export function show(into, parts) {
       card.addEventListener("click", () => {
         const step = timeline.steps.findLast((step) => step.key.startsWith("state ") && step.name === state);
         if (!step) return;
-        chosen = step.key;
         shows = step;
-        draw();
-        describe(step);
+        choose(step);
+        detailCard.scrollIntoView({ block: "nearest" });
       });
     }
     // Functions and remote workflows have none.
@@ -123,6 +146,7 @@ export function show(into, parts) {
   /** A step to which the list is scrolled once. @type {import("./timeline.js").Step | null} */
   let shows = null;
   const list = new LongList(steps, STEP, stepAt);
+  filter.addEventListener("input", draw);
 
   /** @param {number} index */
   function stepAt(index) {
@@ -134,11 +158,12 @@ export function show(into, parts) {
     const button = h(
       "button",
       { class: "step", "data-outcome": step.outcome, "aria-pressed": String(chosen === step.key) },
-      h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✓", failed: "✗", running: "…", waiting: "?", cancelled: "–" }[step.outcome]),
+      h("span", { class: "mark", "aria-hidden": "true" }, MARKS[step.outcome]),
       h("span", { class: "step-name" }, visible(step.name)),
-      h("span", { class: "hint" }, step.kind),
+      h("span", { class: "hint" }, visible(step.kind)),
+      h("span", { class: "gist" }, visible(gist(step))),
       bar,
-      h("span", { class: "took" }, duration((step.ended ?? now) - step.began)),
+      h("span", { class: "took" }, step.outcome === "event" ? "" : duration((step.ended ?? now) - step.began)),
       h("span", { class: "unseen" }, step.outcome),
     );
     button.addEventListener("click", () => choose(step));
@@ -153,8 +178,8 @@ export function show(into, parts) {
   /** @param {import("./timeline.js").Step} step */
   function choose(step) {
     chosen = step.key;
+    isPicked = true;
     draw();
-    describe(step);
   }
 
   /** Shows the steps of a run that a step started, or hides them. @param {string} child */
@@ -175,7 +200,7 @@ export function show(into, parts) {
 
   /** Draws steps that were at the same time side by side, if there are any. */
   function drawLanes() {
-    const inner = shownSteps.map((step, index) => ({ step, span: layout.spans[index] })).filter(({ step, span }) => span && !containers.has(step.kind) && !(step.run && open.has(step.run))).slice(-LANES.steps);
+    const inner = shownSteps.map((step, index) => ({ step, span: layout.spans[index] })).filter(({ step, span }) => span && step.outcome !== "event" && !containers.has(step.kind) && !(step.run && open.has(step.run))).slice(-LANES.steps);
     inner.sort((one, other) => (one.span?.from ?? 0) - (other.span?.from ?? 0));
     const places = lanes(inner.map(({ span }) => span ?? { from: 0, to: 0 }));
     const count = Math.min(LANES.most, Math.max(0, ...places) + 1);
@@ -205,46 +230,74 @@ export function show(into, parts) {
 
   function draw() {
     isDue = false;
-    if (chosen === null && timeline.ended) {
-      // What went wrong comes first.
-      const failed = timeline.steps.findLast((step) => step.outcome === "failed");
-      if (failed) {
-        chosen = failed.key;
-        describe(failed);
-        shows = failed;
+    const isFollowed = timeline.ended !== null || list.isAtEnd();
+    // A step that a person reads stays.
+    if (!isPicked && !detail.contains(document.activeElement)) {
+      const first = timeline.steps[telling(timeline.steps)];
+      if (first && first.key !== chosen) {
+        chosen = first.key;
+        if (isFollowed) shows = first;
       }
     }
     now = Date.now();
-    shownSteps = flatten(timeline, open);
+    const all = flatten(timeline, open);
+    const wanted = filter.value.trim();
+    shownSteps = wanted ? all.filter((step) => hasText(step, wanted)) : all;
+    filterLine.hidden = all.length <= FEW && !wanted;
+    setText(count, wanted ? `${shownSteps.length} of ${all.length}` : "");
+    none.hidden = shownSteps.length > 0 || seen === 0;
+    setText(none, wanted ? "No step matches." : timeline.ended === null ? "No step has begun yet." : "This run has no steps.");
     layout = layOut({ ...timeline, steps: shownSteps }, now, IDLE);
     steps.classList.toggle("unfolds", shownSteps.some((step) => step.run !== null));
     list.draw(shownSteps.length);
     drawLanes();
     if (cards) showProgress(cards, timeline.steps);
     const sought = shows?.key;
-    if (sought !== undefined) list.show(shownSteps.findIndex((step) => step.key === sought));
+    const index = sought === undefined ? -1 : shownSteps.findIndex((step) => step.key === sought);
+    if (index >= 0) list.show(index);
     shows = null;
-    error.hidden = !timeline.error;
-    setText(error, timeline.error ? visible(timeline.error) : "");
+    const step = all.find((step) => step.key === chosen);
+    if (step) describe(step);
+    detailCard.hidden = described === "";
+    drawEnds();
+  }
+
+  /** Shows the input, and the result or the error. */
+  function drawEnds() {
+    const isOver = timeline.ended !== null;
+    const told = isOver ? timeline.error : (timeline.error ?? (record?.state === "failed" ? record.error : null));
+    const why = isOver ? timeline.reason : record?.state === "cancelled" ? record.error : null;
+    error.hidden = !told;
+    setText(error, visible(told ?? ""));
+    reason.hidden = !why;
+    setText(reason, visible(why ?? ""));
+    const given = timeline.given ?? { input: record?.input, params: record?.params ?? {} };
+    const values = [isOver ? timeline.result : record?.result, given.input, given.params, isOver ? timeline.traceback : record?.traceback];
+    // Unchanged values keep a selection.
+    if (values.every((value, index) => value === shownEnds[index])) return;
+    shownEnds = values;
+    const [result, input, params, traceback] = values;
+    const parts = [part("h2", "Result", result), part("h2", "Input", input), part("h2", "Parameters", params), part("h2", "Traceback", traceback)].filter((one) => one !== null);
+    fill(ends, parts);
+    ends.hidden = parts.length === 0;
   }
 
   /** @param {import("./timeline.js").Step} step */
   function describe(step) {
-    /** @param {string} label @param {unknown} value */
-    const part = (label, value) =>
-      value === undefined || value === null
-        ? null
-        : [h("h3", {}, label), h("pre", { class: "judged", tabindex: "0", "aria-label": label }, visible(text(value)))];
+    const state = [step.key, step.outcome, step.because, step.ended].join(" ");
+    if (state === described) return;
+    described = state;
+    const took = step.outcome === "event" ? "" : duration((step.ended ?? Date.now()) - step.began);
     fill(
       detail,
       h("h2", {}, visible(step.name)),
-      h("p", { class: "hint" }, [step.kind, new Date(step.began).toLocaleTimeString(), duration((step.ended ?? Date.now()) - step.began)].filter(Boolean).join(" · ")),
+      h("p", { class: "hint" }, [visible(step.kind), timeOf(step.began), took].filter(Boolean).join(" · ")),
       step.because ? h("p", {}, visible(step.because)) : null,
       step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
       recorded(step),
       step.run ? h("p", {}, h("a", { href: `#/runs/${encodeURIComponent(step.run)}` }, `Run ${step.run}`)) : null,
-      ...(part("Input", step.input) ?? []),
-      ...(part("Output", step.output) ?? []),
+      part("h3", "Input", step.input),
+      part("h3", "Output", step.output),
     );
   }
 
@@ -273,11 +326,11 @@ export function show(into, parts) {
     on("event", ({ event }) => {
       const inner = nested.get(event.run_id);
       if (inner) {
-        if (event.seq <= inner.seen) return;
+        if (!isNext(event, inner.seen)) return;
         inner.seen = event.seq;
         addEvent(open.get(event.run_id) ?? emptyTimeline(), event);
       } else {
-        if (event.run_id !== id || event.seq <= seen) return;
+        if (event.run_id !== id || !isNext(event, seen)) return;
         seen = event.seq;
         addEvent(timeline, event);
       }
@@ -293,18 +346,24 @@ export function show(into, parts) {
       // There is no such run.
       if (seen === 0) {
         setText(name, visible(id));
-        body.hidden = true;
+        for (const card of [body, ends, drawnCard]) card.hidden = true;
       }
     }),
     listen((lists) => {
       const run = lists.runs.find((run) => run.run_id === id);
       const open = gates(lists).filter((gate) => gate.run_id === id);
-      asked.hidden = open.length === 0;
-      fill(asked, open.length ? [`It asks: ${visible(open[0].prompt)} `, h("a", { href: "#/gates" }, "Answer")] : []);
+      asked.hidden = open.length === 0 && !run?.locked;
+      if (run?.locked) fill(asked, "Its question is locked since the daemon was restarted. ", h("a", { href: "#/gates" }, "Unlock it"));
+      else fill(asked, open.length ? [`It asks: ${visible(open[0].prompt)} `, h("a", { href: "#/gates" }, "Answer")] : []);
       if (run) head(run);
     }),
   ];
-  ask("GET", `/runs/${encodeURIComponent(id)}/record`).then(({ run }) => head(run), () => {});
+  ask("GET", `/runs/${encodeURIComponent(id)}/record`).then(({ run }) => {
+    record = run;
+    head(run);
+    drawEnds();
+  }, () => {});
+  draw();
 
   /** @param {any} run */
   function head(run) {
@@ -334,6 +393,22 @@ export function show(into, parts) {
     for (const { close } of nested.values()) close();
     for (const forget of forgets) forget();
   };
+}
+
+/**
+ * Returns a value below its name; nothing of an empty one.
+ * @param {"h2" | "h3"} level
+ * @param {string} label
+ * @param {unknown} value
+ */
+function part(level, label, value) {
+  return isEmpty(value) ? null : h("div", { class: "part" }, h(level, {}, label), h("pre", { class: "judged", tabindex: "0", "aria-label": label }, visible(text(value))));
+}
+
+/** Returns a time of this day as a time, and others with their day. @param {number} time */
+function timeOf(time) {
+  const at = new Date(time);
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
 }
 
 /** @param {unknown} value */

@@ -1,4 +1,4 @@
-// Which runs a list shows: read from the address of the page, asked of the server, and compared with runs that come live. Pure.
+// Filters: of the list of runs, in the address of the page, asked of the server and compared with live runs; and of the steps of a run. Pure.
 
 /** The periods that a list can be limited to: their name, and their length in milliseconds. @type {Record<string, number>} */
 export const PERIODS = { "1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000 };
@@ -66,6 +66,16 @@ export function isOf(run, filter, now) {
   const wanted = filter.text.toLowerCase();
   const texts = [run.run_id, run.workflow_id, run.error, run.pending_gate?.prompt, textOf(run.result)];
   return !wanted || texts.some((text) => text?.toLowerCase().includes(wanted));
+}
+
+/**
+ * Returns whether a step of a run has a text: in its name, its kind, its outcome, its input or its output.
+ * @param {import("./timeline.js").Step} step
+ * @param {string} wanted
+ */
+export function hasText(step, wanted) {
+  const lower = wanted.trim().toLowerCase();
+  return !lower || [step.name, step.kind, step.outcome, step.because, textOf(step.input), textOf(step.output)].some((text) => text.toLowerCase().includes(lower));
 }
 
 /** @param {unknown} value @returns {string} */

@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";
 import { askedOf, filterOf, isOf, PERIODS, queryOf } from "./run_filter.js";
 import { listen } from "./store.js";
-import { duration } from "./timeline.js";
+import { duration, isEmpty } from "./timeline.js";
 import { timeAgo, visible } from "./words.js";
 
 export const title = "Runs";
@@ -132,7 +132,7 @@ export function show(into, _parts, query) {
 function row(run) {
   const began = Date.parse(run.started_at);
   const ended = run.completed_at ? Date.parse(run.completed_at) : Date.now();
-  const result = run.error ?? (run.pending_gate ? run.pending_gate.prompt : run.result === null || run.result === undefined ? "" : typeof run.result === "string" ? run.result : JSON.stringify(run.result));
+  const result = run.error ?? (run.pending_gate ? run.pending_gate.prompt : isEmpty(run.result) ? "" : typeof run.result === "string" ? run.result : JSON.stringify(run.result));
   return h(
     "tr",
     {},
@@ -140,6 +140,6 @@ function row(run) {
     h("td", {}, h("a", { href: `#/runs/${encodeURIComponent(run.run_id)}` }, visible(run.workflow_id)), h("span", { class: "hint id" }, run.run_id)),
     h("td", { class: "nowrap" }, h("time", { datetime: run.started_at, title: run.started_at }, timeAgo(run.started_at, Date.now()))),
     h("td", { class: "nowrap" }, duration(ended - began)),
-    h("td", { class: `cut${run.error ? " bad" : ""}` }, visible(String(result)).slice(0, 200)),
+    h("td", { class: `cut${run.state === "failed" ? " bad" : ""}` }, visible(String(result)).slice(0, 200)),
   );
 }

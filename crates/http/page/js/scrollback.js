@@ -1,4 +1,7 @@
 // What scrolled away from a screen, in its colours, and older output as text; with a search.
+//
+// It follows what is printed while its end is in view and nothing is searched or selected. Otherwise it stands still, and a button
+// leads to what is new.
 
 import { ask } from "./api.js";
 import { fill, h, icon, setText } from "./dom.js";
@@ -10,6 +13,12 @@ import { visible } from "./words.js";
 /** Lines of older output that are shown as text at most, and the most characters. */
 const OLDER = { line_count: 5000, limit: 400_000 };
 
+/** The pause between two looks at output that is printed all the time, in milliseconds. */
+const FOLLOW_PAUSE = 700;
+
+/** How near to its end a text is at its end, in pixels. */
+const END = 4;
+
 /** The highlights of places, and of the one that is chosen; as in the style sheet. */
 const HIGHLIGHTS = { all: "found", chosen: "chosen" };
 
@@ -17,14 +26,16 @@ const HIGHLIGHTS = { all: "found", chosen: "chosen" };
  * Shows what a terminal printed.
  * @param {HTMLElement} into
  * @param {string} id
- * @returns {{ load: (offset?: number) => Promise<void>, focus: () => void, end: () => void }}
+ * @param {() => void} onEnd Called when the wheel is turned on beyond the end, where the screen is.
+ * @returns {{ load: (offset?: number) => Promise<void>, changed: () => void, scale: (size: string) => void, focus: () => void, leave: () => void, end: () => void }}
  */
-export function scrollback(into, id) {
+export function scrollback(into, id, onEnd) {
   const search = h("input", { type: "search", placeholder: "Find", "aria-label": "Find in the output", autocomplete: "off", spellcheck: "false" });
   const count = h("span", { class: "hint", role: "status" });
   const previous = h("button", { "aria-label": "Previous place", title: "shift-enter" }, icon("up"));
   const next = h("button", { "aria-label": "Next place", title: "enter" }, icon("down"));
-  const anew = h("button", { class: "quiet" }, "Look again");
+  const anewLabel = h("span");
+  const anew = h("button", { hidden: true }, icon("down"), anewLabel);
   const older = h("button", { class: "quiet" }, "Older output, as text");
   const rows = h("div", { class: "screen lines" });
   const text = h("pre", { class: "output", hidden: true });
@@ -36,9 +47,49 @@ export function scrollback(into, id) {
   /** @type {ReturnType<typeof places>} */
   let found = [];
   let chosen = -1;
+  /** Whether it is shown. */
+  let isShown = false;
+  /** Whether something was printed since it was looked at. */
+  let isBehind = false;
+  let isLoading = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+
+  const isAtEnd = () => area.scrollTop + area.clientHeight >= area.scrollHeight - END;
+
+  /** Whether the text may be replaced by a newer one under the eyes of who reads it. */
+  function isFollowing() {
+    const selection = getSelection();
+    const isSelected = Boolean(selection && !selection.isCollapsed && selection.anchorNode && area.contains(selection.anchorNode));
+    return isAtEnd() && text.hidden && !search.value && !isSelected;
+  }
+
+  /** Looks again at what was printed, after a pause; or offers it. */
+  function follow() {
+    if (!isShown || isLoading) return;
+    const follows = isFollowing();
+    anew.hidden = follows;
+    setText(anewLabel, isBehind ? "New output" : "To the end");
+    if (!isBehind || timer !== undefined || !follows) return;
+    timer = setTimeout(() => {
+      timer = undefined;
+      if (isShown && isBehind && isFollowing()) load();
+      else follow();
+    }, FOLLOW_PAUSE);
+  }
 
   /** @param {number} [offset] A position in the output: what came from there on is shown, as text. */
   async function load(offset) {
+    isShown = true;
+    isBehind = false;
+    isLoading = true;
+    await look(offset);
+    isLoading = false;
+    follow();
+  }
+
+  /** @param {number} [offset] */
+  async function look(offset) {
     if (offset !== undefined) {
       rows.hidden = true;
       await showOlder({ content_mode: "history", offset, limit: OLDER.limit });
@@ -134,7 +185,10 @@ export function scrollback(into, id) {
     mark();
   }
 
-  search.addEventListener("input", () => find(true));
+  search.addEventListener("input", () => {
+    find(true);
+    follow();
+  });
   search.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault();
@@ -142,12 +196,38 @@ export function scrollback(into, id) {
   });
   previous.addEventListener("click", () => go(-1));
   next.addEventListener("click", () => go(1));
-  anew.addEventListener("click", () => load());
+  anew.addEventListener("click", async () => {
+    search.value = "";
+    await load();
+    area.focus();
+  });
+  area.addEventListener("scroll", follow, { passive: true });
+  area.addEventListener("wheel", (event) => {
+    if (event.deltaY <= 0 || event.ctrlKey || event.shiftKey || !isAtEnd() || isLoading) return;
+    event.preventDefault();
+    onEnd();
+  }, { passive: false });
   older.addEventListener("click", () => showOlder({ content_mode: "tail", ...OLDER }));
   return {
     load,
+    changed: () => {
+      isBehind = true;
+      follow();
+    },
+    scale: (size) => {
+      const atEnd = isAtEnd();
+      rows.style.setProperty("font-size", size);
+      if (atEnd) area.scrollTop = area.scrollHeight;
+    },
     focus: () => search.focus(),
+    leave: () => {
+      isShown = false;
+      clearTimeout(timer);
+      timer = undefined;
+    },
     end: () => {
+      isShown = false;
+      clearTimeout(timer);
       for (const name of Object.values(HIGHLIGHTS)) CSS.highlights?.delete(name);
     },
   };

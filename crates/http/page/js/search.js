@@ -2,14 +2,18 @@
 
 import { ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";
+import { newestBefore } from "./find.js";
 import { TONES } from "./runs.js";
 import { lists } from "./store.js";
 import { terminalName, timeAgo, visible } from "./words.js";
 
 export const title = "Search";
 
-/** The most terminals and runs that are searched, the most lines of a terminal that are shown, and how many are searched at once. */
-const MOST = { terminals: 100, runs: 1000, lines: 5, atOnce: 4 };
+/**
+ * The most terminals and runs that are searched, the lines of a terminal that are shown at first and with each "more", and how many
+ * terminals are searched at once.
+ */
+const MOST = { terminals: 100, runs: 1000, lines: 5, more: 15, atOnce: 4 };
 
 /** How long the input rests before it is searched, in milliseconds. */
 const REST = 250;
@@ -116,23 +120,54 @@ async function inTerminals(wanted, isWanted) {
   const left = [...all];
   const work = async () => {
     for (let terminal = left.shift(); terminal && isWanted(); terminal = left.shift()) {
-      const reply = await ask("GET", `/terminals/${encodeURIComponent(terminal.session_id)}`, { search: pattern, context: 0 }).catch(() => null);
-      const matches = reply?.matches ?? [];
-      if (!matches.length) continue;
-      const last = matches.slice(-MOST.lines);
-      found.push(
-        h(
-          "li",
-          {},
-          h("a", { href: `#/terminals/${encodeURIComponent(terminal.session_id)}` }, visible(terminalName(terminal))),
-          h("span", { class: "hint" }, matches.length > last.length ? ` the last ${last.length} lines of ${matches.length}` : ""),
-          h("ul", { class: "judged lines-found" }, last.map((/** @type {any} */ match) => h("li", {}, h("a", { href: `#/terminals/${encodeURIComponent(terminal.session_id)}/${match.offset}` }, visible(String(match.text)).trimEnd().slice(0, 300))))),
-        ),
-      );
+      const item = await inTerminal(terminal, pattern).catch(() => null);
+      if (item) found.push(item);
     }
   };
   await Promise.all(Array.from({ length: MOST.atOnce }, work));
   return found;
+}
+
+/**
+ * Searches one terminal, and shows the newest lines first.
+ * @param {any} terminal
+ * @param {string} pattern
+ * @returns {Promise<HTMLElement | null>} None if nothing is found.
+ */
+async function inTerminal(terminal, pattern) {
+  const path = `/terminals/${encodeURIComponent(terminal.session_id)}`;
+  /** @param {number} offset */
+  const page = async (offset) => {
+    const { matches, next_offset: next } = await ask("GET", path, { search: pattern, context: 0, offset });
+    return { lines: matches ?? [], next: next ?? null };
+  };
+  const oldest = await page(0);
+  if (!oldest.lines.length) return null;
+  const rows = h("ul", { class: "judged lines-found" });
+  const more = h("button", { type: "button", class: "quiet" }, "More, older lines");
+  /** The lines that are not shown yet, the newest first; none if only the server has them. @type {any[] | null} */
+  let known = oldest.next === null ? oldest.lines.reverse() : null;
+  let end = 0;
+
+  /** @param {number} count */
+  async function show(count) {
+    const lines = known ? known.splice(0, count) : await newestBefore(page, end, count);
+    rows.append(...lines.map((/** @type {any} */ match) => h("li", {}, h("a", { href: `#/terminals/${encodeURIComponent(terminal.session_id)}/${match.offset}` }, visible(String(match.text)).trimEnd().slice(0, 300)))));
+    end = lines.at(-1)?.offset ?? 0;
+    more.hidden = known ? known.length === 0 : lines.length < count;
+  }
+
+  if (!known) {
+    const { next_offset: last } = await ask("GET", path, { content_mode: "tail", line_count: 1 });
+    end = Number(last);
+  }
+  await show(MOST.lines);
+  more.addEventListener("click", async () => {
+    const shown = rows.children.length;
+    await show(MOST.more).catch(() => {});
+    rows.children[shown]?.querySelector("a")?.focus();
+  });
+  return h("li", {}, h("a", { href: `#/terminals/${encodeURIComponent(terminal.session_id)}` }, terminalName(terminal)), h("span", { class: "hint" }, " the newest lines first"), rows, more);
 }
 
 /** @param {string} lower @returns {Promise<HTMLElement[]>} */

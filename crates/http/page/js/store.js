@@ -39,12 +39,31 @@ export function listen(listener) {
 }
 
 /**
- * Returns the open gates for people, the oldest first.
+ * Returns the open gates, the oldest first. Those of a locked run are not known.
  * @param {Lists} lists
  * @returns {any[]}
  */
 export function gates(lists) {
   /** @type {any[]} */
-  const all = lists.waiting.flatMap((run) => (run.pending_gates ?? []).map((/** @type {any} */ gate) => ({ ...gate, workflow: run.workflow_id })));
+  const all = lists.waiting.flatMap((run) => (run.locked ? [] : (run.pending_gates ?? []).map((/** @type {any} */ gate) => ({ ...gate, workflow: run.workflow_id }))));
   return all.sort((one, other) => String(one.created_at).localeCompare(String(other.created_at)));
+}
+
+/**
+ * Returns the runs whose questions are locked since the daemon was restarted. A run above such a run is locked with it, and asks nothing.
+ * @param {Lists} lists
+ * @returns {any[]}
+ */
+export function lockedRuns(lists) {
+  const locked = lists.waiting.filter((run) => run.locked);
+  const above = new Set(locked.map((run) => run.parent_run_id));
+  return locked.filter((run) => !above.has(run.run_id));
+}
+
+/**
+ * Returns how many questions wait for a person, locked ones too.
+ * @param {Lists} lists
+ */
+export function waitingForPeople(lists) {
+  return gates(lists).filter((gate) => gate.answered_by !== "agent").length + lockedRuns(lists).length;
 }

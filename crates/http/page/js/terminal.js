@@ -11,7 +11,7 @@ import { Painter } from "./paint.js";
 import { followPointer } from "./pointer.js";
 import { apply, blank } from "./screen.js";
 import { scrollback } from "./scrollback.js";
-import { listen } from "./store.js";
+import { listen, lists } from "./store.js";
 import { showTitle } from "./title.js";
 import { terminalName, terminalPlace, terminalState, visible } from "./words.js";
 
@@ -25,6 +25,9 @@ const TEXT = { least: 5, most: 15, fitted: 14 };
  * all the time is followed after the second one.
  */
 const FOLLOW_TIME = { still: 250, most: 1500 };
+
+/** The height of the borders of the frame of a screen, in pixels; as in the style sheet. */
+const BORDERS = 2;
 
 /** Keys for screens without a keyboard. */
 const QUICK = [["Esc", "escape"], ["Tab", "tab"], ["Ctrl-C", "ctrl-c"], ["↑", "up"], ["↓", "down"], ["←", "left"], ["→", "right"], ["Enter", "enter"]];
@@ -50,6 +53,8 @@ export function show(into, parts) {
   let isResized = false;
   /** Who holds the terminal, as the list says. @type {string | null} */
   let heldBy = null;
+  /** The terminal, as the list says. @type {any} */
+  let known = null;
   /** Whether its program has ended. */
   let isOver = false;
   /** Whether another view is shown. */
@@ -76,7 +81,7 @@ export function show(into, parts) {
   const hint = h("p", { class: "at-bottom hint", "aria-hidden": "true", hidden: true });
   const frame = h("div", { class: "stage" }, element, paused, hint);
   const outputFrame = h("div", { class: "stage past", hidden: true });
-  const output = scrollback(outputFrame, id);
+  const output = scrollback(outputFrame, id, () => choose("screen"));
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" });
   const note = h("input", { type: "text", maxlength: "2000", placeholder: "A note to the agent (may be empty)", "aria-label": "Note to the agent" });
   const noteForm = h("form", { class: "note", hidden: true }, note, h("button", { class: "primary" }, "Hand back"), h("button", { type: "button", class: "quiet", onclick: () => { noteForm.hidden = true; back.hidden = false; } }, "Keep it"));
@@ -108,9 +113,12 @@ export function show(into, parts) {
 
   function scale() {
     if (!screen.cols) return;
-    const room = frame.clientWidth - 2 * MARGIN;
+    // One of both is shown.
+    const room = (frame.clientWidth || outputFrame.clientWidth) - 2 * MARGIN;
     const size = key && sizeBefore ? TEXT.fitted : Math.max(TEXT.least, Math.min(TEXT.most, room / (screen.cols * advance())));
-    painter.set("font-size", `${Math.floor(size * 10) / 10}px`);
+    const text = `${Math.floor(size * 10) / 10}px`;
+    painter.set("font-size", text);
+    output.scale(text);
   }
 
   /** @type {number | undefined} */
@@ -160,6 +168,9 @@ export function show(into, parts) {
     });
   }
 
+  const isMeant = (/** @type {any} */ terminal) => terminal.session_id === id || terminal.name === id;
+  const isListed = () => Boolean(lists()?.terminals.some(isMeant));
+
   let latest = 0;
   let acknowledged = 0;
   const forgets = [
@@ -173,6 +184,8 @@ export function show(into, parts) {
           if (isPaused) {
             setText(paused, `Paused while text is selected; ${behind.size} rows have changed. Escape continues.`);
           }
+          showState();
+          output.changed();
           if (cols !== screen.cols || rows !== screen.rows) {
             isPaused = false;
             isResized = true;
@@ -182,7 +195,8 @@ export function show(into, parts) {
           break;
         }
         case "gone":
-          tell(message["error"] ?? "This terminal is closed.");
+          // Of one that is not there the server lists all others, which is for agents.
+          tell(isListed() ? (message["error"] ?? "This terminal is closed.") : known ? "This terminal is closed." : `No terminal is open as ${id}. The arrow above leads to those that are.`);
           isOver = true;
           released();
           close.disabled = true;
@@ -207,19 +221,24 @@ export function show(into, parts) {
       }
     }),
     listen(({ terminals }) => {
-      const known = terminals.find((terminal) => terminal.session_id === id || terminal.name === id);
+      known = terminals.find(isMeant) ?? known;
       if (!known) return;
-      const { word, tone } = terminalState(known, Date.now());
       setText(name, terminalName(known));
-      setText(state, word);
-      state.dataset["tone"] = tone;
+      showState();
       heldBy = known.held_by ?? null;
       isOver = known.state === "exited";
       showHolder();
-      setText(place, [terminalPlace(known), known.opened_by && `opened by ${known.opened_by}`, `${known.cols} × ${known.rows}`].filter(Boolean).join(" · "));
+      setText(place, [terminalPlace(known), known.opened_by && `opened by ${visible(known.opened_by)}`, `${known.cols} × ${known.rows}`].filter(Boolean).join(" · "));
       showTitle(terminalName(known));
     }),
   ];
+
+  function showState() {
+    if (!known) return;
+    const { word, tone } = terminalState({ ...known, alternate_screen: screen.state.alternate }, Date.now());
+    setText(state, word);
+    state.dataset["tone"] = tone;
+  }
 
   /** Shows that there is no such terminal: nothing to look at, and nothing to do. */
   function showNothing() {
@@ -231,7 +250,7 @@ export function show(into, parts) {
 
   function showHolder() {
     holder.hidden = !heldBy;
-    setText(holder, key ? "held by you, in this tab" : `held by ${heldBy ?? ""}`);
+    setText(holder, key ? "held by you, in this tab" : `held by ${visible(heldBy ?? "")}`);
     take.disabled = isOver || Boolean(heldBy && !key);
   }
 
@@ -310,7 +329,10 @@ export function show(into, parts) {
     keepSize(id, sizeBefore);
     const cell = TEXT.fitted * advance();
     const cols = Math.max(20, Math.floor((frame.clientWidth - 2 * MARGIN) / cell));
-    const rows = Math.max(5, Math.floor((innerHeight - frame.getBoundingClientRect().top - 16 - 2 * MARGIN) / (TEXT.fitted * LINE)));
+    // Below the screen are the keys and the line of a telephone, and room for its navigation.
+    const [whole, box] = [into.getBoundingClientRect(), frame.getBoundingClientRect()];
+    const room = innerHeight - (box.top + scrollY) - (whole.bottom - box.bottom);
+    const rows = Math.max(5, Math.floor((room - 2 * MARGIN - BORDERS) / (TEXT.fitted * LINE)));
     send({ do: "size", terminal: id, cols, rows });
     focus();
   });
@@ -344,7 +366,7 @@ export function show(into, parts) {
 
   /** @param {string} words */
   function tell(words) {
-    problem.textContent = words;
+    problem.textContent = visible(words);
     problem.hidden = false;
   }
 
@@ -400,7 +422,11 @@ export function show(into, parts) {
   keyboard.addEventListener("keydown", (event) => {
     if (!key) return;
     if (isForPage(event, selected())) {
-      if (event.key === "Escape") keyboard.blur();
+      if (event.key === "Escape") {
+        event.preventDefault();
+        // The next thing to do is there; the place of the keyboard is at the end of the page.
+        (noteForm.hidden ? back : note).focus();
+      }
       return;
     }
     if (isPaused) resume();
@@ -431,7 +457,14 @@ export function show(into, parts) {
     paste(event.clipboardData?.getData("text/plain") ?? "");
   });
   const onKey = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Escape") resume();
+    if (event.key === "Escape") {
+      resume();
+      const isClearing = event.target instanceof HTMLInputElement && event.target.value !== "";
+      if (!outputFrame.hidden && !isClearing && !document.querySelector("dialog[open]")) {
+        event.preventDefault();
+        choose("screen");
+      }
+    }
     if (event.key.toLowerCase() === "f" && event.ctrlKey && event.shiftKey) {
       event.preventDefault();
       choose("output");
@@ -475,6 +508,7 @@ export function show(into, parts) {
 
   /** @param {"screen" | "output"} what */
   function choose(what) {
+    const isLeaving = what === "screen" && !outputFrame.hidden;
     fill(
       tabs,
       [["screen", "Screen"], ["output", "Output"]].map(([word, label]) =>
@@ -484,7 +518,9 @@ export function show(into, parts) {
     frame.hidden = what !== "screen";
     outputFrame.hidden = what !== "output";
     if (what === "output") output.load(offset).then(() => output.focus());
-    else if (key) focus();
+    else if (isLeaving) output.leave();
+    if (what === "screen" && key) focus();
+    else if (isLeaving) tabs.querySelector("button")?.focus();
     offset = undefined;
   }
 
@@ -526,6 +562,7 @@ export function show(into, parts) {
   choose(offset === undefined ? "screen" : "output");
   const resized = new ResizeObserver(scale);
   resized.observe(frame);
+  resized.observe(outputFrame);
   holdAgain();
   return () => {
     isLeft = true;

@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import { listen } from "./store.js";
 import { thumbnail } from "./thumbnail.js";
-import { terminalName, terminalPlace, terminalState, timeAgo } from "./words.js";
+import { terminalName, terminalPlace, terminalState, timeAgo, visible } from "./words.js";
 
 export const title = "Terminals";
 
@@ -76,18 +76,32 @@ function card(id) {
     {},
     h("a", { class: "terminal-card", href: `#/terminals/${encodeURIComponent(id)}` }, picture, h("span", { class: "line" }, name, state), h("span", { class: "line" }, more, holder)),
   );
+  /** @type {any} */
+  let known = null;
+  /** Whether a full-screen program has the screen, as the picture says. */
+  let isFullScreen = false;
+
+  function showState() {
+    if (!known) return;
+    const { word, tone } = terminalState({ ...known, alternate_screen: isFullScreen }, Date.now());
+    setText(state, word);
+    state.dataset["tone"] = tone;
+  }
+
   return {
     element,
-    end: thumbnail(picture, id),
+    end: thumbnail(picture, id, (screen) => {
+      isFullScreen = Boolean(screen.state.alternate);
+      showState();
+    }),
     update(terminal) {
-      const { word, tone } = terminalState(terminal, Date.now());
+      known = terminal;
+      showState();
       setText(name, terminalName(terminal));
-      setText(state, word);
-      state.dataset["tone"] = tone;
       holder.hidden = !terminal.held_by;
-      setText(holder, terminal.held_by ? `held by ${terminal.held_by}` : "");
+      setText(holder, terminal.held_by ? `held by ${visible(terminal.held_by)}` : "");
       const last = timeAgo(new Date(terminal.last_activity * 1000).toISOString(), Date.now());
-      setText(more, [terminalPlace(terminal), terminal.opened_by && `by ${terminal.opened_by}`, last].filter(Boolean).join(" · "));
+      setText(more, [terminalPlace(terminal), terminal.opened_by && `by ${visible(terminal.opened_by)}`, last].filter(Boolean).join(" · "));
     },
   };
 }

@@ -12,9 +12,10 @@ const TEXT = 10;
  * Shows the screen of a terminal in an element, scaled to it.
  * @param {HTMLElement} into
  * @param {string} terminal
+ * @param {(screen: import("./screen.js").Screen) => void} [onChange] Called with the screen when it has changed.
  * @returns {() => void} Ends it.
  */
-export function thumbnail(into, terminal) {
+export function thumbnail(into, terminal, onChange) {
   const element = document.createElement("div");
   element.className = "screen small";
   into.replaceChildren(element);
@@ -39,6 +40,7 @@ export function thumbnail(into, terminal) {
   const forget = on(`terminal ${terminal}`, (message) => {
     if (message.is !== "screen" || !isWatched) return;
     const rows = apply(screen, message);
+    onChange?.(screen);
     requestAnimationFrame(() => {
       painter.paint(screen, rows);
       fit();

@@ -1,16 +1,28 @@
 // The timeline of a run: its events as steps. Pure.
 
 /**
- * A step: something that began and, unless it is in progress, ended.
+ * A step: something that began and, unless it is in progress, ended. Of an `event`, such as a printed text, there is one time.
  * @typedef {{
- *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "cancelled",
+ *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "cancelled" | "event",
  *   input: unknown, output: unknown, because: string, depth: number, terminal: string | null, offset: number | null, run: string | null,
  * }} Step
  */
 
 /**
- * @typedef {{ steps: Step[], open: Map<string, Step>, began: number | null, ended: number | null, error: string | null }} Timeline
+ * The input of a run: a machine has its variables as `input`, a function has `params` besides.
+ * @typedef {{ input: unknown, params: Record<string, unknown> }} Given
  */
+
+/**
+ * A run so far. `error`, `traceback` and `reason` are of one that failed or was cancelled; `events` counts those of a type.
+ * @typedef {{
+ *   steps: Step[], open: Map<string, Step>, began: number | null, ended: number | null, given: Given | null, result: unknown,
+ *   error: string | null, traceback: string | null, reason: string | null, events: Map<string, number>,
+ * }} Timeline
+ */
+
+/** Beginnings of the types of events that a run has itself, and their whole names; as in `RunEvent::is_own`. Authors emit all others. */
+const OWN = /^(workflow_|nested_workflow_|node_|gate_|state_|graph_|contract_|branch_|items_|transition$|question_answered$|log$|history_unreadable$)/;
 
 /** How a step ends by an event. @type {Record<string, Step["outcome"]>} */
 const ENDS = {
@@ -22,7 +34,17 @@ const ENDS = {
 
 /** @returns {Timeline} */
 export function emptyTimeline() {
-  return { steps: [], open: new Map(), began: null, ended: null, error: null };
+  return { steps: [], open: new Map(), began: null, ended: null, given: null, result: undefined, error: null, traceback: null, reason: null, events: new Map() };
+}
+
+/**
+ * Returns whether an event is the next one of a follower. Events of a run that another view followed may still arrive; those of a new
+ * follower begin with the first.
+ * @param {any} event
+ * @param {number} seen The number of the last event; 0 before the first.
+ */
+export function isNext(event, seen) {
+  return seen === 0 ? event.seq === 1 : event.seq > seen;
 }
 
 /**
@@ -50,7 +72,18 @@ export function addEvent(timeline, event) {
     step.terminal ??= terminalOf(output);
     step.offset ??= offsetOf(output);
   };
+  /** Adds a row for what happened at once. @param {string} name @param {string} kind @param {Partial<Step>} more */
+  const note = (name, kind, more) => {
+    const count = (timeline.events.get(event.event_type) ?? 0) + 1;
+    timeline.events.set(event.event_type, count);
+    const key = `event ${event.event_type} ${count}`;
+    begin(key, name, kind, { ended: at, outcome: "event", ...more });
+    timeline.open.delete(key);
+  };
   switch (event.event_type) {
+    case "workflow_started":
+      timeline.given = givenOf(data);
+      break;
     case "state_entered":
       begin(`state ${data.state} ${data.visit}`, data.state, data.tool ?? "", { input: data.params, terminal: data.params?.session_id ?? null, run: data.child_run_id ?? null });
       break;
@@ -63,15 +96,32 @@ export function addEvent(timeline, event) {
       break;
     }
     case "node_started":
-    case "graph_started":
-      begin(`call ${data.call}`, data.node_id ?? data.graph_id ?? "", event.event_type === "graph_started" ? "graph" : "node", { input: data.input, depth: data.within ? 1 : 0 });
+      begin(`call ${data.call}`, data.step_id ?? data.node_id ?? "", "node", { input: data.input, depth: data.within ? 1 : 0 });
       break;
     case "node_completed":
+    case "node_error":
+    case "node_timeout": {
+      const step = timeline.open.get(`call ${data.call}`);
+      if (step?.kind === "node") step.kind = data.result?.node_type ?? step.kind;
+      end(`call ${data.call}`, data.success === false || event.event_type !== "node_completed" ? "failed" : "ok", data.result ?? data.error ?? data);
+      break;
+    }
+    case "graph_started": {
+      // The call of a graph is a step already, which its result ends.
+      const call = timeline.open.get(`call ${data.call}`);
+      if (call) call.kind = "graph";
+      else begin(`graph ${data.call}`, data.graph_id ?? "graph", "graph", { input: data.input });
+      break;
+    }
     case "graph_completed":
     case "graph_failed":
-    case "node_error":
-    case "node_timeout":
-      end(`call ${data.call}`, data.success === false || !event.event_type.endsWith("completed") ? "failed" : "ok", data.result ?? data.error ?? data);
+      end(`graph ${data.call}`, event.event_type === "graph_completed" ? "ok" : "failed", data.result ?? data.error);
+      break;
+    case "graph_step_skipped":
+      note(data.step_id ?? "", "skipped", { output: data.value, depth: 1 });
+      break;
+    case "graph_step_not_run":
+      note(data.step_id ?? "", "not run", { because: `'${data.because}' failed`, depth: 1 });
       break;
     case "nested_workflow_started":
       // The state or the branch that started it is a step already.
@@ -90,20 +140,61 @@ export function addEvent(timeline, event) {
       end(`run ${data.child_run_id}`, ENDS[event.event_type] ?? "failed", data.result ?? data.error ?? data);
       break;
     case "gate_waiting":
-      begin(`gate ${data.gate_id}`, data.prompt ?? "question", "gate", { input: data.context, outcome: "waiting", depth: timeline.steps.at(-1)?.ended === null ? 1 : 0 });
+      begin(`gate ${data.gate_id}`, data.prompt ?? "question", "gate", { input: data.context, outcome: "waiting", depth: timeline.steps.findLast((step) => step.outcome !== "event")?.ended === null ? 1 : 0 });
       break;
     case "gate_answered":
     case "gate_timeout":
     case "gate_cancelled":
       end(`gate ${data.gate_id}`, ENDS[event.event_type] ?? "failed", data);
       break;
+    case "log":
+      note("print", "event", { output: data.text });
+      break;
+    case "question_answered":
+      note(data.match_text ?? "question", "answer", { output: data.input_text === undefined && data.keys === undefined ? "a secret" : [data.input_text ?? "", ...(data.keys ?? []).map((/** @type {string} */ key) => `<${key}>`)].join(""), depth: 1 });
+      break;
+    case "items_began":
+      note(data.state ?? "", "items", { input: data.items });
+      break;
+    case "contract_checked":
+      note(String(data.side ?? "").replaceAll("_", " "), "contract", { input: data.variables, output: data.error ?? undefined, outcome: data.success === false ? "failed" : "event" });
+      break;
+    case "workflow_paused":
+      note("Paused", "pause", { output: data.by ? `by ${data.by}` : undefined });
+      break;
+    case "workflow_resumed":
+      note("Resumed", "pause", { output: data.by ? `by ${data.by}` : undefined });
+      break;
     case "workflow_completed":
     case "workflow_failed":
-    case "workflow_cancelled":
+    case "workflow_cancelled": {
+      const isCancelled = event.event_type === "workflow_cancelled";
       timeline.ended = at;
-      timeline.error = data.error ?? (event.event_type === "workflow_cancelled" ? "cancelled" : null);
-      for (const step of timeline.open.values()) Object.assign(step, { ended: at, outcome: event.event_type === "workflow_cancelled" ? "cancelled" : "failed" });
+      timeline.result = data.result;
+      timeline.traceback = data.traceback ?? null;
+      timeline.reason = isCancelled ? (data.reason ?? "cancelled") : null;
+      timeline.error = event.event_type !== "workflow_failed" ? null : (data.error ?? "failed");
+      for (const step of timeline.open.values()) Object.assign(step, { ended: at, outcome: isCancelled ? "cancelled" : "failed" });
+      timeline.open.clear();
+      break;
+    }
+    case "history_unreadable":
+      timeline.error = data.error ?? "the history can not be read";
+      break;
+    default:
+      if (!OWN.test(event.event_type)) note(event.event_type, "event", { output: Object.keys(data).join() === "data" ? data.data : data });
   }
+}
+
+/**
+ * Returns the input of a run. A parameter `input` of a function is its input, too.
+ * @param {any} data Those of its first event.
+ * @returns {Given}
+ */
+function givenOf(data) {
+  const input = isEmpty(data.input) ? undefined : data.input;
+  const params = Object.entries(data.params ?? {}).filter(([name, value]) => name !== "input" || JSON.stringify(value) !== JSON.stringify(input));
+  return { input, params: Object.fromEntries(params) };
 }
 
 /** Returns the position in the output of a terminal at which a step was. @param {any} output @returns {number | null} */
@@ -155,7 +246,7 @@ export function duration(milliseconds) {
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   const seconds = milliseconds / 1000;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 
@@ -194,4 +285,71 @@ export function lanes(spans) {
     free[lane] = Math.max(to, from);
     return lane;
   });
+}
+
+/**
+ * Returns the index of the step that a person looks for first: the one that failed first, else one that waits, else the last.
+ * @param {Step[]} steps
+ * @returns {number} -1 without steps.
+ */
+export function telling(steps) {
+  let found = -1;
+  for (const [index, step] of steps.entries()) {
+    if (step.outcome !== "failed") continue;
+    // What is within another step ends with it, or before it.
+    if (found < 0 || (step.ended ?? Infinity) <= (steps[found]?.ended ?? Infinity)) found = index;
+  }
+  if (found >= 0) return found;
+  const waiting = steps.findIndex((step) => step.outcome === "waiting");
+  return waiting >= 0 ? waiting : steps.length - 1;
+}
+
+/** Returns whether there is nothing to show of a value. @param {unknown} value */
+export function isEmpty(value) {
+  return value === null || value === undefined || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
+}
+
+/** The longest value of a field, and the longest text of a line, in characters. */
+const BRIEF = { field: 40, line: 200 };
+
+/**
+ * Returns a value as a part of a line: the first line of a text, and the fields of an object that are short.
+ * @param {unknown} value
+ * @returns {string}
+ */
+export function brief(value) {
+  if (isEmpty(value)) return "";
+  if (typeof value !== "object" || value === null) return String(value).trim().split("\n", 1)[0]?.slice(0, BRIEF.line) ?? "";
+  /** @param {unknown} inner */
+  const short = (inner) => {
+    if (typeof inner === "string") return brief(inner);
+    const text = JSON.stringify(inner) ?? "";
+    return text.length <= BRIEF.field ? text : Array.isArray(inner) ? `[${inner.length}]` : "{…}";
+  };
+  const parts = Array.isArray(value) ? value.slice(0, BRIEF.field).map(short) : Object.entries(value).filter(([, inner]) => !isEmpty(inner)).map(([name, inner]) => `${name}=${short(inner)}`);
+  return parts.join(Array.isArray(value) ? ", " : " ").slice(0, BRIEF.line);
+}
+
+/** Fields of an action's input that name what it does; the first that it has stands for all. */
+const SUBJECTS = ["command", "input_text", "pattern", "prompt", "workflow_name", "message"];
+
+/**
+ * Returns the input and the output of a step in one line.
+ * @param {Step} step
+ * @returns {string}
+ */
+export function gist(step) {
+  const [input, output] = [/** @type {any} */ (step.input), /** @type {any} */ (step.output)];
+  const subject = step.key.startsWith("state ") ? SUBJECTS.find((name) => !isEmpty(input?.[name])) : undefined;
+  const { session_id: _terminal, ...rest } = typeof input === "object" && !Array.isArray(input) ? (input ?? {}) : {};
+  const isObject = typeof input === "object" && !Array.isArray(input);
+  const given = subject ? brief(input[subject]) : brief(isObject ? rest : input);
+  const said = step.outcome === "failed" ? (output?.error ?? output) : (output?.output ?? output?.answer ?? output?.match_text ?? (isPlain(step) ? output : undefined));
+  const told = step.key.startsWith("gate ") && output?.answer !== undefined ? brief(output.answer) : brief(said);
+  return [given, told !== given ? told : ""].filter(Boolean).join(" → ");
+}
+
+/** Returns whether the output of a step is a value of its own, and not the reply of an action. @param {Step} step */
+function isPlain(step) {
+  return !/^(state|gate|branch) /.test(step.key);
 }

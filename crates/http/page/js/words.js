@@ -18,6 +18,29 @@ export function timeAgo(iso, now) {
 }
 
 /**
+ * Tells a time with its day, in the time zone of the browser: today, 15:05.
+ * @param {string | number} time In ISO 8601, or in milliseconds since the Unix epoch.
+ * @param {number} now In milliseconds since the Unix epoch.
+ * @returns {string}
+ */
+export function dayTime(time, now) {
+  const [then, today] = [new Date(time), new Date(now)];
+  if (Number.isNaN(then.getTime())) return "";
+  const days = dayNumber(then) - dayNumber(today);
+  const isThisYear = then.getFullYear() === today.getFullYear();
+  const day = NEAR_DAYS.get(days) ?? then.toLocaleDateString(undefined, { weekday: "short", day: "numeric", month: "short", ...(isThisYear ? {} : { year: "numeric" }) });
+  return `${day}, ${then.toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit" })}`;
+}
+
+/** The days that have a name of their own, by their distance from today. @type {Map<number, string>} */
+const NEAR_DAYS = new Map([[-1, "yesterday"], [0, "today"], [1, "tomorrow"]]);
+
+/** Returns the number of a day in the time zone of the browser. @param {Date} time */
+function dayNumber(time) {
+  return Date.UTC(time.getFullYear(), time.getMonth(), time.getDate()) / 86_400_000;
+}
+
+/**
  * Tells a number of bytes.
  * @param {number} bytes
  * @returns {string}
@@ -62,7 +85,8 @@ export function visible(text) {
 
 /**
  * Tells the state of a terminal: in words, and how much it matters. Nothing else is known of a terminal whose machine is not connected.
- * @param {any} terminal
+ * A password is what a person is needed for; an editor or an interpreter at rest reads input all the time, and needs nobody.
+ * @param {any} terminal Its `alternate_screen` is whether a full-screen program has the screen.
  * @param {number} now In milliseconds since the Unix epoch.
  * @returns {{ word: string, tone: "wait" | "busy" | "idle" | "bad" | "soft" }}
  */
@@ -74,26 +98,27 @@ export function terminalState(terminal, now) {
   }
   if (terminal.password) return { word: "asks for a password", tone: "wait" };
   if (terminal.busy === false) return { word: "at its prompt", tone: "idle" };
-  if (terminal.awaiting_input) return { word: "waits for input", tone: "wait" };
+  if (terminal.alternate_screen) return { word: "running", tone: "busy" };
+  if (terminal.awaiting_input) return { word: "waits for input", tone: "idle" };
   if (terminal.busy) return { word: "busy", tone: "busy" };
   return { word: "running", tone: "busy" };
 }
 
 /**
- * Returns the directory of a terminal, behind the name of its machine as scp(1) writes it.
+ * Returns the directory of a terminal, behind the name of its machine as scp(1) writes it. Nothing in it hides or turns around.
  * @param {any} terminal
  * @returns {string}
  */
 export function terminalPlace(terminal) {
-  const folder = terminal.cwd ?? "";
-  return terminal.host ? `${terminal.host}:${folder}` : folder;
+  const folder = visible(terminal.cwd ?? "");
+  return terminal.host ? `${visible(terminal.host)}:${folder}` : folder;
 }
 
 /**
- * Returns what a terminal is called.
+ * Returns what a terminal is called. Nothing in it hides or turns around.
  * @param {any} terminal
  * @returns {string}
  */
 export function terminalName(terminal) {
-  return terminal.name || terminal.title || terminal.command || terminal.session_id;
+  return visible(String(terminal.name || terminal.title || terminal.command || terminal.session_id));
 }

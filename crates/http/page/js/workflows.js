@@ -5,10 +5,10 @@ import { diagram } from "./diagram.js";
 import { differenceLines } from "./difference_lines.js";
 import { differences, nearby } from "./differences.js";
 import { fill, h, icon } from "./dom.js";
-import { formFields, formValue } from "./form.js";
+import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { jsonLines, placed } from "./json_lines.js";
 import { TONES } from "./runs.js";
-import { timeAgo, visible } from "./words.js";
+import { dayTime, timeAgo, visible } from "./words.js";
 
 export const title = "Workflows";
 
@@ -34,7 +34,7 @@ export function show(into, parts) {
     const chosen = all.filter((one) => `${one.name} ${one.description}`.toLowerCase().includes(wanted));
     fill(rows, chosen.map(row));
     none.hidden = chosen.length > 0;
-    none.textContent = all.length ? "No workflow matches." : "No workflow is saved. In a terminal: steplatch workflow load FILE";
+    none.textContent = all.length ? "No workflow matches." : "No workflow is saved. Save one in a terminal: steplatch workflow load FILE";
   }
 
   search.addEventListener("input", draw);
@@ -76,15 +76,13 @@ function showOne(into, name, from) {
   const changed = h("section", { class: "card", hidden: true, "aria-labelledby": "changed" });
   fill(into, h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/workflows", "aria-label": "All workflows" }, icon("back")), h("h1", {}, visible(name))), problem, body, drawnCard, changed);
 
-  /** @param {unknown} error */
-  const tell = (error) => {
-    const reply = error instanceof ApiError ? error.reply : {};
-    const more = (reply.validation_errors ?? reply.problems ?? []).map((/** @type {any} */ one) => (typeof one === "string" ? one : (one.message ?? JSON.stringify(one))));
-    problem.textContent = [error instanceof Error ? error.message : String(error), ...more].join("\n");
-    problem.hidden = false;
+  /** @param {string} words @param {HTMLElement} [at] Where it is said; above, unless the form says it. */
+  const tell = (words, at = problem) => {
+    at.textContent = visible(words);
+    at.hidden = false;
   };
 
-  load().catch(tell);
+  load().catch((error) => tell(error instanceof ApiError && error.status === 404 ? `No workflow is saved as ${name}. The arrow above leads to those that are.` : wordsOf(error)));
 
   async function load() {
     const earlier = from ? (await ask("GET", `/runs/${encodeURIComponent(from)}/record`)).run : null;
@@ -113,17 +111,25 @@ function showOne(into, name, from) {
     const schema = isFunction ? inputSchema(workflow.input_schema) : (workflow.input_schema ?? {});
     const fields = formFields(earlier ? withValues(schema, { ...earlier.params, ...(isFunction ? { input: earlier.input } : earlier.input) }) : schema);
     const start = h("button", { class: "primary" }, earlier ? "Start again" : "Start");
+    const refused = h("p", { class: "problem", role: "alert", hidden: true });
     const form = h(
       "form",
-      {},
+      { novalidate: true },
       earlier ? h("p", { class: "hint" }, "Filled in from ", h("a", { href: `#/runs/${encodeURIComponent(earlier.run_id)}` }, earlier.run_id), ". Secrets are not: they are shown as dots, and have to be typed.") : null,
       fields.length ? fields.map(({ element }) => element) : h("p", { class: "hint" }, "It takes no arguments."),
-      start,
+      h("p", {}, start),
+      refused,
     );
+    let isStarting = false;
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      problem.hidden = true;
-      start.disabled = true;
+      if (isStarting) return;
+      refused.hidden = true;
+      if (!checkFields(fields)) {
+        tell("Not started: see the fields that are marked.", refused);
+        return;
+      }
+      isStarting = true;
       const { input, ...rest } = formValue(fields);
       try {
         const reply = workflow.isUnsaved
@@ -131,8 +137,10 @@ function showOne(into, name, from) {
           : await ask("POST", `/workflows/${encodeURIComponent(name)}/runs`, { input, params: rest });
         location.hash = `#/runs/${encodeURIComponent(reply.run_id)}`;
       } catch (error) {
-        tell(error);
-        start.disabled = false;
+        tell(wordsOf(error), refused);
+        markRefused(fields, wordsOf(error));
+      } finally {
+        isStarting = false;
       }
     });
     fill(
@@ -194,7 +202,7 @@ function showOne(into, name, from) {
         "tr",
         {},
         h("td", { class: "nowrap" }, `version ${one.version}`, one.is_current ? h("span", { class: "chip" }, "now") : null),
-        h("td", { class: "nowrap" }, one.saved_at ? timeAgo(one.saved_at, Date.now()) : "edited by hand, or older"),
+        h("td", { class: "nowrap" }, one.saved_at ? h("time", { datetime: one.saved_at, title: dayTime(one.saved_at, Date.now()) }, timeAgo(one.saved_at, Date.now())) : "edited by hand, or older"),
         h("td", {}, visible([one.by, one.through].filter(Boolean).join(" by "))),
         h("td", {}, visible(one.reason ?? "")),
       ),
@@ -229,6 +237,13 @@ function source(workflow) {
   );
 }
 
+/** Returns what an error says, and all that is wrong with the workflow or its input. @param {unknown} error */
+function wordsOf(error) {
+  const reply = error instanceof ApiError ? error.reply : {};
+  const more = (reply.validation_errors ?? reply.problems ?? []).map((/** @type {any} */ one) => (typeof one === "string" ? one : (one.message ?? JSON.stringify(one))));
+  return [error instanceof Error ? error.message : String(error), ...more].join("\n");
+}
+
 /**
  * Returns a schema whose fields begin with values. Pure.
  * @param {any} schema
@@ -236,7 +251,7 @@ function source(workflow) {
  */
 export function withValues(schema, values) {
   const properties = Object.entries(schema.properties ?? {}).map(([name, property]) => {
-    const value = values[name];
+    const value = Object.hasOwn(values, name) ? values[name] : undefined;
     const isHidden = (JSON.stringify(value) ?? "").includes("•");
     return [name, value === undefined || value === null || isHidden ? property : { .../** @type {any} */ (property), default: value }];
   });

@@ -310,7 +310,11 @@ fn a_machine_whose_login_prints_or_hands_over_takes_an_installation_and_terminal
         let open = agent.calls("open_terminal", json!({"host": "build", "shell": "bash --norc --noprofile"}));
         assert_eq!(open["success"], true, "{text}: {open}");
         let ran = agent.calls("run_command", json!({"host": "build", "command": "echo \"$USER\"; false"}));
-        assert_eq!((&ran["output"], &ran["exit_code"]), (&json!(far.guest.0), &json!(1)), "{text}: {ran}");
+        assert_eq!(
+            (&ran["output"], &ran["exit_code"]),
+            (&json!(format!("{}\n", far.guest.0)), &json!(1)),
+            "{text}: {ran}"
+        );
     }
 }
 

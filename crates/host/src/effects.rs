@@ -288,7 +288,8 @@ pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Optio
     let opened = match (wait, &given_up) {
         (None, _) => shared.terminals.open(spec).await,
         (Some(wait), given_up) => {
-            let place = shared.terminals.reserve_place(wait);
+            let name = spec.name.clone();
+            let place = shared.terminals.reserve_place(name.as_deref(), wait);
             let given_up = async {
                 match given_up {
                     Some(given_up) => given_up_of(given_up.clone()).await,

@@ -197,11 +197,22 @@ impl Sessions {
         LookupError::NotFound { session: session.chars().take(80).collect(), open }
     }
 
-    /// Opens a terminal; as the same `step` only once. One of a run waits for a place: a momentary limit ends no
-    /// durable work.
+    /// Opens a terminal; as the same `step` only once. One of a machine waits for a place: a limit that is reached for a
+    /// moment ends no durable work.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
-        let is_repeated = self.is_repeated(step.as_deref());
         let place = if caller.run.is_some() { Place::Within(PLACE_TIMEOUT) } else { Place::AtOnce };
+        self.open_at(caller, verb, step, place).await
+    }
+
+    /// Opens a terminal that takes its place like `place`; as the same `step` only once.
+    pub async fn open_at(
+        &self,
+        caller: &Arc<Caller>,
+        verb: OpenTerminal,
+        step: Option<String>,
+        place: Place,
+    ) -> OpenTerminalReply {
+        let is_repeated = self.is_repeated(step.as_deref());
         match self.try_open(caller, verb, step, place).await {
             Ok((_, reply)) => reply,
             Err(trouble) => {

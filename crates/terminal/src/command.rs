@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
+use crate::limit::Limit;
 use crate::line_limit::LineTooLong;
 use crate::process::Exit;
-use crate::terminal::{Limit, LockHolder, TerminalClosed, changed};
+use crate::refusal::{TerminalClosed, changed};
+use crate::terminal::seat::LockHolder;
 
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]

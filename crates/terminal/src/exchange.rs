@@ -20,8 +20,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::integration::{IntegrationSession, Kind, quoted};
+use crate::refusal::TerminalClosed;
 use crate::shell_state::ShellState;
-use crate::terminal::{LockHolder, TerminalClosed};
+use crate::terminal::seat::LockHolder;
 
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";

@@ -23,6 +23,7 @@ mod intake;
 mod integration;
 mod keys;
 mod leftovers;
+mod limit;
 mod line_limit;
 mod lines;
 #[doc(hidden)]
@@ -33,6 +34,7 @@ mod process;
 mod prompt;
 mod python_entry;
 mod question;
+mod refusal;
 mod replay;
 mod screen;
 mod shell_state;
@@ -47,20 +49,23 @@ pub use hidden_input::{HiddenInputLog, SecretText};
 pub use input_log::{CommandOutcome, InputContext, LoggedAction, LoggedInput, LoggedText};
 pub use integration::Integration;
 pub use keys::UnknownKey;
+pub use limit::Limit;
 pub use line_limit::LineTooLong;
 pub use lines::settled;
 pub use memory::MemoryReturn;
-pub use mouse::{MouseAction, MouseInput, MouseReports};
+pub use mouse::{MouseAction, MouseInput};
 pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
+pub use refusal::TerminalClosed;
 pub use replay::Replay;
 pub use rustix::process::Signal;
 pub use screen::{
-    Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline, is_link_address,
+    Colour, Cursor, CursorCell, CursorShape, Modes, MouseReports, Picture, Rgb, Run, Size, Style, Underline,
+    is_link_address,
 };
 pub use shell_state::NotedState;
 pub use terminal::{
-    Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, Limit, LockHolder, Output,
-    Part, QueryFilter, ScreenDelta, ScreenLine, ScreenUpdate, Sent, Settle, Terminal, TerminalClosed, View,
+    Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, LockHolder, Output, Part,
+    QueryFilter, ScreenDelta, ScreenLine, ScreenUpdate, Sent, Settle, Terminal, View,
 };
 pub use terminals::{OpenError, Opened, Options, Place, Spec, Terminals};
 pub use wait::{InputReading, InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

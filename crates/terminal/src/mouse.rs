@@ -3,29 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::keys;
-use crate::screen::Modes;
-
-/// Mouse events that the program requests (modes 1000, 1002 and 1003).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MouseReports {
-    /// Nothing.
-    #[default]
-    None,
-    /// Buttons.
-    Buttons,
-    /// Buttons, and movement with a pressed button.
-    Drags,
-    /// Buttons and every movement.
-    Moves,
-}
-
-impl MouseReports {
-    /// Returns whether it requests none.
-    #[must_use]
-    pub fn are_none(&self) -> bool {
-        *self == Self::None
-    }
-}
+use crate::screen::{Modes, MouseReports};
 
 /// Action of a mouse at a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,6 @@ mod picture;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-use crate::mouse::MouseReports;
 use control::Control;
 pub(crate) use emulator::Emulator;
 pub use page::is_link_address;
@@ -54,6 +53,28 @@ pub struct Cursor {
     pub col: u16,
     /// True if the program shows it.
     pub visible: bool,
+}
+
+/// Mouse events that the program requests (modes 1000, 1002 and 1003).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MouseReports {
+    /// Nothing.
+    #[default]
+    None,
+    /// Buttons.
+    Buttons,
+    /// Buttons, and movement with a pressed button.
+    Drags,
+    /// Buttons and every movement.
+    Moves,
+}
+
+impl MouseReports {
+    /// Returns whether it requests none.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        *self == Self::None
+    }
 }
 
 /// The modes of keyboard and screen that the program has set.

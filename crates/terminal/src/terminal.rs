@@ -7,7 +7,7 @@ mod floods;
 mod input_watch;
 mod outgoing;
 mod screen_marks;
-mod seat;
+pub(crate) mod seat;
 mod shell;
 mod task;
 mod viewers;
@@ -36,9 +36,11 @@ use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, Variab
 use crate::input_log::LoggedInput;
 use crate::integration::{IntegrationSession, Kind};
 use crate::keys::UnknownKey;
+use crate::limit::Limit;
 use crate::line_limit::LineTooLong;
 use crate::mouse::MouseInput;
 use crate::process::{Exit, Survivor};
+use crate::refusal::{TerminalClosed, changed};
 use crate::screen::{Cursor, Modes, Picture, Size};
 use crate::shell_state::{NotedState, ShellState};
 use crate::wait::{InputWait, Quiet, Target, Until, Wait, Waited};
@@ -107,11 +109,6 @@ impl Lifecycle {
     }
 }
 
-/// The terminal has closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[error("the terminal was closed")]
-pub struct TerminalClosed;
-
 /// Reason why the terminal did not take an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum InputError {
@@ -156,14 +153,6 @@ pub enum InputError {
     /// The terminal has closed.
     #[error(transparent)]
     Gone(#[from] TerminalClosed),
-}
-
-/// Says what of a terminal differs from the time of a question.
-pub(crate) fn changed(what: &str) -> String {
-    format!(
-        "the terminal is not as it was when a person was asked, so what they approved was not typed; since the question has changed: \
-         {what}"
-    )
 }
 
 /// Text, keys and mouse actions to type.
@@ -358,31 +347,6 @@ pub enum Part {
     },
     /// The last lines.
     Tail(usize),
-}
-
-/// Limit of the characters of a part to return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Limit {
-    /// Its beginning, up to so many characters.
-    Head(usize),
-    /// Its beginning and its end, together up to so many characters.
-    HeadAndTail(usize),
-}
-
-impl Limit {
-    /// Returns the maximum number of characters.
-    #[must_use]
-    pub fn chars(self) -> usize {
-        match self {
-            Self::Head(most) | Self::HeadAndTail(most) => most,
-        }
-    }
-
-    /// Returns the maximum number of bytes of a text with so many characters.
-    #[must_use]
-    pub fn max_bytes(self) -> usize {
-        self.chars().saturating_mul(4)
-    }
 }
 
 /// A part of the output, as text. Lines look as they did at their end.

@@ -210,17 +210,17 @@ impl Terminals {
         self.start(reservation, spec).await
     }
 
-    /// Reserves a place for a terminal without a name. At the limit, waits for other terminals to close, at most for
-    /// `at_most`; waiting requests get their places in order.
+    /// Reserves a place for a terminal, with its name if it has one. At the limit, waits for other terminals to close, at
+    /// most for `at_most`; waiting requests get their places in order.
     ///
     /// # Errors
-    /// If there was no place all the time.
-    pub async fn reserve_place(&self, at_most: Duration) -> Result<Place<'_>, OpenError> {
+    /// If there was no place all the time, or another terminal has the name.
+    pub async fn reserve_place(&self, name: Option<&str>, at_most: Duration) -> Result<Place<'_>, OpenError> {
         let waiting = async {
             let _turn = self.waiting.lock().await;
             let mut count = self.follow_count();
             loop {
-                match self.reserve(&TerminalId::random(), None) {
+                match self.reserve(&TerminalId::random(), name) {
                     Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {}
                     // The sender is ours and stays.
                     Err(OpenError::TooMany { .. }) => drop(count.changed().await),
@@ -232,12 +232,12 @@ impl Terminals {
         Ok(Place(tokio::time::timeout(at_most, waiting).await.map_err(none_placed)??))
     }
 
-    /// Opens a terminal without a name at a reserved place, as [`Self::open`].
+    /// Opens a terminal at a place reserved for its name, as [`Self::open`].
     ///
     /// # Errors
     /// If the program does not start.
     pub async fn open_at(&self, place: Place<'_>, spec: Spec) -> Result<Opened, OpenError> {
-        self.start(place.0, Spec { name: None, ..spec }).await
+        self.start(place.0, spec).await
     }
 
     async fn start(&self, reservation: Reservation<'_>, spec: Spec) -> Result<Opened, OpenError> {

@@ -173,7 +173,7 @@ async fn an_answer_that_the_kernel_would_cut_is_refused_before_its_first_byte() 
                 "see": {"action": {"tool": "get_screen_content"},
                         "transitions": [{"condition": "success", "next_state": "end"}]},
                 "end": {"action": {"tool": "return", "params":
-                    {"result": ["{answer_error}", "{see_screen_content}", "{answer_outcome_unknown}"]}}}
+                    {"result": ["{answer_error}", "{see_screen_content}"]}}}
             }
         });
         let verb = RunWorkflow {

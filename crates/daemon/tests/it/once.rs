@@ -101,8 +101,9 @@ async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
     let in_a_terminal = json!({
         "initial_state": "open",
         "states": {
-            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "say"}]},
-            "say": {"action": {"tool": "run_command", "params": {"command": "sleep 0.2; echo done"}}},
+            "open": {"action": {"tool": "open_terminal", "params": {"name": "{run_id}"}},
+                     "transitions": [{"condition": "success", "next_state": "say"}]},
+            "say": {"action": {"tool": "run_command", "params": {"session_id": "{run_id}", "command": "sleep 0.2; echo done"}}},
         },
     });
     let mut ids = Vec::new();

@@ -695,7 +695,7 @@ async fn a_state_reads_the_log_of_its_nested_run_and_the_names_of_workflows() {
         });
         daemon.run(machine("nest", definition))
     };
-    let read = nest(child("hello"), "{nest_execution_log.0.result.output} {available_workflows}").await;
+    let read = nest(child("hello"), "{nest_execution_log.0.result.output} {nest_available_workflows}").await;
     let names = "State 'look' failed: hello [\"inner\"]";
     assert_eq!(read.error.as_deref(), Some(names), "{read:#?}");
     assert_eq!(nested(&read)["available_workflows"], json!(["inner"]));

@@ -185,7 +185,8 @@ impl Route {
     }
 }
 
-/// Reads lines until one begins with `mark`, and parses what follows. `rest` receives what came behind the line.
+/// Reads lines until one has `mark`, and parses what follows there. A login shell may print before the mark, also without
+/// an end of line. `rest` receives what came behind the line.
 async fn line<T: serde::de::DeserializeOwned>(
     reader: &mut (impl AsyncRead + Unpin),
     rest: &mut BytesMut,
@@ -196,8 +197,14 @@ async fn line<T: serde::de::DeserializeOwned>(
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = rest.split_to(end + 1);
             read += line.len();
-            if let Some(text) = line.strip_prefix(mark.as_bytes()) {
-                return serde_json::from_slice(text).map_err(std::io::Error::other);
+            // Without a mark, each line is one.
+            let marked = if mark.is_empty() {
+                Some(0)
+            } else {
+                line.windows(mark.len()).position(|part| part == mark.as_bytes())
+            };
+            if let Some(at) = marked {
+                return serde_json::from_slice(&line[at + mark.len()..]).map_err(std::io::Error::other);
             }
         }
         // A login shell may print before the relay does, but not without end.

@@ -785,6 +785,11 @@ async fn a_relay_that_lies_is_not_connected_to() {
         assert!(!matches!(checked, Ok(Ok(()))), "{name}");
         assert!(scene.liar.received_asks().is_empty(), "{name}");
     }
+    for before in ["Welcome to box!\n", "Welcome", "\u{1b}[1mno mail\u{1b}[0m \r"] {
+        let greeting = format!("{before}steplatch-relay {}\n", json!({"version": "9.9.9"}));
+        let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
+        scene.check().await.unwrap_or_else(|error| panic!("{before:?}: {error}"));
+    }
     let greeting = format!("steplatch-relay {}\n", json!({"version": format!("\u{1b}[31m{}", "9".repeat(1000))}));
     let scene = Scene::new(Lies { greeting: Some(greeting), ..Lies::default() }).await;
     scene.check().await.unwrap();

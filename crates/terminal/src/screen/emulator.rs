@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 
 use super::control::Control;
 use super::page::XtermScreen;
-use super::{Cursor, Modes, Picture, Screen, Size, paint, picture};
-use crate::mouse::MouseReports;
+use super::{Cursor, Modes, MouseReports, Picture, Screen, Size, paint, picture};
 
 /// A screen drawn by `alacritty_terminal`.
 pub(crate) struct Emulator {

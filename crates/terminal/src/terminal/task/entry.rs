@@ -16,9 +16,10 @@ use super::Task;
 use super::running::{Entering, Reply};
 use crate::command::{self, CommandResult, InputRequest, RunError};
 use crate::history::Zone;
+use crate::limit::Limit;
 use crate::process::InputState;
 use crate::prompt::{LearnedPrompt, RowKind, unfinished_line};
-use crate::terminal::{Limit, excerpt};
+use crate::terminal::excerpt;
 
 /// An entry with a waiting caller.
 pub(super) struct PromptEntry {

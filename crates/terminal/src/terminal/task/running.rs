@@ -12,11 +12,12 @@ use super::Task;
 use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
+use crate::limit::Limit;
 use crate::lines::settled;
 use crate::process::{Exit, InputState, takes_entries};
+use crate::terminal::excerpt;
 use crate::terminal::input_watch::{Awaited, InputWatch, ScreenState};
 use crate::terminal::shell::Shell;
-use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
 use crate::wait::InputWait;
 

@@ -40,10 +40,24 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         }
     }
     command.args(&passed);
+    if std::env::var_os(THREADS).is_none() {
+        command.env(THREADS, threads().to_string());
+    }
     let mut tally = Tally::default();
     let tested = step::command_with("tests", &mut command, |command| watch(command, &mut tally));
     println!("{}", tally.closing_line(tested.is_ok()));
     tested
+}
+
+/// The variable of the test harness with the number of tests that run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Number of tests that run at once for each processor: most of the time of a story is waiting.
+const TESTS_PER_PROCESSOR: usize = 2;
+
+/// Returns the number of tests that run at once.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from) * TESTS_PER_PROCESSOR
 }
 
 fn chooses_packages(argument: &str) -> bool {

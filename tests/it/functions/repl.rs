@@ -138,7 +138,8 @@ fn a_node_waits_for_a_place_where_as_many_terminals_as_may_be_are_open() {
     assert_eq!(story.looks(&run, 1.0)["status"], "running");
     let refused = story.agent.begins("open_terminal", json!({})).refused();
     assert!(refused.contains("1 terminals are open, which is the limit"), "{refused}");
-    story.agent.calls("exit_terminal", json!({"session_id": open["session_id"]}));
+    let closed = story.agent.calls("exit_terminal", json!({"session_id": open["session_id"]}));
+    assert_eq!(closed["success"], true, "{closed}");
     let over = story.looks(&run, 60.0);
     assert_eq!(over["result"], json!(["here", null]), "{over}");
 }

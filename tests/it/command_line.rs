@@ -195,6 +195,17 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
 }
 
 #[test]
+fn the_problems_of_a_file_are_counted_below_its_name() {
+    let home = home();
+    write(&home, "bad.json", &json!({"initial_state": "a", "states": {"a": {"action": {"tool": "tyep"}, "when": 1}}}));
+    let said = home.runs(&["run", "bad.json"]);
+    let lines: Vec<&str> = said.stderr.lines().collect();
+    let count = lines.len() - 1;
+    assert!(count > 1 && lines[0].ends_with(&format!("bad.json: {count} problems")), "{said:?}");
+    assert!(lines[1..].iter().all(|line| line.starts_with("  /states/a")), "{said:?}");
+}
+
+#[test]
 fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
     let home = home();
     write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
@@ -210,6 +221,7 @@ fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
     ] {
         assert!(said.contains(part), "no {part:?} in {said}");
     }
+    assert!(!said.contains('✗'), "a failure that a transition takes is no alarm: {said}");
     let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
     assert_eq!((&json["end"]["status"], &json["elapsed_time"]), (&"completed".into(), &json!(3.2)));
     assert_eq!(

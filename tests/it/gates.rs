@@ -270,6 +270,30 @@ fn without_arguments_everything_that_waits_is_asked() {
 }
 
 #[test]
+fn a_person_lowers_the_required_proof_and_older_questions_keep_it() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    let settings = story.home.path().join(".config/steplatch/config.toml");
+    let require = |proof: &str| {
+        std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+        std::fs::write(&settings, format!("gates.require = '{proof}'\n")).unwrap();
+    };
+    let status = || story.home.runs(&["approver", "status", "--json"]).json();
+    require("terminal");
+    story.home.runs(&["daemon", "restart"]).well();
+    let before = story.asks(&json!({"prompt": "Before?", "choices": ["yes", "no"]}));
+    require("none");
+    eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
+    assert_eq!(status()["requires"], "terminal");
+    Person::runs(&agent, &story.home, STEPLATCH, "approver lower").sees("exit-code-0");
+    assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
+    let refused = story.home.runs(&["gates", "answer", &before, "yes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("gates.require"), "{refused:?}");
+    let after = story.asks(&json!({"prompt": "After?", "choices": ["yes", "no"]}));
+    story.home.runs(&["gates", "answer", &after, "yes"]).well();
+}
+
+#[test]
 fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);

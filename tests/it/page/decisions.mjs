@@ -414,10 +414,14 @@ test("what differs from run to run is no difference, and any other number is one
   for (const [one, other] of pairs(same)) assert.equal(one, other);
   for (const [one, other] of pairs(others)) assert.notEqual(one, other);
   assert.equal(steadyText("run_abcdefghjkmnpqrs/ask/1"), steadyText("run_aaaaaaaaaaaaaaaa/ask/1"), "ids without a digit");
+  const page = (port, terminal) => `http://localhost:${port}/#/terminals/${terminal}`;
+  assert.equal(steadyText(page(7878, "term_gnzdfct2bj")), steadyText(page(7878, "term_abcdefgh2k")), "ids behind a port");
+  assert.notEqual(steadyText("http://localhost:8123/a"), steadyText("http://localhost:8123/b"));
   const result = (more) => ({ success: true, session_id: "term_gnzdfct2bj", pid: 12, output: "took 3 ms", exit_code: 0, screen_content: "$", elapsed_time: 0.1, ...more });
   const other = { exit_code: 0, elapsed_time: 3, pid: 99, screen_content: "$ ls", output: "took 41 ms", success: true, session_id: "term_abcdefgh2k" };
   assert.ok(areAlike(result({}), other, true));
   assert.ok(!areAlike(result({}), other), "of what is no result of an action, every field counts");
+  assert.ok(areAlike(result({ web_url: page(7878, "term_gnzdfct2bj") }), other, true), "a page that is served for one of both");
   for (const more of [{ exit_code: 1 }, { output: "took no time" }, { success: false }]) assert.ok(!areAlike(result(more), other, true));
   assert.ok(areAlike({ a: 1, b: [2] }, { b: [2], a: 1 }) && areAlike(undefined, null));
   // Lines that are the same but for such parts are shown as they are in the first.

@@ -18,7 +18,9 @@ await play(async (browser) => {
   await page.getByRole("heading", { name: /Release 1.2\?/ }).waitFor();
   await page.getByRole("link", { name: "Gates 1 open" }).waitFor();
   assert.match(await page.title(), /^\(1\) Gates/);
-  await page.getByText("Release 1.2? <img src=x onerror=alert(1)> ⟨U+202E⟩evil⟨U+0007⟩").waitFor();
+  const safe = "Release 1.2? <img src=x onerror=alert(1)> ⟨U+202E⟩evil⟨U+0007⟩";
+  await page.locator(".gate").getByText(safe, { exact: true }).waitFor();
+  assert.equal(await page.locator("#polite").textContent(), `A question waits: ${safe}`);
   assert.equal(await page.locator(".gate img").count(), 0);
   assert.equal(await page.evaluate(() => document.activeElement === document.body || document.activeElement.id === "main" || document.activeElement.tagName === "A"), true, "no answer has the focus");
   await isAccessible(page);
@@ -90,14 +92,7 @@ await play(async (browser) => {
     required: ["region", "amount", "urgent"],
   };
   // The question ends in two days.
-  await page.route("**/gates/**", async (route) => {
-    if (route.request().method() !== "GET") return route.continue();
-    const response = await route.fetch();
-    const reply = await response.json();
-    if (reply.gate) reply.gate.expires_at = new Date(Date.now() + 2 * 86_400_000).toISOString();
-    await route.fulfill({ response, json: reply });
-  });
-  const { run_id: typed } = await tell({ starts: machine({ prompt: "Which ones?", form: types }) });
+  const { run_id: typed } = await tell({ starts: machine({ prompt: "Which ones?", form: types, timeout: 2 * 86_400 }) });
   await page.getByRole("heading", { name: "Which ones?" }).waitFor();
   const ready = () => page.locator(".answers button:not([data-inert]):not([disabled])").first().waitFor();
   await ready();

@@ -43,7 +43,8 @@ await play(async (browser) => {
   const { run_id: run } = await tell({ starts: machine({ prompt: "Release 1.2?", choices: ["release", "stop"] }) });
   await page.getByRole("heading", { name: "Release 1.2?" }).waitFor();
   await page.getByText("or your passkey: leave this empty").waitFor();
-  const ready = () => page.locator(".answers button:not([data-inert]):not([disabled])").first().waitFor();
+  // A refused answer has the question shown again first; until then its buttons are marked.
+  const ready = () => page.locator(".answers button:not([data-inert]):not([disabled]):not([aria-disabled])").first().waitFor();
   await ready();
   await verifies(false);
   await page.getByRole("button", { name: "release" }).click();

@@ -272,7 +272,7 @@ await play(async (browser) => {
   assert.equal(await textSize(".stage > .screen"), ofOutput);
 
   // The wheel leads there and back, and its end is followed while it is in view.
-  await page.keyboard.type("clear; (sleep 3; echo late-$((40+2))) &\n");
+  await page.keyboard.type("seq 100; (sleep 3; echo late-$((40+2))) &\n");
   await screen.hover();
   await page.mouse.wheel(0, -200);
   await page.locator(".scrollback .row", { hasText: "late-42" }).waitFor();

@@ -110,7 +110,7 @@ await play(async (browser) => {
   await tell({ starts: machine });
   await page.getByRole("link", { name: "Gates 1 open" }).waitFor();
   await at(`terminals/${id}`);
-  await page.locator(".stage > .screen .row", { hasText: "done-42" }).first().waitFor();
+  await page.locator(".stage > .screen .row", { hasText: "listed-42" }).first().waitFor();
   await tell({ kills: "daemon" });
   await page.getByText("The daemon is not running").waitFor();
   await isAccessible(page);

@@ -4,9 +4,10 @@ import { ask } from "./api.js";
 import { beside, isAction } from "./beside.js";
 import { differenceLines } from "./difference_lines.js";
 import { areAlike, differences, nearby, steadyText } from "./differences.js";
-import { fill, h, icon } from "./dom.js";
+import { fill, h, icon, setText } from "./dom.js";
 import { keep, on } from "./live.js";
 import { TONES } from "./runs.js";
+import { lists, listen } from "./store.js";
 import { addEvent, brief, duration, emptyTimeline, isNext } from "./timeline.js";
 import { visible } from "./words.js";
 
@@ -29,7 +30,7 @@ export function showBeside(into, first, second) {
   const only = h("input", { type: "checkbox" });
   const heads = h("tr", {});
   const rows = h("tbody");
-  const none = h("p", { class: "hint", hidden: true }, "Both did the same.");
+  const none = h("p", { class: "hint", hidden: true });
   const parts = h("div", { class: "both" });
   const detail = h("div", { class: "card both", hidden: true });
   fill(
@@ -65,20 +66,46 @@ export function showBeside(into, first, second) {
     );
   }
 
-  /** @param {Step | null} step */
-  const cell = (step) =>
-    step?.outcome === "event" ? h("span", { class: "hint" }, visible(brief(step.output ?? step.input))) : step ? h("span", { class: "chip", "data-tone": { ok: "good", failed: "bad", running: "busy", waiting: "wait", cancelled: "soft", event: "soft" }[step.outcome] }, step.outcome, h("span", { class: "hint" }, duration((step.ended ?? Date.now()) - step.began))) : h("span", { class: "hint" }, "not executed");
+  /** @param {Step | null} step @param {number} index That of its run. */
+  const cell = (step, index) =>
+    step?.outcome === "event" ? h("span", { class: "hint" }, visible(brief(step.output ?? step.input))) : step ? h("span", { class: "chip", "data-tone": { ok: "good", failed: "bad", running: "busy", waiting: "wait", cancelled: "soft", event: "soft" }[step.outcome] }, step.outcome, h("span", { class: "hint" }, duration((step.ended ?? Date.now()) - step.began))) : h("span", { class: "hint" }, isOver(index) ? "not executed" : "not yet");
+
+  /** Returns whether no more events of a run arrive. @param {number} index */
+  function isOver(index) {
+    const timeline = timelines[index];
+    return Boolean(timeline && (timeline.ended !== null || timeline.error !== null));
+  }
+
+  /** Returns the result or the error of a run. @param {number} index */
+  function resultOf(index) {
+    const [timeline, record] = [timelines[index], records[index]];
+    return timeline && timeline.ended !== null ? (timeline.error ?? timeline.reason ?? timeline.result) : (record.error ?? record.result);
+  }
+
+  /** Returns the state of a run; the record is that of the beginning. @param {number} index @returns {string | undefined} */
+  const stateOf = (index) => (lists()?.runs.find((run) => run.run_id === ids[index]) ?? records[index])?.state;
+
+  /** @type {(string | undefined)[]} */
+  let shownStates = [];
 
   function draw() {
     isDue = false;
+    shownStates = ids.map((_, index) => stateOf(index));
     fill(
       heads,
       h("th", { scope: "col" }, "Step"),
-      ids.map((id, index) => h("th", { scope: "col" }, h("a", { href: `#/runs/${encodeURIComponent(id)}` }, visible(records[index]?.workflow_id ?? id)), h("span", { class: "hint id" }, id), records[index] ? h("span", { class: "chip", "data-tone": TONES[records[index].state] ?? "soft" }, records[index].state) : null)),
+      ids.map((id, index) => {
+        const state = shownStates[index];
+        return h("th", { scope: "col" }, h("a", { href: `#/runs/${encodeURIComponent(id)}` }, visible(records[index]?.workflow_id ?? id)), h("span", { class: "hint id" }, id), state ? h("span", { class: "chip", "data-tone": TONES[state] ?? "soft" }, state) : null);
+      }),
     );
     const all = beside(timelines[0]?.steps ?? [], timelines[1]?.steps ?? []);
-    const chosen = all.filter(({ differs }) => differs || !only.checked);
+    const over = ids.map((_, index) => isOver(index));
+    // A step that has yet to begin or to end is no difference.
+    const compared = all.map((row) => ({ ...row, differs: row.differs && [row.one, row.other].every((step, index) => over[index] || (step && step.ended !== null)) }));
+    const chosen = compared.filter(({ differs }) => differs || !only.checked);
     none.hidden = chosen.length > 0 || all.length === 0;
+    setText(none, over.every(Boolean) ? "Both did the same." : "No difference so far.");
     fill(
       rows,
       chosen.slice(0, MOST).map(({ one, other, differs }) => {
@@ -88,7 +115,7 @@ export function showBeside(into, first, second) {
           detail.hidden = false;
           fill(detail, h("h2", {}, visible(step?.name ?? "")), difference("h3", "Input of the step", one?.input, other?.input), difference("h3", "Output of the step", one?.output, other?.output, step !== null && isAction(step)));
         });
-        return h("tr", { "data-differs": differs || null }, h("td", {}, look, h("span", { class: "hint" }, ` ${step?.kind ?? ""}`), differs ? h("span", { class: "tag" }, "differs") : null), h("td", {}, cell(one)), h("td", {}, cell(other)));
+        return h("tr", { "data-differs": differs || null }, h("td", {}, look, h("span", { class: "hint" }, ` ${step?.kind ?? ""}`), differs ? h("span", { class: "tag" }, "differs") : null), h("td", {}, cell(one, 0)), h("td", {}, cell(other, 1)));
       }),
     );
     if (records[0] && records[1]) {
@@ -96,7 +123,7 @@ export function showBeside(into, first, second) {
       const given = [0, 1].map((index) => timelines[index]?.given ?? { input: records[index].input, params: records[index].params });
       /** @param {import("./timeline.js").Given | undefined} one */
       const value = (one) => (one && Object.keys(one.params).length ? one : one?.input);
-      fill(parts, h("div", { class: "card" }, difference("h2", "Input", value(given[0]), value(given[1])), difference("h2", "Result", records[0].error ?? records[0].result, records[1].error ?? records[1].result)));
+      fill(parts, h("div", { class: "card" }, difference("h2", "Input", value(given[0]), value(given[1])), difference("h2", "Result", resultOf(0), resultOf(1))));
     }
   }
 
@@ -117,6 +144,10 @@ export function showBeside(into, first, second) {
         addEvent(timeline, event);
         soon();
       }
+    }),
+    // A table that is drawn anew loses the focus.
+    listen(() => {
+      if (ids.some((_, index) => stateOf(index) !== shownStates[index])) soon();
     }),
   ];
   for (const [index, id] of ids.entries()) {

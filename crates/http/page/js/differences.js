@@ -101,7 +101,7 @@ export function nearby(lines, near) {
 
 /** Fields of the result of an action that may have other values in each run: times, places in the output, how a wait ended, and the look of the screen. */
 const VARYING = new Set([
-  "elapsed_time", "total_elapsed_time", "duration", "duration_ms", "offset", "next_offset", "since", "timestamp", "pid", "gate_id", "run_id", "session_id", "digest",
+  "elapsed_time", "total_elapsed_time", "duration", "duration_ms", "offset", "next_offset", "since", "timestamp", "pid", "gate_id", "run_id", "session_id", "web_url", "digest",
   "expires_at", "created_at", "started_at", "completed_at", "last_activity", "cursor", "screen", "screen_part", "screen_content", "match_context", "groups", "reason", "busy",
   "awaiting_input", "process_running", "highlighted",
 ]);
@@ -199,7 +199,7 @@ function steadyWord(words, at) {
   const isAmount = IS_NUMBER.test(value) && (IS_UNIT.test(after) || (IS_AGE.test(after) && coreOf(words[at + 2]) === "ago"));
   if (IS_QUANTITY.test(value) || isAmount) return `${open}${rest}${ANY}${close}`;
   const port = PORT.exec(core);
-  return `${open}${port ? `${port[1]}${ANY}${port[2]}` : withoutIdentifiers(core)}${close}`;
+  return `${open}${port ? `${port[1]}${ANY}${withoutIdentifiers(port[2] ?? "")}` : withoutIdentifiers(core)}${close}`;
 }
 
 /** Returns whether a word is of a date: a month or a day beside a number or another one, a day of the month, a year in such a line. @param {string[]} words @param {number} at @param {string} core */

@@ -221,11 +221,11 @@ function card(first) {
       const reply = error instanceof ApiError ? error.reply : {};
       const why = error instanceof Error ? error.message : String(error);
       tell(why);
+      // A question that has changed takes an answer once it is shown, any other one from now on.
+      if (error instanceof ApiError && error.status === 409) await load();
+      sending(false);
       if (reply.passphrase_wanted) await wantPassphrase(reply.retry_after_seconds);
       else if (reply.misread && entry.fields && answer["form"]) markRefused(entry.fields, why);
-      else if (error instanceof ApiError && error.status === 409) await load();
-    } finally {
-      sending(false);
     }
   }
 

@@ -67,7 +67,7 @@ fn word(words: &[&str], at: usize) -> String {
         return format!("{open}{}{ANY}{close}", &core[..core.len() - value.len()]);
     }
     if let Some(path) = behind_port(label, value) {
-        return format!("{open}{label}:{ANY}{path}{close}");
+        return format!("{open}{label}:{ANY}{}{close}", without_identifiers(path));
     }
     format!("{open}{}{close}", without_identifiers(core))
 }
@@ -348,6 +348,7 @@ mod tests {
             ("id 550e8400-e29b-41d4-a716-446655440000", "id 12345678-1234-1234-1234-123456789012"),
             ("run_c54ryvasvyz8jq1a started", "run_gnzd4ct2bj9xq3aa started"),
             ("term_gnzdfct2bj is open", "term_abcdefgh2k is open"),
+            ("http://localhost:7878/#/terminals/term_gnzdfct2bj", "http://localhost:41234/#/terminals/term_abcdefgh2k"),
             ("pod/web-7d4b9c6f5-x2x4z created", "pod/web-6c9d8f7b4-x2x4z created"),
             ("[1] 12345", "[1] 678"),
             ("started with pid 4711", "started with pid 12"),

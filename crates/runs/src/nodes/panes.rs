@@ -363,8 +363,9 @@ impl PtyNodes {
         let caller = &Arc::new(caller.unattended());
         let (pattern, mut how) = match &pty.ready {
             Ready::Shell if busy.is_some() => (String::new(), AwaitUntil::Prompt),
-            // A shell without command integration is ready when it is quiet, like any other program.
-            Ready::Shell | Ready::Quiet => (String::new(), AwaitUntil::Quiet),
+            // A shell without command integration is ready when it reads: a command that is silent for a while is not done.
+            Ready::Shell => (String::new(), AwaitUntil::Input),
+            Ready::Quiet => (String::new(), AwaitUntil::Quiet),
             Ready::Pattern(pattern) => (pattern.clone(), AwaitUntil::Exit),
         };
         loop {

@@ -35,6 +35,8 @@ pub(super) const LEFT_ALONE: &str = "the run that started it went on without it"
 /// Starts the run that a step requests, waits for its end, and returns its outcome. If the step has already started a
 /// run, waits for that run.
 ///
+/// The outcome of one of several branches has neither its log nor the names of workflows, which its action does not return.
+///
 /// The future has a named type because a run's driver performs this, and this starts a driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
@@ -43,6 +45,7 @@ pub(super) fn perform(
     step: StepId,
     child: Child,
     limit: Option<Duration>,
+    is_branch: bool,
 ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
     Box::pin(async move {
         let begins = |id| begin(&shared, &caller, id, step.clone(), child, EngineKind::Sqlite);
@@ -63,8 +66,10 @@ pub(super) fn perform(
             give_up(&child.run).await;
             return Outcome::TimedOut;
         }
-        let mut outcome = shared.outcome_of(&child.run).await;
-        if let Outcome::Finished { result } = &mut outcome {
+        let mut outcome = shared.outcome_of(&child.run, !is_branch).await;
+        if let Outcome::Finished { result } = &mut outcome
+            && !is_branch
+        {
             let names = shared.available_workflows(&caller).await;
             result.insert("available_workflows".to_owned(), names.into());
         }
@@ -169,7 +174,7 @@ pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<
     if run.state() != RunState::Completed {
         return;
     }
-    let Outcome::Finished { result } = shared.outcome_of(run).await else { return };
+    let Outcome::Finished { result } = shared.outcome_of(run, false).await else { return };
     let open = result.get("open_terminals").and_then(Value::as_array).into_iter().flatten();
     for session_id in open.filter_map(Value::as_str).map(str::to_owned) {
         shared.sessions.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;

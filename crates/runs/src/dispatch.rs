@@ -53,10 +53,10 @@ impl Engine {
         .await
     }
 
-    /// Returns the outcome of a finished run, for a machine that waits for it.
-    pub(super) async fn outcome_of(&self, run: &Run) -> Outcome {
+    /// Returns the outcome of a finished run, for a machine that waits for it, with the log of a machine if `with_log`.
+    pub(super) async fn outcome_of(&self, run: &Run, with_log: bool) -> Outcome {
         match run.kind() {
-            Kind::Machine => machine::outcome(self, run).await,
+            Kind::Machine => machine::outcome(self, run, with_log).await,
             Kind::Function => function::outcome_of(self, run).await,
             Kind::Remote => remote::outcome_of(self, run).await,
         }

@@ -18,13 +18,19 @@ const MAX_VARIABLES_BYTES: usize = 64 << 10;
 /// Maximum bytes of the log of a child, as JSON, in its result. The result omits a longer one as a whole.
 const MAX_LOG_BYTES: usize = 64 << 10;
 
-/// Returns the outcome of a finished machine, for a machine that waits for it.
-pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
+/// Returns the outcome of a finished machine, for a machine that waits for it, with its log if `with_log`.
+pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outcome {
     let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
         Ok(events) => events,
         Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
     };
-    match child_outcome(&History::from_iter(&events), run.state().name()) {
+    let (outcome, log) = if with_log {
+        let (history, log) = fold_with_log(&events);
+        (child_outcome(history.history(), run.state().name()), Some(log))
+    } else {
+        (child_outcome(&History::from_iter(&events), run.state().name()), None)
+    };
+    match outcome {
         Outcome::Finished { mut result } => {
             let progress = run.progress();
             let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
@@ -47,12 +53,13 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
                     result.insert("omitted_variables".to_owned(), omitted.into());
                 }
             }
-            let mut log = Value::Array(log_without_nested_logs(&events));
-            shared.secrets.mask_in(&mut log);
-            if log.to_string().len() > MAX_LOG_BYTES {
-                result.insert("log_omitted".to_owned(), true.into());
-            } else {
-                result.insert(report::LOG.to_owned(), log);
+            if let Some(mut log) = log.map(Value::Array) {
+                shared.secrets.mask_in(&mut log);
+                if log.to_string().len() > MAX_LOG_BYTES {
+                    result.insert("log_omitted".to_owned(), true.into());
+                } else {
+                    result.insert(report::LOG.to_owned(), log);
+                }
             }
             Outcome::Finished { result }
         }
@@ -60,8 +67,8 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
     }
 }
 
-/// Returns the log of a run. Logs of its own children stay with those.
-fn log_without_nested_logs(events: &[Event]) -> Vec<Value> {
+/// Folds the events of a run, and returns its log as well. Logs of its own children stay with those.
+fn fold_with_log(events: &[Event]) -> (LogBuilder, Vec<Value>) {
     let mut log = LogBuilder::default();
     let mut entries: Vec<Value> = events.iter().flat_map(|event| report::entries_of(event, &mut log)).collect();
     for entry in &mut entries {
@@ -69,7 +76,7 @@ fn log_without_nested_logs(events: &[Event]) -> Vec<Value> {
             entry.get_mut(field).and_then(Value::as_object_mut).into_iter().for_each(report::remove_nested_logs);
         }
     }
-    entries
+    (log, entries)
 }
 
 /// Removes the longest variables until all have at most `most` bytes as JSON, and returns their names.

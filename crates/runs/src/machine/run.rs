@@ -583,7 +583,9 @@ impl MachineRun {
             }
             Effect::StartRun { step, child, limit } => {
                 let parent = self.recorder.run.inputs();
-                self.await_outcome(step.clone(), child::perform(shared, caller, parent, step, *child, limit));
+                let is_branch = self.history.current().is_none_or(|current| current.step != step);
+                let performing = child::perform(shared, caller, parent, step.clone(), *child, limit, is_branch);
+                self.await_outcome(step, performing);
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
             // A gate is part of the run's reported progress; its answer arrives as an ordinary input.

@@ -125,7 +125,7 @@ async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Re
         return shared.outer.ask(&run, task).await.ok_or(TaskError::NotDriven(run));
     }
     let outcome = match shared.find(&run).await {
-        Ok(Some(found)) if found.state().is_over() && is_turn => shared.outcome_of(&found).await,
+        Ok(Some(found)) if found.state().is_over() && is_turn => shared.outcome_of(&found, false).await,
         Ok(Some(found)) if found.state().is_over() => return Ok(EngineAnswer::Done),
         Ok(None) => child::refused(format!("run {run} is not in the journal of this host")),
         Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),

@@ -59,7 +59,7 @@ pub(crate) enum Prompt {
 
 /// The state of the prompt and of completion, shared with the thread that draws them.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct EditorState {
     pub(crate) words: Mutex<Words>,
     prompt: AtomicU8,
     coloured: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Lines {
     asks: threads::Sender<Ask>,
     typed: mpsc::Receiver<Typed>,
     above: Option<AbovePrinter>,
-    surroundings: Arc<Surroundings>,
+    state: Arc<EditorState>,
     /// The terminal's original mode, restored at the end, because the editor may be in the middle of a line then.
     before: Option<Termios>,
     /// True from the request for a line until its arrival.
@@ -92,7 +92,7 @@ impl Lines {
     /// # Errors
     /// If the terminal is unusable.
     pub(crate) fn edited(history: PathBuf) -> io::Result<Self> {
-        let surroundings = Arc::new(Surroundings { coloured: print::coloured(), ..Surroundings::default() });
+        let state = Arc::new(EditorState { coloured: print::coloured(), ..EditorState::default() });
         let before = tcgetattr(io::stdin())?;
         // Keys typed during a call appear once there is a line for them.
         let mut silent = before.clone();
@@ -101,7 +101,7 @@ impl Lines {
         let (asks, asked) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
         let (ready, begun) = threads::channel();
-        let helper = LineHelper(surroundings.clone());
+        let helper = LineHelper(state.clone());
         std::thread::spawn(move || match editor(helper, &history) {
             Ok((mut editor, printer)) => {
                 // The receiver waits for this message.
@@ -124,7 +124,7 @@ impl Lines {
             }
         });
         let above = Some(AbovePrinter { texts, waiting, left_out: 0 });
-        Ok(Self { asks, typed, above, surroundings, before: Some(before), asked: false })
+        Ok(Self { asks, typed, above, state, before: Some(before), asked: false })
     }
 
     /// Returns the lines of standard input, unchanged.
@@ -142,7 +142,7 @@ impl Lines {
                 }
             }
         });
-        Self { asks, typed, above: None, surroundings: Arc::default(), before: None, asked: false }
+        Self { asks, typed, above: None, state: Arc::default(), before: None, asked: false }
     }
 
     /// Returns whether a person edits the lines.
@@ -201,12 +201,12 @@ impl Lines {
 
     /// Shows the purpose of a line in the prompt, also during its input.
     pub(crate) fn show(&self, prompt: Prompt) {
-        self.surroundings.prompt.store(prompt as u8, Ordering::Relaxed);
+        self.state.prompt.store(prompt as u8, Ordering::Relaxed);
     }
 
     /// Changes the candidates of completion.
     pub(crate) fn change_words(&self, change: impl FnOnce(&mut Words)) {
-        change(&mut self.surroundings.words.lock());
+        change(&mut self.state.words.lock());
     }
 }
 
@@ -280,7 +280,7 @@ const PROMPT: &str = "› ";
 const QUESTION: &str = "? ";
 
 /// Completes words and draws the prompt.
-struct LineHelper(Arc<Surroundings>);
+struct LineHelper(Arc<EditorState>);
 
 impl LineHelper {
     fn asks_for(&self, prompt: Prompt) -> bool {

@@ -8,7 +8,7 @@ use steplatch_recording::{RecordedEvent, recorded_events};
 
 use crate::import::tests::read;
 use crate::{
-    CaptureRequest, Golden, ScriptLogs, Surroundings, Timeline, TimelineEvent, capture, expect_script, script_files,
+    CaptureRequest, Golden, KnownFacts, ScriptLogs, Timeline, TimelineEvent, capture, expect_script, script_files,
     script_recording,
 };
 
@@ -37,7 +37,7 @@ fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
         (format!("{:?}", input.kind), input.context.clone(), input.keys.is_empty())
     });
     let kinds = kinds.take(12).collect();
-    let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
+    let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
     let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z");
     assert_eq!(Golden::read(&golden.text()).expect("a recording is read"), golden);
     kinds

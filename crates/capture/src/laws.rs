@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use steplatch_protocol::{InputKind, InputRecord};
 use steplatch_workflow::{Definition, Problem, Stubs, ToolCatalog};
 
-use crate::{CaptureRequest, Golden, Moment, SessionLog, Surroundings, capture};
+use crate::{CaptureRequest, Golden, KnownFacts, Moment, SessionLog, capture};
 
 /// Takes every parameter of the tools that a capture uses.
 struct AnyParameters;
@@ -106,10 +106,10 @@ proptest! {
     #[test]
     fn a_log_that_is_compared_with_itself_gives_the_same_machine(moments in prop::collection::vec(moment(), 0..30)) {
         let log = log_of(moments);
-        let around = Surroundings::default();
-        let alone = capture(std::slice::from_ref(&log), &around, &CaptureRequest::default());
+        let facts = KnownFacts::default();
+        let alone = capture(std::slice::from_ref(&log), &facts, &CaptureRequest::default());
         let against = CaptureRequest { against: vec![log.clone()], ..CaptureRequest::default() };
-        let compared = capture(&[log], &around, &against);
+        let compared = capture(&[log], &facts, &against);
         prop_assert_eq!(alone.definition, compared.definition);
         prop_assert_eq!(alone.guesses, compared.guesses);
     }
@@ -123,11 +123,11 @@ proptest! {
     ) {
         let log = log_of(moments);
         let logs = if two { vec![log.clone(), log] } else { vec![log] };
-        let around = Surroundings { home: "/home/ana".to_owned(), user: "ana".to_owned(), host: "mill".to_owned(), ..Surroundings::default() };
+        let facts = KnownFacts { home: "/home/ana".to_owned(), user: "ana".to_owned(), host: "mill".to_owned(), ..KnownFacts::default() };
         let against: Vec<SessionLog> = others.map(log_of).into_iter().collect();
         let inputs = vec![("name".to_owned(), "value".to_owned()), ("9?".to_owned(), "8123".to_owned())];
         let request = CaptureRequest { name: Some("w".to_owned()), inputs, keeps_looks, against, ..CaptureRequest::default() };
-        let captured = capture(&logs, &around, &request);
+        let captured = capture(&logs, &facts, &request);
         let definition = Definition::parse(&captured.definition, &AnyParameters);
         prop_assert!(definition.is_ok(), "{}\n{:#}", definition.unwrap_err(), captured.definition);
         let definition = definition.unwrap();
@@ -153,19 +153,19 @@ fn a_date_and_a_host_that_are_typed_are_named_unless_they_are_inputs() {
     };
     let moment = Moment { input, printed: String::new(), output: None };
     let log = SessionLog { shell: "bash".to_owned(), moments: vec![moment], ..SessionLog::default() };
-    let around = Surroundings { host: "mill".to_owned(), ..Surroundings::default() };
+    let facts = KnownFacts { host: "mill".to_owned(), ..KnownFacts::default() };
     // In the time zone of the host it may be another day.
     let at = |timestamp: &str| {
         let mut log = log.clone();
         log.moments[0].input.timestamp = timestamp.to_owned();
-        let undecided = capture(&[log], &around, &CaptureRequest::default()).undecided;
+        let undecided = capture(&[log], &facts, &CaptureRequest::default()).undecided;
         undecided.iter().any(|one| one.contains("types the date '2026-01-31'"))
     };
     assert!(at("2026-02-01T03:00:00Z") && at("2026-01-30T22:00:00Z") && at("2026-02-02T00:00:00Z"));
     assert!(!at("2026-02-04T00:00:00Z") && !at("nonsense"));
     let undecided = |inputs: &[(&str, &str)]| {
         let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        capture(std::slice::from_ref(&log), &around, &CaptureRequest { inputs, ..CaptureRequest::default() }).undecided
+        capture(std::slice::from_ref(&log), &facts, &CaptureRequest { inputs, ..CaptureRequest::default() }).undecided
     };
     let named = undecided(&[]);
     assert!(named.iter().any(|one| one.contains("types the date '2026-01-31'")), "{named:?}");

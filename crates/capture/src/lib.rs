@@ -42,7 +42,7 @@ pub use import::{
     script_recording,
 };
 pub use machine::capture;
-pub use session_log::{Moment, SessionLog, Surroundings};
+pub use session_log::{KnownFacts, Moment, SessionLog};
 pub use variation::normalised;
 
 /// Options of a capture, besides the logs.

@@ -13,7 +13,7 @@ use crate::effects::{Judgement, Reader, judge, reader_behind};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{Extraction, extractions};
 use crate::question::{Leeway, escaped, general, landmark, question, stands_in, varying_words, without_classes};
-use crate::session_log::{MASK, SessionLog, Surroundings};
+use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, NextRead, Turn, seconds_between, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
@@ -33,16 +33,16 @@ const MAX_STATES: usize = 97;
 
 /// Returns the machine that does what these logs show. Never fails: the reply names what it leaves out.
 #[must_use]
-pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequest) -> Captured {
+pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest) -> Captured {
     let (mut all, mut left_out) = turns_of(logs);
     let request = &mut CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
     let inputs = request.inputs.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
     // An input may give another directory the name of a known one.
     let is_given = |name: &str| request.inputs.iter().any(|(given, _)| given == name);
-    let known = known(around).into_iter().filter(|binding| !is_given(&binding.name));
+    let known = known(facts).into_iter().filter(|binding| !is_given(&binding.name));
     let bindings: Vec<Binding> = inputs.chain(known).filter(|binding| !binding.value.is_empty()).collect();
     let (others, _) = turns_of(&request.against);
-    let alignment = aligned(&all, &others, &bindings, around, request);
+    let alignment = aligned(&all, &others, &bindings, facts, request);
     let arguments = alignment.arguments.iter().map(|one| (one.name.clone(), one.value.clone()));
     request.inputs.extend(arguments);
     for turn in all.iter_mut().filter(|turn| request.inputs.iter().any(|(_, value)| *value == turn.answer)) {
@@ -50,13 +50,13 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     }
     let mut known_values = bindings.clone();
     known_values.extend(alignment.bindings());
-    let found = extractions(&all, &known_values, around);
+    let found = extractions(&all, &known_values, facts);
     let reasons = noise_of(&all, &found, request);
     left_out.extend(noise::left_out(&all, &reasons));
     let is_directory = |name: &String| DIRECTORIES.contains(&name.as_str());
     let mut writer = Writer {
         logs,
-        around: around.clone(),
+        facts: facts.clone(),
         bindings,
         untyped: request.inputs.iter().map(|(name, _)| name.clone()).filter(|name| !is_directory(name)).collect(),
         alignment,
@@ -132,7 +132,7 @@ fn aligned(
     turns: &[Turn],
     others: &[Turn],
     bindings: &[Binding],
-    around: &Surroundings,
+    facts: &KnownFacts,
     request: &CaptureRequest,
 ) -> Alignment {
     if request.against.is_empty() {
@@ -142,8 +142,8 @@ fn aligned(
         let reasons = noise_of(turns, found, request);
         (0..turns.len()).filter(|turn| reasons[*turn].is_none()).collect()
     };
-    let found = extractions(turns, bindings, around);
-    let other_found = extractions(others, bindings, around);
+    let found = extractions(turns, bindings, facts);
+    let other_found = extractions(others, bindings, facts);
     // A value that comes from the output in one capture only is a choice: an argument.
     let is_read = |value: &str, found: &[Extraction]| found.iter().any(|one| one.binding.value == value);
     let is_known = |value: &str, other: &str| {
@@ -173,8 +173,8 @@ const MAX_ARGUMENT_CHARS: usize = 50;
 pub(crate) const DIRECTORIES: [&str; 2] = ["PWD", "HOME"];
 
 /// Returns known text of the machine and its user, as variables that a run takes from its client's environment.
-fn known(around: &Surroundings) -> Vec<Binding> {
-    let bindings = [(&around.directory, "PWD"), (&around.home, "HOME")];
+fn known(facts: &KnownFacts) -> Vec<Binding> {
+    let bindings = [(&facts.directory, "PWD"), (&facts.home, "HOME")];
     let is_known = |value: &str| value.len() > 2 && value.starts_with('/');
     let known = bindings.into_iter().filter(|(value, _)| is_known(value));
     known.map(|(value, name)| Binding { value: value.clone(), name: name.to_owned() }).collect()
@@ -224,7 +224,7 @@ impl Names {
 struct Writer<'r> {
     logs: &'r [SessionLog],
     /// Known text of the machine, and printed words that change in the current turn.
-    around: Surroundings,
+    facts: KnownFacts,
     /// The values that variables stand for in the current turn.
     bindings: Vec<Binding>,
     /// The inputs without a typed value so far.
@@ -284,7 +284,7 @@ impl Writer<'_> {
         let arguments = &self.alignment.arguments;
         self.bindings.retain(|binding| !arguments.iter().any(|argument| argument.name == binding.name));
         self.bindings.extend(arguments.iter().filter(|one| one.turns.contains(&turn)).map(Difference::binding));
-        self.around.varying = self.alignment.varying.get(&turn).cloned().unwrap_or_default();
+        self.facts.varying = self.alignment.varying.get(&turn).cloned().unwrap_or_default();
     }
 
     /// Says which arguments a turn brought in, and names what its states, from `first` on, wait for and the other capture
@@ -380,7 +380,7 @@ impl Writer<'_> {
             let begin = log.moments.iter().find_map(|moment| moment.input.directory.as_deref());
             let directory = begin.unwrap_or(&log.directory);
             let name = open_state(index);
-            if !directory.is_empty() && directory != self.around.directory {
+            if !directory.is_empty() && directory != self.facts.directory {
                 let (template, names) = typed(directory, &self.bindings, Use::Plain);
                 self.note_used(&names);
                 if names.is_empty() {
@@ -421,8 +421,8 @@ impl Writer<'_> {
         let (template, names) = typed(text, &self.bindings, usage);
         self.note_used(&names);
         self.untyped.retain(|name| !names.contains(name));
-        let around = self.around.clone();
-        for (name, value) in [("host name", &around.host), ("user name", &around.user)] {
+        let facts = self.facts.clone();
+        for (name, value) in [("host name", &facts.host), ("user name", &facts.user)] {
             if value.len() >= 3 && crate::template::typed(text, &[binding(value)], Use::Plain).1.len() == 1 {
                 let sentence =
                     format!("state '{state}' types the {name} '{value}': add it to inputs to make it an argument");
@@ -630,7 +630,7 @@ impl Writer<'_> {
         let (template, names) = crate::template::template(pattern, &bindings, Use::Pattern, literal);
         self.note_used(&names);
         self.guess(state, format!("it waits for /{pattern}/"), "that was waited for when it was captured");
-        varying_words(template, &self.around)
+        varying_words(template, &self.facts)
     }
 
     /// Adds an input with the waits behind it.
@@ -719,7 +719,7 @@ impl Writer<'_> {
             {
                 // The rows of the choice must be the recorded ones.
                 let leeway = if turn.leeway == Leeway::Data { Leeway::Data } else { Leeway::Nothing };
-                let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.around, leeway, *is_last);
+                let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.facts, leeway, *is_last);
                 self.note_used_in(&pattern);
                 self.guess(
                     state,
@@ -731,7 +731,7 @@ impl Writer<'_> {
             // A client may have waited for less than the question, such as `[y/N]` or `: `.
             Ending::Question(line) | Ending::Password(line) if !line.trim().is_empty() => {
                 let bindings = self.shown_bindings();
-                let pattern = question(line, &bindings, &self.around, turn.leeway);
+                let pattern = question(line, &bindings, &self.facts, turn.leeway);
                 if pattern.is_empty() {
                     waits.push(self.quiet(state));
                     return waits;
@@ -765,7 +765,7 @@ impl Writer<'_> {
             }
             Ending::Screen(rows) => match landmark(screen.or(turn.screen.as_deref()), rows) {
                 Some(row) => {
-                    let pattern = general(row, &self.shown_bindings(), &self.around, turn.leeway);
+                    let pattern = general(row, &self.shown_bindings(), &self.facts, turn.leeway);
                     self.note_used_in(&pattern);
                     self.guess(
                         state,
@@ -789,7 +789,7 @@ impl Writer<'_> {
 
     /// Returns the wait for a menu that is chosen from by a number, and for the question below it.
     fn menu(&mut self, state: &str, menu: &PrintedMenu, bindings: &[Binding], question: &str) -> Wait {
-        let pattern = format!("{}{question}", menu.pattern(bindings, &self.around));
+        let pattern = format!("{}{question}", menu.pattern(bindings, &self.facts));
         let sentence = format!("the menu must have the entry '{}' and its other rows as they are", menu.entry());
         self.guess(state, sentence, "the next input chooses it by its number");
         let wait = Wait::pattern(pattern);
@@ -955,7 +955,7 @@ impl Writer<'_> {
         if let Some(description) = &request.description {
             definition.insert("description".to_owned(), description.as_str().into());
         }
-        let arguments = arguments(request, &self.around, &self.used, &self.secrets);
+        let arguments = arguments(request, &self.facts, &self.used, &self.secrets);
         if !arguments.is_empty() {
             definition.insert("arguments".to_owned(), arguments.into());
         }
@@ -1053,7 +1053,7 @@ fn binding(value: &str) -> Binding {
 /// Returns the arguments of a machine: the inputs, the secrets, and what it takes from its client's environment.
 fn arguments(
     request: &CaptureRequest,
-    around: &Surroundings,
+    facts: &KnownFacts,
     used: &BTreeMap<String, String>,
     secrets: &[SecretArgument],
 ) -> Map<String, Value> {
@@ -1069,7 +1069,7 @@ fn arguments(
         }
     }
     for SecretArgument { name, row, .. } in secrets {
-        let is_same = |word: &&str| general(word, &[], around, Leeway::Data) == escaped(word);
+        let is_same = |word: &&str| general(word, &[], facts, Leeway::Data) == escaped(word);
         let words = row.split_whitespace().map(|word| if is_same(&word) { word } else { "…" });
         let row = words.collect::<Vec<_>>().join(" ");
         let description = format!("Typed at: {}", literal(row.trim()));

@@ -6,7 +6,7 @@
 use steplatch_pattern::Pattern;
 
 use crate::question::{Leeway, general, without_frame};
-use crate::session_log::Surroundings;
+use crate::session_log::KnownFacts;
 use crate::template::Binding;
 use crate::turn::Act;
 
@@ -199,9 +199,9 @@ impl PrintedMenu {
 
     /// Returns the pattern of the rows up to the question, with a group that finds another entry with the same number
     /// above them.
-    pub(crate) fn pattern(&self, bindings: &[Binding], around: &Surroundings) -> String {
+    pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
         let rows = self.rows.iter().chain(&self.between);
-        let rows: Vec<String> = rows.map(|row| general(row, bindings, around, Leeway::Nothing)).collect();
+        let rows: Vec<String> = rows.map(|row| general(row, bindings, facts, Leeway::Nothing)).collect();
         let another = match self.finds_another() {
             true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", mention(&self.number)),
             false => String::new(),
@@ -387,10 +387,10 @@ mod tests {
     /// Returns whether a menu that was recorded with the first output is chosen from where a program prints the second.
     fn goes_on(recorded: &str, text: &str, printed: &str) -> bool {
         let Menu::Printed(menu) = Menu::printed(recorded, &typed(text)) else { panic!("{recorded} is a menu") };
-        let around = Surroundings::default();
+        let facts = KnownFacts::default();
         let question = recorded.trim_end().lines().next_back().unwrap_or_default();
-        let question = crate::question::question(question, &[], &around, Leeway::Identifiers);
-        let pattern = format!("(?m){}{question}", menu.pattern(&[], &around));
+        let question = crate::question::question(question, &[], &facts, Leeway::Identifiers);
+        let pattern = format!("(?m){}{question}", menu.pattern(&[], &facts));
         let pattern = Pattern::new(&pattern).unwrap();
         let found = pattern.find_at(printed, 0).unwrap();
         let another = pattern.group_names().iter().position(|name| name.as_deref() == Some(ANOTHER_ENTRY));
@@ -447,8 +447,7 @@ mod tests {
             assert_eq!(drawn(screen, "? Where to? ", &pressed(keys)), rows);
             assert_eq!(drawn(screen, "", &pressed(keys)), rows, "a hidden cursor");
         }
-        let pattern =
-            pattern_of_rows(&rows.map(str::to_owned), &[], &Surroundings::default(), Leeway::Identifiers, true);
+        let pattern = pattern_of_rows(&rows.map(str::to_owned), &[], &KnownFacts::default(), Leeway::Identifiers, true);
         assert!(stands_in(&pattern, screen), "{pattern}");
         for (program, changed) in [
             ("other order", screen.replace("  staging\n  prod", "  prod\n  staging")),
@@ -476,7 +475,7 @@ mod tests {
         ] {
             let rows = drawn(screen, row, &pressed(&["down", "enter"]));
             assert_eq!(rows.len(), row_count, "{rows:?}");
-            let pattern = pattern_of_rows(&rows, &[], &Surroundings::default(), Leeway::Identifiers, true);
+            let pattern = pattern_of_rows(&rows, &[], &KnownFacts::default(), Leeway::Identifiers, true);
             assert!(stands_in(&pattern, screen), "{pattern} {screen}");
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steplatch_protocol::{InputKind, InputRecord};
 
-use crate::{CaptureRequest, Captured, Moment, SessionLog, Surroundings, capture};
+use crate::{CaptureRequest, Captured, KnownFacts, Moment, SessionLog, capture};
 
 /// The log of a terminal that starts in `/home/ana/shop`.
 #[derive(Default)]
@@ -111,16 +111,16 @@ impl Log {
 
     /// As [`Log::captured`], compared with another time of the same procedure.
     pub(crate) fn compared(self, other: Option<Self>, inputs: &[(&str, &str)], directory: &str) -> Captured {
-        let around = Surroundings {
+        let facts = KnownFacts {
             home: "/home/ana".to_owned(),
             directory: directory.to_owned(),
             user: "ana".to_owned(),
             host: "mill".to_owned(),
-            ..Surroundings::default()
+            ..KnownFacts::default()
         };
         let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let against = other.into_iter().map(Self::session).collect();
-        capture(&[self.session()], &around, &CaptureRequest { inputs, against, ..CaptureRequest::default() })
+        capture(&[self.session()], &facts, &CaptureRequest { inputs, against, ..CaptureRequest::default() })
     }
 }
 

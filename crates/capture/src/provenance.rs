@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::machine::DIRECTORIES;
 use crate::question::{Leeway, general};
-use crate::session_log::Surroundings;
+use crate::session_log::KnownFacts;
 use crate::template::{Binding, stands_alone};
 use crate::turn::{Act, Turn};
 
@@ -26,7 +26,7 @@ pub(crate) struct Extraction {
 
 /// Returns the values that later inputs take from earlier outputs, in the order of their use. `bindings` are known
 /// values: arguments and known text of the machine.
-pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroundings) -> Vec<Extraction> {
+pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], facts: &KnownFacts) -> Vec<Extraction> {
     let mut found: Vec<Extraction> = Vec::new();
     let places = Places::from_turns(turns);
     for (usage, turn) in turns.iter().enumerate() {
@@ -54,7 +54,7 @@ pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], around: &Surroun
                 DIRECTORIES.contains(&binding.name.as_str()) || turns[..=source].iter().any(is_typed)
             };
             let shown: Vec<Binding> = bindings.iter().filter(is_shown).cloned().collect();
-            let pattern = pattern_of(line, at, word, &name, &shown, around);
+            let pattern = pattern_of(line, at, word, &name, &shown, facts);
             let binding = Binding { value: word.to_owned(), name };
             found.push(Extraction { source, usage, binding, pattern });
         }
@@ -198,15 +198,15 @@ fn name_of(before: &str, found: &[Extraction], bindings: &[Binding]) -> String {
 }
 
 /// Returns the pattern of a line with a group in place of the word.
-fn pattern_of(line: &str, at: usize, word: &str, name: &str, bindings: &[Binding], around: &Surroundings) -> String {
+fn pattern_of(line: &str, at: usize, word: &str, name: &str, bindings: &[Binding], facts: &KnownFacts) -> String {
     let (before, after) = (line[..at].trim_start(), line[at + word.len()..].trim_end());
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
     let group = if is_number { r"\d+" } else { r"[\w.:/+-]*\w" };
     let begin = if before.len() < line[..at].len() || before.is_empty() { "^ *" } else { "^" };
-    let before = general(before, bindings, around, Leeway::Data);
+    let before = general(before, bindings, facts, Leeway::Data);
     // The text behind the value is often data too; its first sign is enough to know where the value ends.
     let after: String = after.chars().take_while(|sign| !sign.is_alphanumeric()).take(3).collect();
-    let after = general(&after, &[], around, Leeway::Data);
+    let after = general(&after, &[], facts, Leeway::Data);
     format!("{begin}{before}(?P<{name}>{group}){after}")
 }
 
@@ -225,7 +225,7 @@ mod tests {
         let line = "Serving HTTP on 0.0.0.0 port 8123 (http://0.0.0.0:8123/) ...";
         let (_, at) = line_with(line, "8123").unwrap();
         assert_eq!(name_of(&line[..at], &[], &[]), "read_port");
-        let pattern = pattern_of(line, at, "8123", "read_port", &[], &Surroundings::default());
+        let pattern = pattern_of(line, at, "8123", "read_port", &[], &KnownFacts::default());
         assert_eq!(pattern, r"^Serving HTTP on \d+\.\d+\.\d+\.\d+ port (?P<read_port>\d+) \(");
         assert!(steplatch_pattern::Pattern::new(&pattern).unwrap().is_match(line).unwrap());
     }

@@ -5,17 +5,17 @@
 
 mod classes;
 
-use crate::session_log::Surroundings;
+use crate::session_log::KnownFacts;
 use crate::template::{Binding, Use, template};
 pub(crate) use classes::{Leeway, varying_words, without_classes};
 
 /// Returns the pattern of a line that asks: it stands at the end of the output.
-pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings, leeway: Leeway) -> String {
+pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {
     // Only line ends follow a complete line.
     let end = if line.ends_with('\n') { r"\s*\Z" } else { r" *\Z" };
     let line = line.trim_end();
     let begin = line.len() - line.trim_start().len();
-    let mut body = general(&line[begin..], bindings, around, leeway);
+    let mut body = general(&line[begin..], bindings, facts, leeway);
     if body.is_empty() {
         return String::new();
     }
@@ -28,14 +28,8 @@ pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings, 
 
 /// Returns the pattern of the rows that stand on the screen where a program draws in place, in their order, with nothing
 /// between them. `is_last` is whether nothing stands below them.
-pub(crate) fn rows(
-    rows: &[String],
-    bindings: &[Binding],
-    around: &Surroundings,
-    leeway: Leeway,
-    is_last: bool,
-) -> String {
-    let rows: Vec<String> = rows.iter().map(|row| general(row, bindings, around, leeway)).collect();
+pub(crate) fn rows(rows: &[String], bindings: &[Binding], facts: &KnownFacts, leeway: Leeway, is_last: bool) -> String {
+    let rows: Vec<String> = rows.iter().map(|row| general(row, bindings, facts, leeway)).collect();
     format!(
         "^{FRAME}{}{}",
         rows.join(&format!(r" *{FRAME}\n{FRAME}")),
@@ -47,8 +41,8 @@ pub(crate) fn rows(
 const FRAME: &str = r"[\s\u2500-\u259f]*";
 
 /// Returns the pattern of a part of a row.
-pub(crate) fn general(text: &str, bindings: &[Binding], around: &Surroundings, leeway: Leeway) -> String {
-    template(text, bindings, Use::Pattern, |part| classes::generalised(part, around, leeway)).0
+pub(crate) fn general(text: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {
+    template(text, bindings, Use::Pattern, |part| classes::generalised(part, facts, leeway)).0
 }
 
 /// Escapes what means something in a pattern, and nothing else: people read a captured pattern.
@@ -99,13 +93,13 @@ pub(crate) fn stands_in(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn around() -> Surroundings {
-        Surroundings {
+    fn facts() -> KnownFacts {
+        KnownFacts {
             home: "/home/ana".to_owned(),
             directory: "/home/ana/shop".to_owned(),
             user: "ana".to_owned(),
             host: "mill".to_owned(),
-            ..Surroundings::default()
+            ..KnownFacts::default()
         }
     }
 
@@ -131,31 +125,31 @@ mod tests {
             ("a\tb: ", r"^a\s+b: *\Z"),
         ];
         for (line, pattern) in cases {
-            let made = question(line, &[], &around(), Leeway::Data);
+            let made = question(line, &[], &facts(), Leeway::Data);
             assert_eq!(made, pattern, "{line}");
             let pattern = steplatch_pattern::Pattern::new(&made).unwrap();
             assert!(pattern.is_match(line).unwrap(), "{made} {line:?}");
         }
-        let date = question("Last login: Tue Nov 24 04:21: ", &[], &around(), Leeway::Data);
+        let date = question("Last login: Tue Nov 24 04:21: ", &[], &facts(), Leeway::Data);
         assert!(date.contains("(?:Mon(?:day)?|") && date.contains("|Nov(?:ember)?|"), "{date}");
         assert!(stands_in(&date, "Last login: Fri May 1 14:00: ") && !stands_in(&date, "Last login: xx Nov 2 14:00: "));
         // Nothing but a class would be found everywhere.
-        assert_eq!(question("12 ", &[], &around(), Leeway::Data), r"^12 *\Z");
-        assert_eq!(question("1f3a9b2c ", &[], &around(), Leeway::Data), r"^1f3a9b2c *\Z");
-        assert_eq!(question("[12] ", &[], &around(), Leeway::Data), r"^\[\d+\] *\Z");
-        assert_eq!(question("  ", &[], &around(), Leeway::Data), "");
+        assert_eq!(question("12 ", &[], &facts(), Leeway::Data), r"^12 *\Z");
+        assert_eq!(question("1f3a9b2c ", &[], &facts(), Leeway::Data), r"^1f3a9b2c *\Z");
+        assert_eq!(question("[12] ", &[], &facts(), Leeway::Data), r"^\[\d+\] *\Z");
+        assert_eq!(question("  ", &[], &facts(), Leeway::Data), "");
     }
 
     #[test]
     fn a_value_in_a_question_is_its_variable() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
-        let question = question("package name: (shop) ", &bindings, &around(), Leeway::Data);
+        let question = question("package name: (shop) ", &bindings, &facts(), Leeway::Data);
         assert_eq!(question, r"^package name: \({name|regex}\) *\Z");
     }
 
     #[test]
     fn a_line_that_has_ended_is_the_last_one() {
-        let question = question("Pick from 1 to 4\n", &[], &around(), Leeway::Data);
+        let question = question("Pick from 1 to 4\n", &[], &facts(), Leeway::Data);
         assert_eq!(question, r"^Pick from \d+ to \d+\s*\Z");
         assert!(stands_in(&question, "3. x\nPick from 1 to 3\n"));
     }

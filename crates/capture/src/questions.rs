@@ -317,13 +317,8 @@ fn what_a_client_waited_for_is_not_enough_where_each_word_of_the_question_counts
         assert_eq!(
             last.as_deref(),
             Some(
-                crate::question::question(
-                    recorded,
-                    &[],
-                    &crate::Surroundings::default(),
-                    crate::question::Leeway::Data
-                )
-                .as_str()
+                crate::question::question(recorded, &[], &crate::KnownFacts::default(), crate::question::Leeway::Data)
+                    .as_str()
             )
         );
     }

@@ -35,7 +35,7 @@ pub struct Moment {
 
 /// Known facts of the machine and the person, to recognise them in texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct KnownFacts {
     /// The home directory.
     pub home: String,
     /// The directory of the client that captures.

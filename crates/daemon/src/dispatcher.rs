@@ -159,7 +159,7 @@ impl Dispatcher {
         configuration::follow_gate_proof(gate_proof, &approver);
         let page = PageLogins::open(place.state(), place.runtime(), clock.clone());
         let passkeys = Arc::new(Passkeys::new(place.state(), clock.clone()));
-        let surroundings = RunDependencies {
+        let dependencies = RunDependencies {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
             workers,
@@ -176,7 +176,7 @@ impl Dispatcher {
             engine_policy,
         };
         let recordings = Recordings::new(place.recordings(), secrets.clone());
-        let runs = Arc::new(Runs::open(place.journal(), surroundings, keep).await?);
+        let runs = Arc::new(Runs::open(place.journal(), dependencies, keep).await?);
         if let Some(mut in_group) = in_group {
             // The thread has ended, so it has made its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;

@@ -34,7 +34,7 @@ use crate::remote::{
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Place, Refusal, START_TIME};
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, START_TIME};
 
 /// The way to start a host.
 #[derive(Debug, Clone)]
@@ -421,7 +421,7 @@ impl Hosts {
     /// # Errors
     /// If there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await
+        self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await
     }
 
     /// Opens a terminal, on another machine if `machine` names one. `patience` is the time to wait for a machine
@@ -434,7 +434,7 @@ impl Hosts {
         spec: Spec,
         machine: Option<&str>,
         patience: Duration,
-        place: Place,
+        place: PlacePolicy,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         // A terminal that the step has opened before has the name itself.
         let is_known = spec
@@ -473,7 +473,7 @@ impl Hosts {
         spec: Spec,
         machine: &str,
         patience: Duration,
-        place: Place,
+        place: PlacePolicy,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         let remote = self.remote(machine)?;
         let machine = remote.find_machine(machine)?;

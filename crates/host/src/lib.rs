@@ -36,6 +36,6 @@ pub use remote::{
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{
-    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Place, Refusal, START_TIME, Stage, TerminalAsk,
-    WIRE_VERSION, WaitRequest,
+    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, PlacePolicy, Refusal, START_TIME, Stage,
+    TerminalAsk, WIRE_VERSION, WaitRequest,
 };

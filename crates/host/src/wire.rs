@@ -375,12 +375,12 @@ pub struct OpenRequest {
     /// With the maximum number of open terminals, it waits at most so long for the close of another one. A host of an
     /// older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    waits: Option<Duration>,
+    place_timeout: Option<Duration>,
 }
 
 /// Conduct of an opening while as many terminals are open as may be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum PlacePolicy {
     /// The host refuses it.
     #[default]
     AtOnce,
@@ -410,7 +410,7 @@ impl From<Spec> for OpenRequest {
             step,
             from_elsewhere: false,
             single_command: None,
-            waits: None,
+            place_timeout: None,
         }
     }
 }
@@ -422,18 +422,18 @@ impl OpenRequest {
     }
 
     /// Returns the request for a terminal that takes its place like this.
-    pub(crate) fn at(self, place: Place) -> Self {
-        let (single_command, waits) = match place {
-            Place::AtOnce => (None, None),
-            Place::Within(wait) => (None, Some(wait)),
-            Place::ForCommand(wait) => (Some(wait), None),
+    pub(crate) fn at(self, place: PlacePolicy) -> Self {
+        let (single_command, place_timeout) = match place {
+            PlacePolicy::AtOnce => (None, None),
+            PlacePolicy::Within(wait) => (None, Some(wait)),
+            PlacePolicy::ForCommand(wait) => (Some(wait), None),
         };
-        Self { single_command, waits, ..self }
+        Self { single_command, place_timeout, ..self }
     }
 
     /// Returns the time that it may wait for a place.
     pub(crate) fn place_wait(&self) -> Option<Duration> {
-        self.single_command.or(self.waits)
+        self.single_command.or(self.place_timeout)
     }
 
     /// Returns the terminal to open, with the environment of this process if the request means that.

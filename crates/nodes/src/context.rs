@@ -13,8 +13,8 @@ use crate::kind::{HttpClient, Servers};
 use crate::secrets::Secrets;
 use crate::template::TemplateValues;
 
-/// The environment of nodes.
-pub struct Surroundings {
+/// Directory, variables, secrets and hosts that the nodes of a process share.
+pub struct NodeEnvironment {
     /// The base of relative paths, and the default working directory of programs.
     pub folder: PathBuf,
     /// The environment that programs inherit.
@@ -27,7 +27,7 @@ pub struct Surroundings {
     pub hosts: Arc<dyn HostCommands>,
 }
 
-impl Surroundings {
+impl NodeEnvironment {
     /// Returns this process's directory and environment, without secrets.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ pub(crate) struct CallContext<'a> {
     pub(crate) limit: &'a CallLimit,
     /// Fills in what the declaration refers to.
     pub(crate) filling: &'a TemplateValues,
-    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) node_environment: &'a NodeEnvironment,
     pub(crate) web: &'a HttpClient,
     pub(crate) servers: &'a Servers,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::context::Surroundings;
+use crate::context::NodeEnvironment;
 use crate::kind::Bash;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
@@ -90,7 +90,7 @@ pub(crate) async fn run(
     host: &str,
     command: String,
     filling: &TemplateValues,
-    surroundings: &Surroundings,
+    node_environment: &NodeEnvironment,
     step: Option<String>,
     limit: Option<Duration>,
 ) -> ExecutorOutcome {
@@ -104,7 +104,7 @@ pub(crate) async fn run(
         limit,
     };
     let host = asked.host.clone();
-    outcome(surroundings.hosts.run(asked).await, limit).with("command", command).with("host", host)
+    outcome(node_environment.hosts.run(asked).await, limit).with("command", command).with("host", host)
 }
 
 fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {

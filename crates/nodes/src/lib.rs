@@ -21,7 +21,7 @@ mod secrets;
 mod template;
 
 pub use call::{Call, OnText};
-pub use context::Surroundings;
+pub use context::NodeEnvironment;
 pub use host::{HostCommand, HostCommandEnd, HostCommands, NoHosts, Running};
 pub use kind::*;
 pub use node::{InvalidNodeId, Node, NodeId, Seconds, schema};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::call::{Call, CallLimit};
-use crate::context::{CallContext, Surroundings};
+use crate::context::{CallContext, NodeEnvironment};
 use crate::kind::{HttpClient, Pty, Servers};
 use crate::node::Node;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
@@ -24,7 +24,7 @@ pub struct Nodes {
 }
 
 struct Shared {
-    surroundings: Surroundings,
+    node_environment: NodeEnvironment,
     web: HttpClient,
     servers: Servers,
 }
@@ -42,10 +42,10 @@ pub struct NodeFailure {
 impl Nodes {
     /// Begins without a call.
     #[must_use]
-    pub fn new(surroundings: Surroundings) -> Self {
+    pub fn new(node_environment: NodeEnvironment) -> Self {
         let web = HttpClient::default();
         let servers = Servers::new(web.clone());
-        Self { shared: Arc::new(Shared { surroundings, web, servers }) }
+        Self { shared: Arc::new(Shared { node_environment, web, servers }) }
     }
 
     /// Performs one call of a node, to its end. Nodes of the kinds `pty`, `function` and `graph` are only data in this
@@ -60,17 +60,17 @@ impl Nodes {
         }
         // A declaration consists of texts and numbers, all of which JSON can represent.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
-        let Shared { surroundings, web, servers } = &*self.shared;
+        let Shared { node_environment, web, servers } = &*self.shared;
         let limit = CallLimit::for_call(node, &call);
         let filling = tokio::select! {
-            filling = TemplateValues::new(&declared, &input, &*surroundings.secrets) => filling,
+            filling = TemplateValues::new(&declared, &input, &*node_environment.secrets) => filling,
             failure = limit.reached() => Err(failure),
         };
         let filling = match filling {
             Ok(filling) => filling,
             Err(failure) => return NodeResult::from_outcome(node, input, failure.into()),
         };
-        let context = CallContext { call: &call, limit: &limit, filling: &filling, surroundings, web, servers };
+        let context = CallContext { call: &call, limit: &limit, filling: &filling, node_environment, web, servers };
         let came = node.kind.perform(&context).await;
         let hidden = filling.hidden();
         let came = ExecutorOutcome {
@@ -86,7 +86,7 @@ impl Nodes {
     /// # Errors
     /// With the reason, when a secret that the declaration refers to is not available.
     pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
-        let start = pty.start(&self.shared.surroundings).await;
+        let start = pty.start(&self.shared.node_environment).await;
         start.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })
     }
 
@@ -97,7 +97,7 @@ impl Nodes {
     pub async fn secrets(&self, names: Vec<String>) -> Result<BTreeMap<String, String>, NodeFailure> {
         let mut values = BTreeMap::new();
         for name in names {
-            let Some(value) = self.shared.surroundings.secrets.resolve(&name).await else {
+            let Some(value) = self.shared.node_environment.secrets.resolve(&name).await else {
                 let message = format!("Secret '{name}' is not known here; set it, or correct the reference to it.");
                 return Err(NodeFailure { kind: ErrorType::Secret, message });
             };

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use steplatch_nodes::{Call, ErrorType, Node, Nodes, Surroundings};
+use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, Nodes};
 use steplatch_patience::eventually;
 use tokio_util::sync::CancellationToken;
 
@@ -22,9 +22,9 @@ async fn pid_in(file: &Path) -> i32 {
 async fn whoever_left_session_parents_and_environment_is_ended_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
-    let surroundings = Surroundings::of_this_process().unwrap();
-    surroundings.programs.adopt_orphans().unwrap();
-    let nodes = Nodes::new(surroundings);
+    let node_environment = NodeEnvironment::of_this_process().unwrap();
+    node_environment.programs.adopt_orphans().unwrap();
+    let nodes = Nodes::new(node_environment);
     let node = Node::parse(&json!({"id": "sh", "type": "bash"})).unwrap();
     // Forked twice, in a session of its own, and with an empty environment.
     let escapee = format!("echo \\$\\$ > {}; exec /bin/sleep 1000", file.display());

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use steplatch_access::Caller;
-use steplatch_capture::{CaptureRequest, Captured, Golden, Imported, Surroundings, capture};
+use steplatch_capture::{CaptureRequest, Captured, Golden, Imported, KnownFacts, capture};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Library;
 use steplatch_protocol::{CaptureGuess, CaptureOmission, CaptureWorkflow, CaptureWorkflowReply, CreateWorkflow};
@@ -83,8 +83,8 @@ impl Workflows {
             expects: verb.expect.clone(),
             against,
         };
-        let around = surroundings(caller);
-        let made = tokio::task::spawn_blocking(move || capture(&logs, &around, &request)).await;
+        let facts = known_facts(caller);
+        let made = tokio::task::spawn_blocking(move || capture(&logs, &facts, &request)).await;
         let Ok(mut captured) = made else {
             return refused("the capture failed; steplatch doctor reports why".to_owned());
         };
@@ -170,16 +170,16 @@ impl Workflows {
 }
 
 /// Returns the known facts about the machine and the caller.
-fn surroundings(caller: &Caller) -> Surroundings {
+fn known_facts(caller: &Caller) -> KnownFacts {
     let variable = |name: &str| {
         let found = caller.environment.iter().find(|(known, _)| known == OsStr::new(name));
         found.map(|(_, value)| value.to_string_lossy().into_owned()).unwrap_or_default()
     };
-    Surroundings {
+    KnownFacts {
         home: variable("HOME"),
         directory: caller.folder.display().to_string(),
         user: variable("USER"),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        ..Surroundings::default()
+        ..KnownFacts::default()
     }
 }

@@ -148,7 +148,7 @@ impl Engine {
     /// If opening the journal fails.
     pub(super) async fn open(
         path: PathBuf,
-        surroundings: RunDependencies,
+        dependencies: RunDependencies,
         keep: RetentionPolicy,
     ) -> Result<Self, OpenError> {
         let RunDependencies {
@@ -166,7 +166,7 @@ impl Engine {
             stop,
             clock,
             engine_policy,
-        } = surroundings;
+        } = dependencies;
         let worker_token = WorkerToken::new(path.parent().unwrap_or(&path));
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {

@@ -85,8 +85,8 @@ impl Runs {
     /// # Errors
     ///
     /// If opening the journal fails.
-    pub async fn open(path: PathBuf, surroundings: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
-        let shared = Engine::open(path, surroundings, keep).await?;
+    pub async fn open(path: PathBuf, dependencies: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
+        let shared = Engine::open(path, dependencies, keep).await?;
         Ok(Self {
             shared: Arc::new(shared),
             starts: Semaphore::new(MAX_CONCURRENT_STARTS),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_clock as clock;
-use steplatch_nodes::{Call, Node, Nodes, Surroundings};
+use steplatch_nodes::{Call, Node, NodeEnvironment, Nodes};
 use steplatch_remote::{Config, Listing, backoff, clean_text, jitter};
 
 use super::catalog::CatalogDiff;
@@ -141,8 +141,8 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, DiscoveryError>
     }
     let node = json!({"id": "discovery", "type": "mcp", "server": server, "tool": "workflows-list-tool"});
     let node = Node::parse(&node).map_err(DiscoveryError::Server)?;
-    let surroundings = Surroundings::of_this_process()?;
-    let nodes = Nodes::new(Surroundings { secrets: Arc::new(secrets), ..surroundings });
+    let node_environment = NodeEnvironment::of_this_process()?;
+    let nodes = Nodes::new(NodeEnvironment { secrets: Arc::new(secrets), ..node_environment });
     let call = Call { timeout: Some(LIST_TIMEOUT), ..Call::new(Value::Null) };
     let result = nodes.run(&node, call).await;
     nodes.close().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_access::Caller;
-use steplatch_host::{HostedTerminal, Place, TerminalError, WaitRequest};
+use steplatch_host::{HostedTerminal, PlacePolicy, TerminalError, WaitRequest};
 use steplatch_ids::TerminalId;
 use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OmittedOutput, OpenTerminal, RunCommand, RunCommandReply,
@@ -81,7 +81,7 @@ impl Sessions {
         let mut closing = CloseOnDrop { sessions: self.clone(), caller: caller.clone(), step: None, session_id: None };
         closing.step = step.clone().filter(|_| !is_settled_later);
         // Both halves happen once: a repeated request finds the same shell, and the result of the command.
-        let terminal = match self.try_open(caller, open, step.clone(), Place::ForCommand(timeout)).await {
+        let terminal = match self.try_open(caller, open, step.clone(), PlacePolicy::ForCommand(timeout)).await {
             Ok((terminal, _)) => terminal,
             Err(trouble) => {
                 closing.step = None;

@@ -46,6 +46,6 @@ pub use pinned_hosts::is_this_machine;
 pub use recordings::Recordings;
 pub use sessions::Sessions;
 pub use steplatch_actions::{self as action_catalog, TerminalTools};
-pub use steplatch_host::Place;
+pub use steplatch_host::PlacePolicy;
 pub use trouble::LookupError;
 pub use watch_screen::{ActivityEvents, HeldTerminal, ScreenEvents};

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use steplatch_access::{Caller, Redactor, hideable, is_short_word};
 use steplatch_clock as clock;
 use steplatch_host::{
-    AskError, CLIENT_CONNECT_TIMEOUT, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, Place,
+    AskError, CLIENT_CONNECT_TIMEOUT, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, PlacePolicy,
     RUN_CONNECT_TIMEOUT, Refusal, RemotePlace,
 };
 use steplatch_ids::{RunId, TerminalId};
@@ -200,7 +200,7 @@ impl Sessions {
     /// Opens a terminal; as the same `step` only once. One of a machine waits for a place: a limit that is reached for a
     /// moment ends no durable work.
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
-        let place = if caller.run.is_some() { Place::Within(PLACE_TIMEOUT) } else { Place::AtOnce };
+        let place = if caller.run.is_some() { PlacePolicy::Within(PLACE_TIMEOUT) } else { PlacePolicy::AtOnce };
         self.open_at(caller, verb, step, place).await
     }
 
@@ -210,7 +210,7 @@ impl Sessions {
         caller: &Arc<Caller>,
         verb: OpenTerminal,
         step: Option<String>,
-        place: Place,
+        place: PlacePolicy,
     ) -> OpenTerminalReply {
         let is_repeated = self.is_repeated(step.as_deref());
         match self.try_open(caller, verb, step, place).await {
@@ -229,7 +229,7 @@ impl Sessions {
         caller: &Arc<Caller>,
         verb: OpenTerminal,
         step: Option<String>,
-        place: Place,
+        place: PlacePolicy,
     ) -> Result<(HostedTerminal, OpenTerminalReply), SessionError> {
         let arguments = match verb.command {
             Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned().into()),

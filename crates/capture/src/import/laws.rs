@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::tests::read;
 use super::{ScriptLogs, Timeline, TimelineEvent, expect_script, script_recording};
-use crate::{CaptureRequest, Golden, Surroundings, capture};
+use crate::{CaptureRequest, Golden, KnownFacts, capture};
 
 /// Signs that are in no other text of a dialogue, so that a search finds a value anywhere.
 const SIGNS: &str = "[QWXZ789]{4,12}";
@@ -144,7 +144,7 @@ proptest! {
         let printed: Vec<bool> = hidden.iter().map(|value| stands_in_output(&timeline, value)).collect();
         let imported = read("x", timeline);
         let log = serde_json::to_string(&imported).unwrap();
-        let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
+        let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
         let reply = serde_json::to_string(&captured).unwrap();
         let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z").text();
         for (value, is_printed) in hidden.iter().zip(printed) {
@@ -172,7 +172,7 @@ proptest! {
         for timeline in timelines {
             let imported = read("x", timeline);
             prop_assert!(imported.log.moments.len() <= 2 * super::MAX_ENTRIES + 1);
-            let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
+            let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
             let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z");
             prop_assert_eq!(&Golden::read(&golden.text()).unwrap(), &golden);
         }

@@ -2,7 +2,7 @@ use steplatch_protocol::InputKind;
 
 use super::lines::Lines;
 use super::*;
-use crate::{CaptureRequest, Surroundings, capture};
+use crate::{CaptureRequest, KnownFacts, capture};
 
 const SCRIPT: &str = r#"#!/usr/bin/expect -f
 set force_conservative 0  ;# a comment
@@ -90,7 +90,7 @@ fn a_script_of_autoexpect() {
         "{:?}",
         read.undecided
     );
-    let captured = capture(&[read.log], &Surroundings::default(), &CaptureRequest::default());
+    let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
     let definition = captured.definition.to_string();
     assert!(!definition.contains("hunter2x") && definition.contains(r#""PASSWORD":{"#), "{definition}");
     assert!(captured.guesses.iter().all(|guess| guess.reason.contains("lower trust")));
@@ -330,7 +330,7 @@ fn a_change_of_size_is_no_end_of_a_line() {
     assert_eq!(typed(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{read:#?}");
     assert_eq!(typed(InputKind::Entered), ["touch hi", "ask"]);
     assert_eq!(typed(InputKind::Resize).len(), 4);
-    let captured = capture(&[read.log], &Surroundings::default(), &CaptureRequest::default());
+    let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
     let states = captured.definition["states"].to_string();
     assert!(states.contains("\"touch hi\"") && states.contains("bob\\n"), "{states}");
 }
@@ -355,7 +355,7 @@ fn a_script_of_eight_thousand_lines_is_imported_and_captured() {
         assert!(script.lines().count() >= 8000);
         let read = read("x", expect_script(&script).unwrap());
         assert_eq!(read.log.moments.len(), 2002, "{kind}");
-        let captured = capture(&[read.log], &Surroundings::default(), &CaptureRequest::default());
+        let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
         assert!(captured.is_incomplete && captured.undecided[0].contains("at most 100 states"), "{kind}");
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! All other text is literal; with [`Leeway::Nothing`], all text is.
 
-use crate::session_log::Surroundings;
+use crate::session_log::KnownFacts;
 use crate::template::stands_alone;
 
 use super::escaped;
@@ -81,41 +81,41 @@ pub(crate) fn without_classes(pattern: &str) -> String {
 }
 
 /// Escapes a text and generalises its words.
-pub(super) fn generalised(text: &str, around: &Surroundings, leeway: Leeway) -> String {
+pub(super) fn generalised(text: &str, facts: &KnownFacts, leeway: Leeway) -> String {
     if leeway == Leeway::Nothing {
         let mut pattern = String::with_capacity(text.len() + 16);
-        words_into(&mut pattern, text, around, leeway);
+        words_into(&mut pattern, text, facts, leeway);
         return pattern;
     }
     let mut pattern = String::with_capacity(text.len() + 16);
     let (mut plain, mut at) = (0, 0);
     while at < text.len() {
-        let found = around.varying.iter().filter(|(word, _)| {
+        let found = facts.varying.iter().filter(|(word, _)| {
             !word.is_empty() && text[at..].starts_with(word) && stands_alone(text, at, at + word.len())
         });
         let Some((word, other)) = found.max_by_key(|(word, _)| word.len()) else {
             at += text[at..].chars().next().map_or(1, char::len_utf8);
             continue;
         };
-        words_into(&mut pattern, &text[plain..at], around, leeway);
+        words_into(&mut pattern, &text[plain..at], facts, leeway);
         pattern.push_str(&class_of_both(word, other));
         at += word.len();
         plain = at;
     }
-    words_into(&mut pattern, &text[plain..], around, leeway);
+    words_into(&mut pattern, &text[plain..], facts, leeway);
     pattern
 }
 
 /// Puts the class of each word that two recordings have otherwise in its place in a pattern.
-pub(crate) fn varying_words(pattern: String, around: &Surroundings) -> String {
+pub(crate) fn varying_words(pattern: String, facts: &KnownFacts) -> String {
     let replaced = |pattern: String, (word, other): &(String, String)| {
         crate::template::replaced(&pattern, &escaped(word), &class_of_both(word, other))
     };
-    around.varying.iter().fold(pattern, replaced)
+    facts.varying.iter().fold(pattern, replaced)
 }
 
 /// Appends the words of a text to a pattern.
-fn words_into(pattern: &mut String, text: &str, around: &Surroundings, leeway: Leeway) {
+fn words_into(pattern: &mut String, text: &str, facts: &KnownFacts, leeway: Leeway) {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (mut rest, mut index) = (text, 0);
     while !rest.is_empty() {
@@ -136,7 +136,7 @@ fn words_into(pattern: &mut String, text: &str, around: &Surroundings, leeway: L
         let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
         let word = &rest[..end];
         let is_date = leeway == Leeway::Data && is_part_of_date(&words, index);
-        pattern.push_str(&if is_date { date_name(word) } else { word_pattern(word, around, leeway) });
+        pattern.push_str(&if is_date { date_name(word) } else { word_pattern(word, facts, leeway) });
         index += 1;
         rest = &rest[end..];
     }
@@ -200,7 +200,7 @@ fn date_name(word: &str) -> String {
 /// Signs around a word that are no part of what changes.
 const AROUND: &[char] = &['(', ')', '[', ']', '\'', '"', ',', ':', ';', '?', '!', '<', '>', '`', '…'];
 
-fn word_pattern(word: &str, around: &Surroundings, leeway: Leeway) -> String {
+fn word_pattern(word: &str, facts: &KnownFacts, leeway: Leeway) -> String {
     let core = word.trim_matches(AROUND);
     if core.is_empty() || leeway == Leeway::Nothing {
         return escaped(word);
@@ -210,12 +210,12 @@ fn word_pattern(word: &str, around: &Surroundings, leeway: Leeway) -> String {
     // The sign at the end of a prompt or a sentence is not part of a name that changes.
     let end = core.trim_end_matches(['#', '$', '%', '>', ':', '~', '.']).len();
     let (name, end) = core.split_at(end);
-    let class = class_of(name, around, leeway).unwrap_or_else(|| numbers(name, leeway));
+    let class = class_of(name, facts, leeway).unwrap_or_else(|| numbers(name, leeway));
     format!("{}{class}{}{}", escaped(before), numbers(end, leeway), escaped(after))
 }
 
 /// Returns the pattern of a word that is another one the next time.
-fn class_of(word: &str, around: &Surroundings, leeway: Leeway) -> Option<String> {
+fn class_of(word: &str, facts: &KnownFacts, leeway: Leeway) -> Option<String> {
     if let Some(class) = hexadecimal(word) {
         return Some(class);
     }
@@ -228,12 +228,12 @@ fn class_of(word: &str, around: &Surroundings, leeway: Leeway) -> Option<String>
     if word.starts_with("SHA256:") {
         return Some(format!("SHA256:{FINGERPRINT}"));
     }
-    name_of_machine(word, around)
+    name_of_machine(word, facts)
 }
 
 /// Returns the pattern of a word with the name of this machine or of its user in it.
-fn name_of_machine(word: &str, around: &Surroundings) -> Option<String> {
-    let Surroundings { user, host, .. } = around;
+fn name_of_machine(word: &str, facts: &KnownFacts) -> Option<String> {
+    let KnownFacts { user, host, .. } = facts;
     let at = word.find('@').filter(|at| !user.is_empty() && word[..*at] == *user);
     let (user, rest) = at.map_or(("", word), |at| word.split_at(at));
     let found = rest.match_indices(host.as_str()).map(|(at, _)| at).find(|at| stands_alone(rest, *at, at + host.len()));

@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use super::*;
 use crate::client::Host;
 use crate::relay::linked;
-use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, Place, write_frame};
+use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, write_frame};
 
 /// Reply to a command.
 type CommandReply = Result<CommandResult, RunError>;
@@ -54,7 +54,7 @@ fn open(step: &str, command: &[&str]) -> Ask {
 
 /// Opens a shell for a single command, which waits for a place for some time.
 fn open_for_command(step: &str, wait: Duration) -> Ask {
-    Ask::Open(Box::new(request(step, &["bash", "--norc"]).at(Place::ForCommand(wait))))
+    Ask::Open(Box::new(request(step, &["bash", "--norc"]).at(PlacePolicy::ForCommand(wait))))
 }
 
 fn request(step: &str, command: &[&str]) -> OpenRequest {

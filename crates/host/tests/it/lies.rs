@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use steplatch_files::FileAsk;
 use steplatch_host::{
     Ask, AskError, AttachEvent, CLIENT_CONNECT_TIMEOUT, ConnectFailure, CopyOptions, DialedTargets, HostedTerminal,
-    Hosts, HostsError, MachineSecretSink, OpenSsh, Place, RemoteError, RemoteHostConfig, RemoteHostState,
+    Hosts, HostsError, MachineSecretSink, OpenSsh, PlacePolicy, RemoteError, RemoteHostConfig, RemoteHostState,
     SshEnvironment, Starter, TerminalAsk, TransferError, Transport,
 };
 use steplatch_ids::TerminalId;
@@ -69,7 +69,7 @@ impl Scene {
     }
 
     async fn open_as(&self, spec: Spec) -> Result<HostedTerminal, HostsError> {
-        Ok(self.hosts.open_on(spec, Some("box"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await?.0)
+        Ok(self.hosts.open_on(spec, Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await?.0)
     }
 
     async fn open(&self) -> HostedTerminal {
@@ -520,7 +520,7 @@ async fn a_terminal_of_one_other_machine_is_not_that_of_another_one() {
     // Both names lead to the liar: it answers the second one with the terminal of the first.
     let first = scene.open_as(Spec { name: Some("first".to_owned()), ..spec(&["bash"]) }).await.unwrap();
     *victim.lock().unwrap() = Some(first.id().clone());
-    let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await;
+    let second = scene.hosts.open_on(spec(&["bash"]), Some("other"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
     assert!(matches!(second, Err(HostsError::Ask(AskError::Implausible { .. }))), "{second:?}");
     let again = scene.open_as(spec(&["bash"])).await;
     let Err(HostsError::Ask(error)) = again else { panic!("{again:?}") };
@@ -938,7 +938,8 @@ async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed()
     ];
     for (name, bytes) in lies {
         let scene = Scene::new(Lies { link: Some(bytes), ..Lies::default() }).await;
-        let opened = scene.hosts.open_on(spec(&["cat"]), Some("box"), Duration::from_millis(300), Place::AtOnce).await;
+        let opened =
+            scene.hosts.open_on(spec(&["cat"]), Some("box"), Duration::from_millis(300), PlacePolicy::AtOnce).await;
         assert!(matches!(opened, Err(HostsError::Remote(RemoteError::Failed { .. }))), "{name}: {opened:?}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");

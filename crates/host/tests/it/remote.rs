@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use steplatch_host::{
     AskError, CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ErrorText, HostedTerminal, Hosts, HostsError,
-    MachineSecretSink, NoQuestions, Place, Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, Starter, Transport,
+    MachineSecretSink, NoQuestions, PlacePolicy, Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, Starter,
+    Transport,
 };
 use steplatch_ids::{RunId, TerminalId};
 use steplatch_patience::eventually;
@@ -163,7 +164,7 @@ fn spec(command: &[&str]) -> Spec {
 }
 
 async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
-    hosts.open_on(spec(command), Some("box"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await.unwrap().0
+    hosts.open_on(spec(command), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0
 }
 
 /// Answers each line.
@@ -200,7 +201,7 @@ async fn a_terminal_on_another_machine_is_used_like_one_here() {
     let status = hosts.remote_status();
     assert_eq!((&status[0].state, status[0].terminals), (&RemoteHostState::Connected, 1));
     let unknown =
-        hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await.unwrap_err();
+        hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap_err();
     assert_eq!(unknown.to_string(), "there is no host 'nowhere'; known hosts: box");
 }
 
@@ -269,7 +270,7 @@ async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
     assert!(error.to_string().contains("host 'box' is not connected since"), "{error}");
     let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
     assert!(listed.place.as_ref().unwrap().lost_since.is_some());
-    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await;
+    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await;
     assert!(matches!(refused, Err(HostsError::Remote(_))));
     // A run is patient, and goes on once the machine is back.
     let patient = terminal.clone().with_patience(Duration::from_secs(60));
@@ -308,7 +309,7 @@ async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_an
     let [open, write] = ["a/1", "b/1"].map(|step| format!("{run}/{step}"));
     let opening = Spec { step: Some(open.clone()), ..spec(ANSWERS) };
     let first = near(folder.path(), &machine).await;
-    first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await.unwrap();
+    first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap();
     let written = folder.path().join("written");
     let patience = Duration::from_secs(60);
     let files = first.files(Some("box"), patience, Some(write.clone())).await.unwrap();
@@ -324,7 +325,7 @@ async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_an
         (unsettled == [open.clone(), write.clone()]).then_some(()).ok_or(unsettled)
     })
     .await;
-    let refused = second.open_on(opening, Some("box"), patience, Place::AtOnce).await;
+    let refused = second.open_on(opening, Some("box"), patience, PlacePolicy::AtOnce).await;
     let is_unknown = |error: &HostsError| matches!(error, HostsError::Ask(error) if error.is_outcome_unknown());
     assert!(refused.as_ref().is_err_and(is_unknown), "{refused:?}");
     let refused = second.files(Some("box"), patience, Some(write)).await;
@@ -333,7 +334,7 @@ async fn a_step_whose_host_over_there_has_ended_meanwhile_is_not_performed_by_an
     // Once the outcome is stored, nothing is noted of them.
     second.settle(&format!("{run}/"));
     assert_eq!(second.unsettled(&mut BTreeSet::new()).await, [""; 0]);
-    second.open_on(spec(ANSWERS), Some("box"), patience, Place::AtOnce).await.unwrap();
+    second.open_on(spec(ANSWERS), Some("box"), patience, PlacePolicy::AtOnce).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -343,13 +344,14 @@ async fn a_patient_request_makes_the_first_connection_after_failures_that_pass()
     let hosts = near(folder.path(), &machine).await;
     let failing = |count: usize| machine.failures.store(count, Ordering::Relaxed);
     failing(1);
-    let refused = hosts.open_on(spec(ANSWERS), Some("box"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await.unwrap_err();
+    let refused =
+        hosts.open_on(spec(ANSWERS), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap_err();
     assert_eq!(refused.to_string(), "host 'box' was not reached: no route to it");
     failing(1);
     let checked = hosts.check_remote("box", Duration::from_secs(60)).await.unwrap_err();
     assert_eq!(checked.to_string(), refused.to_string(), "a person is told the first failure");
     failing(2);
-    hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), Place::AtOnce).await.unwrap();
+    hosts.open_on(spec(ANSWERS), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
     // A session that is lost is waited for by a request, and not by a person.
     machine.go_away(true);
     eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
@@ -369,20 +371,22 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
     let step = format!("{}/a/1", RunId::random());
     let opening = Spec { step: Some(step.clone()), name: Some("work".to_owned()), ..spec(ANSWERS) };
     let first = near(folder.path(), &machine).await;
-    let terminal = first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, Place::AtOnce).await.unwrap().0;
+    let terminal =
+        first.open_on(opening.clone(), Some("box"), CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await.unwrap().0;
     let id = terminal.id().clone();
     drop((terminal, first));
     // The answer did not come: nothing is noted but the request.
     forget_answers(folder.path());
     machine.go_away(true);
     let second = near(folder.path(), &machine).await;
-    let refused = second.open_on(opening.clone(), Some("box"), Duration::from_millis(300), Place::AtOnce).await;
+    let refused = second.open_on(opening.clone(), Some("box"), Duration::from_millis(300), PlacePolicy::AtOnce).await;
     assert!(matches!(&refused, Err(HostsError::Ask(AskError::NotConnected { .. }))), "{refused:?}");
     assert!(second.has_requested_opening(&step));
     machine.go_away(false);
     for _ in 0..2 {
         // The name is that of the step's own terminal.
-        let again = second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), Place::AtOnce).await.unwrap();
+        let again =
+            second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
         assert_eq!(again.0.id(), &id, "the terminal that was opened");
     }
     second.note_repeated(&step);

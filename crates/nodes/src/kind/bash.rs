@@ -22,7 +22,7 @@ use tokio::net::unix::pipe::Sender;
 
 use super::NodeSettings;
 use crate::call::CallLimit;
-use crate::context::{CallContext, Surroundings};
+use crate::context::{CallContext, NodeEnvironment};
 use crate::node::{checked, schema_of};
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
@@ -69,14 +69,14 @@ impl NodeSettings for Bash {
     }
 
     async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
-        let CallContext { call, limit, filling, surroundings, .. } = context;
+        let CallContext { call, limit, filling, node_environment, .. } = context;
         let command = match command_of(self, filling) {
             Ok(command) => command,
             Err(failure) => return failure.into(),
         };
         if let Some(host) = &self.host {
             let (step, time) = (call.family.clone(), limit.duration());
-            let running = crate::host::run(self, host, command, filling, surroundings, step, time);
+            let running = crate::host::run(self, host, command, filling, node_environment, step, time);
             return tokio::select! {
                 came = running => came,
                 // Its time limit is that of the command over there, which then returns its output so far.
@@ -84,7 +84,7 @@ impl NodeSettings for Bash {
             };
         }
         // It has to end its programs before it returns.
-        run(self, command, filling, surroundings, call.family.clone(), limit).await
+        run(self, command, filling, node_environment, call.family.clone(), limit).await
     }
 }
 
@@ -117,19 +117,19 @@ async fn run(
     bash: &Bash,
     command: String,
     filling: &TemplateValues,
-    surroundings: &Surroundings,
+    node_environment: &NodeEnvironment,
     family: Option<String>,
     cut: &CallLimit,
 ) -> ExecutorOutcome {
     let stdin = bash.stdin.as_deref().map(|stdin| filling.text(stdin));
     let spec = PipedSpec {
         arguments: ["bash", "-c", &command].map(OsString::from).to_vec(),
-        folder: folder(bash.cwd.as_deref(), filling, surroundings),
-        environment: environment(&bash.env, filling, surroundings),
+        folder: folder(bash.cwd.as_deref(), filling, node_environment),
+        environment: environment(&bash.env, filling, node_environment),
         stdin: if stdin.is_some() { Stdin::Piped } else { Stdin::Nothing },
         family,
     };
-    let mut piped = match surroundings.programs.start(spec).await {
+    let mut piped = match node_environment.programs.start(spec).await {
         Ok(piped) => piped,
         Err(error) => return ExecutorOutcome::from(not_started(&error)).with("command", command),
     };
@@ -236,19 +236,20 @@ pub(super) fn not_started(error: &SpawnError) -> Failure {
 }
 
 /// Returns the working directory that a declaration names, relative to the workspace.
-pub(super) fn folder(declared: Option<&str>, filling: &TemplateValues, surroundings: &Surroundings) -> PathBuf {
-    declared.map_or_else(|| surroundings.folder.clone(), |folder| surroundings.folder.join(filling.text(folder)))
+pub(super) fn folder(declared: Option<&str>, filling: &TemplateValues, node_environment: &NodeEnvironment) -> PathBuf {
+    declared
+        .map_or_else(|| node_environment.folder.clone(), |folder| node_environment.folder.join(filling.text(folder)))
 }
 
 /// Returns the environment of a node's program.
 pub(super) fn environment(
     declared: &BTreeMap<String, String>,
     filling: &TemplateValues,
-    surroundings: &Surroundings,
+    node_environment: &NodeEnvironment,
 ) -> Vec<(OsString, OsString)> {
     let own = declared.iter().map(|(name, value)| (name.into(), filling.text(value).into()));
     // A later setting counts.
-    surroundings.environment.iter().cloned().chain(own).collect()
+    node_environment.environment.iter().cloned().chain(own).collect()
 }
 
 /// Returns the last non-empty line of a program's output, for an error.

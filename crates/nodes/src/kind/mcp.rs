@@ -18,7 +18,7 @@ use steplatch_workflow::Problem;
 pub(crate) use servers::Servers;
 
 use super::NodeSettings;
-use crate::context::{CallContext, Surroundings};
+use crate::context::{CallContext, NodeEnvironment};
 use crate::node::{checked, schema_of};
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
@@ -90,9 +90,9 @@ impl NodeSettings for Mcp {
     }
 
     async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
-        let CallContext { limit, filling, servers, surroundings, .. } = context;
+        let CallContext { limit, filling, servers, node_environment, .. } = context;
         // The future that connects to a server is large; boxed, so that other calls do not reserve its size.
-        limit.bound(Box::pin(run(self, filling, servers, surroundings))).await
+        limit.bound(Box::pin(run(self, filling, servers, node_environment))).await
     }
 }
 
@@ -113,8 +113,13 @@ fn read_server(declared: Option<&Value>, problems: &mut Vec<Problem>) -> Option<
     }
 }
 
-async fn run(mcp: &Mcp, filling: &TemplateValues, servers: &Servers, surroundings: &Surroundings) -> ExecutorOutcome {
-    match call(mcp, filling, servers, surroundings).await {
+async fn run(
+    mcp: &Mcp,
+    filling: &TemplateValues,
+    servers: &Servers,
+    node_environment: &NodeEnvironment,
+) -> ExecutorOutcome {
+    match call(mcp, filling, servers, node_environment).await {
         Ok(came) => came,
         Err(failure) => failure.into(),
     }
@@ -124,11 +129,11 @@ async fn call(
     mcp: &Mcp,
     filling: &TemplateValues,
     servers: &Servers,
-    surroundings: &Surroundings,
+    node_environment: &NodeEnvironment,
 ) -> Result<ExecutorOutcome, Failure> {
     let (tool, args) = requested_call(mcp, filling)?;
     let params = CallToolRequestParams::new(tool.clone()).with_arguments(args.clone());
-    let server = servers.get(&mcp.server, filling, surroundings).await?;
+    let server = servers.get(&mcp.server, filling, node_environment).await?;
     let came = match server.call(params).await {
         Ok(result) => outcome(result),
         Err(ServiceError::McpError(error)) => {

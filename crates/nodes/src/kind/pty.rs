@@ -11,7 +11,7 @@ use steplatch_workflow::{DialogueScript, Problem};
 
 use super::NodeSettings;
 use super::bash::folder;
-use crate::context::Surroundings;
+use crate::context::NodeEnvironment;
 use crate::node::{checked, schema_of};
 use crate::outcome::Failure;
 use crate::template::TemplateValues;
@@ -79,12 +79,12 @@ impl Pty {
     /// Returns the working directory and the variables for starting the program.
     pub(crate) async fn start(
         &self,
-        surroundings: &Surroundings,
+        node_environment: &NodeEnvironment,
     ) -> Result<(PathBuf, BTreeMap<String, String>), Failure> {
         // The component that types its answers requests their secrets.
         let declared = serde_json::to_value(Self { dialogue: None, ..self.clone() }).unwrap_or_default();
-        let filling = TemplateValues::new(&declared, &Value::Null, &*surroundings.secrets).await?;
+        let filling = TemplateValues::new(&declared, &Value::Null, &*node_environment.secrets).await?;
         let environment = self.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();
-        Ok((folder(self.cwd.as_deref(), &filling, surroundings), environment))
+        Ok((folder(self.cwd.as_deref(), &filling, node_environment), environment))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_nodes::{Call, ErrorType, MASK, Node, NodeResult, Nodes, Surroundings};
+use steplatch_nodes::{Call, ErrorType, MASK, Node, NodeEnvironment, NodeResult, Nodes};
 use steplatch_patience::eventually;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ fn node(declaration: Value) -> Node {
 }
 
 fn nodes() -> Nodes {
-    Nodes::new(Surroundings::of_this_process().unwrap())
+    Nodes::new(NodeEnvironment::of_this_process().unwrap())
 }
 
 async fn sh(command: &str) -> NodeResult {
@@ -68,8 +68,9 @@ async fn an_input_is_quoted_where_the_declaration_says_so_and_read_where_it_says
 #[tokio::test]
 async fn a_secret_reaches_the_command_and_nobody_else() {
     let secrets = BTreeMap::from([("TOKEN".to_owned(), "hunter22".to_owned())]);
-    let surroundings = Surroundings { secrets: Arc::new(secrets), ..Surroundings::of_this_process().unwrap() };
-    let nodes = Nodes::new(surroundings);
+    let node_environment =
+        NodeEnvironment { secrets: Arc::new(secrets), ..NodeEnvironment::of_this_process().unwrap() };
+    let nodes = Nodes::new(node_environment);
     let leaks = node(json!({"id": "l", "type": "bash", "env": {"T": "{secret:TOKEN}"},
         "command": "echo ${#T} $T; echo $T >&2; exit 1"}));
     let result = nodes.run(&leaks, Call::default()).await;

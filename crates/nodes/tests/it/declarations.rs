@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use serde_json::{Value, json};
-use steplatch_nodes::{Call, Node, Nodes, Surroundings, schema};
+use steplatch_nodes::{Call, Node, NodeEnvironment, Nodes, schema};
 
 fn problems(document: &Value) -> String {
     Node::parse(document).expect_err("it is wrong").to_string()
@@ -106,7 +106,7 @@ fn an_input_that_goes_unquoted_into_a_command_is_warned_of() {
 
 #[tokio::test]
 async fn an_identity_returns_its_input_and_what_nobody_can_run_says_so() {
-    let nodes = Nodes::new(Surroundings::of_this_process().unwrap());
+    let nodes = Nodes::new(NodeEnvironment::of_this_process().unwrap());
     let same = Node::parse(&json!({"id": "same", "type": "identity"})).unwrap();
     let result = nodes.run(&same, Call::new(json!({"a": [1]}))).await;
     expect![[r#"{"success":true,"output":{"a":[1]},"error":null,"error_type":null,"node_type":"identity","node_id":"same","input":{"a":[1]},"attributes":{}}"#]]

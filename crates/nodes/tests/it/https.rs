@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
-use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Surroundings};
+use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeResult, Nodes};
 
 /// Makes this test program request this URL, and requires an answer.
 const TRUSTED: &str = "STEPLATCH_TEST_TRUSTED_URL";
@@ -42,7 +42,7 @@ impl Drop for Server {
 
 async fn get(url: String) -> NodeResult {
     let node = Node::parse(&json!({"id": "get", "type": "http", "url": "{input}", "timeout": 60})).unwrap();
-    Nodes::new(Surroundings::of_this_process().unwrap()).run(&node, Call::new(url)).await
+    Nodes::new(NodeEnvironment::of_this_process().unwrap()).run(&node, Call::new(url)).await
 }
 
 #[tokio::test]

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::{self, Answer, Server, node, response};
 use serde_json::{Value, json};
-use steplatch_nodes::{Call, ErrorType, Node, Nodes, Surroundings};
+use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, Nodes};
 
 fn nodes() -> Nodes {
     let secrets = BTreeMap::from([("KEY".to_owned(), "sk-hunter22".to_owned())]);
-    let surroundings = Surroundings { secrets: Arc::new(secrets), ..Surroundings::of_this_process().unwrap() };
-    Nodes::new(surroundings)
+    let node_environment =
+        NodeEnvironment { secrets: Arc::new(secrets), ..NodeEnvironment::of_this_process().unwrap() };
+    Nodes::new(node_environment)
 }
 
 fn model(server: &Server, more: Value) -> Node {

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use crate::support::node;
 use serde_json::{Value, json};
-use steplatch_nodes::{Call, ErrorType, Nodes, Surroundings};
+use steplatch_nodes::{Call, ErrorType, NodeEnvironment, Nodes};
 use steplatch_patience::eventually;
 
 fn nodes() -> Nodes {
     let secrets = BTreeMap::from([("KEY".to_owned(), "hunter22".to_owned())]);
-    let surroundings = Surroundings { secrets: Arc::new(secrets), ..Surroundings::of_this_process().unwrap() };
-    Nodes::new(surroundings)
+    let node_environment =
+        NodeEnvironment { secrets: Arc::new(secrets), ..NodeEnvironment::of_this_process().unwrap() };
+    Nodes::new(node_environment)
 }
 
 /// Returns the server's program: it is in the target directory, like this test program.

@@ -18,7 +18,7 @@ use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent,
     GetScreenContentReply, OpenTerminal, SendInput, SendInputReply, Since,
 };
-use steplatch_sessions::{Place, Sessions};
+use steplatch_sessions::{PlacePolicy, Sessions};
 use tokio::time::Instant;
 
 /// Time limit for a program to be ready, unless the call or the node states another.
@@ -325,7 +325,7 @@ impl PtyNodes {
             let after = pane.last.as_ref().map_or("first", PtyTerminal::as_str);
             let step = format!("{}/{}/{after}", self.owner, node.id);
             let wait = node.timeout.map_or(READY_TIMEOUT, steplatch_nodes::Seconds::duration);
-            let opened = self.sessions.open_at(caller, open, Some(step), Place::Within(wait)).await;
+            let opened = self.sessions.open_at(caller, open, Some(step), PlacePolicy::Within(wait)).await;
             if opened.outcome_unknown == Some(true) {
                 return Err(PtyNodeError(
                     ErrorType::Unknown,

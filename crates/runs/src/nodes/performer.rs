@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use steplatch_access::{Caller, Redactor};
-use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
+use steplatch_nodes::{Call, ErrorType, Node, NodeEnvironment, NodeKind, NodeResult, Resolving};
 use steplatch_sessions::Sessions;
 use steplatch_terminal::Programs;
 use tokio::sync::Semaphore;
@@ -97,7 +97,7 @@ impl ExecutorFactory {
         let (environment, resolved) = (caller.environment.clone(), Resolved::default());
         let secrets =
             EnvSecrets { environment: environment.clone(), hidden: self.secrets.clone(), resolved: resolved.clone() };
-        let nodes = steplatch_nodes::Nodes::new(Surroundings {
+        let nodes = steplatch_nodes::Nodes::new(NodeEnvironment {
             folder,
             environment: environment.to_vec(),
             programs: self.programs.clone(),

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{McpAddress, McpProgram, McpServer};
-use crate::context::Surroundings;
+use crate::context::NodeEnvironment;
 use crate::kind::bash::{environment, folder, last_line, not_started};
 use crate::kind::http::{HttpClient, unreachable};
 use crate::outcome::{ErrorType, Failure};
@@ -52,11 +52,11 @@ impl Server {
     pub(super) async fn start(
         declared: &McpServer,
         filling: &TemplateValues,
-        surroundings: &Surroundings,
+        node_environment: &NodeEnvironment,
         web: &HttpClient,
     ) -> Result<Self, Failure> {
         match declared {
-            McpServer::Program(program) => Self::of_program(program, filling, surroundings).await,
+            McpServer::Program(program) => Self::of_program(program, filling, node_environment).await,
             McpServer::Address(address) => Self::at_address(address, filling, web).await,
         }
     }
@@ -64,17 +64,17 @@ impl Server {
     async fn of_program(
         program: &McpProgram,
         filling: &TemplateValues,
-        surroundings: &Surroundings,
+        node_environment: &NodeEnvironment,
     ) -> Result<Self, Failure> {
         let words = std::iter::once(&program.command).chain(&program.args);
         let spec = PipedSpec {
             arguments: words.map(|word| filling.text(word).into()).collect(),
-            folder: folder(program.cwd.as_deref(), filling, surroundings),
-            environment: environment(&program.env, filling, surroundings),
+            folder: folder(program.cwd.as_deref(), filling, node_environment),
+            environment: environment(&program.env, filling, node_environment),
             stdin: Stdin::Piped,
             family: None,
         };
-        let mut piped = surroundings.programs.start(spec).await.map_err(|error| not_started(&error))?;
+        let mut piped = node_environment.programs.start(spec).await.map_err(|error| not_started(&error))?;
         let said = Arc::new(Mutex::new(Vec::new()));
         let listening = tokio::spawn(listen(piped.take_stderr(), said.clone()));
         let (Some(stdout), Some(stdin)) = (piped.take_stdout(), piped.take_stdin()) else {

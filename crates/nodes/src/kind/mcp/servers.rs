@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::McpServer;
 use super::server::Server;
-use crate::context::Surroundings;
+use crate::context::NodeEnvironment;
 use crate::kind::HttpClient;
 use crate::outcome::Failure;
 use crate::template::TemplateValues;
@@ -40,7 +40,7 @@ impl Servers {
         &self,
         declared: &McpServer,
         filling: &TemplateValues,
-        surroundings: &Surroundings,
+        node_environment: &NodeEnvironment,
     ) -> Result<Arc<Server>, Failure> {
         // Filled in, because a changed secret needs another server.
         let key = filling.value(&serde_json::to_value(declared).unwrap_or_default());
@@ -50,7 +50,7 @@ impl Servers {
             return Ok(running.clone());
         }
         *server = None;
-        let started = Arc::new(Server::start(declared, filling, surroundings, &self.web).await?);
+        let started = Arc::new(Server::start(declared, filling, node_environment, &self.web).await?);
         *server = Some(started.clone());
         Ok(started)
     }

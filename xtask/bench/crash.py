@@ -10,13 +10,14 @@ import collections
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+
+from crowd import Daemon
+from jobs import Failed, Server
 
 # Seconds that a run may take, with all that interrupts it.
 RUN_TIMEOUT = 600
@@ -135,65 +136,33 @@ Workflow(id="work", session=session, fn=work)
 KINDS = ["commands", "typed", "in_terminal", "parallel", "for_each", "dialogue", "nested", "files", "function"]
 
 
-class Home:
+class Home(Daemon):
+    """A daemon that faults end, and that is started again."""
+
     def __init__(self, program, folder):
-        self.program = program
-        self.home = tempfile.mkdtemp(prefix="crash", dir=folder)
-        self.runtime = tempfile.mkdtemp(prefix="crash")
-        os.chmod(self.runtime, 0o700)
-        names = {"HOME": self.home, "XDG_RUNTIME_DIR": self.runtime, "XDG_STATE_HOME": os.path.join(self.home, "state")}
-        self.environment = {**names, "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SHELL": "/bin/bash"}
+        super().__init__(program, folder)
+        self.environment |= {"LANG": "C.UTF-8", "SHELL": "/bin/bash"}
 
-    def says(self, *words):
-        return subprocess.run([self.program, *words], env=self.environment, capture_output=True, text=True, timeout=300)
-
-    def daemon(self):
-        """Returns the process id of the daemon; one is started if there is none."""
+    def status(self):
+        """Returns the status of the daemon; one is started if there is none."""
         while True:
-            self.says("daemon", "start")
-            status = self.says("daemon", "status", "--json")
-            if status.returncode == 0:
-                return json.loads(status.stdout)
-
-    def remove(self):
-        self.says("daemon", "stop")
-        shutil.rmtree(self.home, ignore_errors=True)
-        shutil.rmtree(self.runtime, ignore_errors=True)
+            self.commands("daemon", "start")
+            try:
+                status = json.loads(self.commands("daemon", "status", "--json"))
+            except ValueError:
+                continue
+            if "pid" in status:
+                return status
 
 
-class Agent:
-    """An MCP server of ours over pipes, and calls of its tools."""
+class Agent(Server):
+    """An MCP server whose daemon may end during a call: the call then replies with an error."""
 
-    def __init__(self, home):
-        self.server = subprocess.Popen(
-            [home.program, "mcp"], env=home.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.number = 0
-        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "crash", "version": "1"}}
-        self.request("initialize", about)
-        self.send({"method": "notifications/initialized"})
-
-    def send(self, message):
-        self.server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        self.server.stdin.flush()
-
-    def request(self, method, params):
-        self.number += 1
-        self.send({"id": self.number, "method": method, "params": params})
-        for line in self.server.stdout:
-            answer = json.loads(line)
-            if answer.get("id") == self.number and "method" not in answer:
-                return answer
-        raise RuntimeError("the MCP server ended")
-
-    def call(self, tool, **params):
-        answer = self.request("tools/call", {"name": tool, "arguments": params})
-        result = answer.get("result", {})
-        return result.get("structuredContent") or {"error": json.dumps(answer)[:300]}
-
-    def end(self):
-        self.server.stdin.close()
-        self.server.wait(30)
+    def call(self, tool, **arguments):
+        try:
+            return super().call(tool, **arguments)
+        except Failed as failure:
+            return {"error": str(failure)}
 
 
 class Tally:
@@ -214,7 +183,7 @@ def start(agent, kinds, kind, run):
 
 def work(number, home, kinds, tally, stopping, seed):
     random_kind = random.Random(f"{seed}/{number}")
-    agent = Agent(home)
+    agent = Agent([home.program, "mcp"], home.environment, home.home)
     count = 0
     while not stopping.is_set():
         count += 1
@@ -240,7 +209,7 @@ def work(number, home, kinds, tally, stopping, seed):
             tally.expected[run] = (kind, status, words)
             if status != "completed":
                 tally.complaints.append(f"{kind} {run} {status}: {error[:300]}")
-    agent.end()
+    agent.close()
 
 
 def kill(pid, number):
@@ -253,11 +222,11 @@ def kill(pid, number):
 def disturb(home, random_fault, faults):
     """Waits a random time, and then kills, restarts or stops something."""
     time.sleep(random_fault.uniform(0.0, 0.4))
-    status = home.daemon()
+    status = home.status()
     fault = random_fault.choices(["kill", "restart", "stop the host"], [6, 2, 2])[0]
     faults[fault] += 1
     if fault == "restart":
-        home.says("daemon", "restart")
+        home.commands("daemon", "restart")
         return
     hosts = [host["pid"] for host in status["hosts"]] if fault == "stop the host" else []
     for host in hosts:
@@ -284,7 +253,7 @@ def main():
     random_fault, faults = random.Random(options.seed), collections.Counter()
     began = time.monotonic()
     try:
-        home.daemon()
+        home.status()
         workers = [
             threading.Thread(target=work, args=(number, home, kinds, tally, stopping, options.seed))
             for number in range(options.workers)
@@ -295,7 +264,7 @@ def main():
             disturb(home, random_fault, faults)
             if number % 50 == 49:
                 print(f"{number + 1} faults, {sum(tally.ends.values())} runs, {dict(tally.ends)}", file=sys.stderr)
-        home.daemon()
+        home.status()
         stopping.set()
         for worker in workers:
             worker.join()
@@ -317,7 +286,7 @@ def main():
     print(f"effects     {sum(done.values())}; performed twice: {len(twice)}; lost: {len(lost)}; cut or foreign: {len(foreign)}")
     for line in twice + lost + foreign + tally.complaints:
         print(f"  {line}")
-    home.remove()
+    home.__exit__()
     bad = twice or lost or foreign or tally.ends["failed"] or tally.ends["stuck"] or tally.ends["cancelled"]
     sys.exit(1 if bad else 0)
 

@@ -197,12 +197,8 @@ async fn line<T: serde::de::DeserializeOwned>(
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = rest.split_to(end + 1);
             read += line.len();
-            // Without a mark, each line is one.
-            let marked = if mark.is_empty() {
-                Some(0)
-            } else {
-                line.windows(mark.len()).position(|part| part == mark.as_bytes())
-            };
+            // Without a mark, each line is one: an empty one stands at its beginning.
+            let marked = (0..line.len()).find(|at| line[*at..].starts_with(mark.as_bytes()));
             if let Some(at) = marked {
                 return serde_json::from_slice(&line[at + mark.len()..]).map_err(std::io::Error::other);
             }

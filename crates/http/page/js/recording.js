@@ -8,7 +8,7 @@ import { marksOf, runsDuring } from "./marks.js";
 import { Painter } from "./paint.js";
 import { advance, clockTime, IDLE, SPEEDS, takeDue } from "./playback.js";
 import { apply, blank } from "./screen.js";
-import { addEvent, emptyTimeline } from "./timeline.js";
+import { addEvent, emptyTimeline, isNext } from "./timeline.js";
 import { showTitle } from "./title.js";
 import { timeAgo, visible } from "./words.js";
 
@@ -285,7 +285,7 @@ export function show(into, parts) {
   forgets.push(
     on("event", ({ event }) => {
       const known = during.get(event.run_id);
-      if (!known || event.seq <= known.seen) return;
+      if (!known || !isNext(event, known.seen)) return;
       known.seen = event.seq;
       addEvent(known.timeline, event);
       if (isDue) return;

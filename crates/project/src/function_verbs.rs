@@ -17,6 +17,7 @@ use super::functions::LoadedFile;
 use super::python;
 use super::verbs::{MAX_DESCRIPTION_CHARS, name_of};
 use crate::error::DeleteError;
+use crate::node_verbs::display_path;
 use crate::project::{FunctionWorkflow, Project};
 use crate::workflows::not_found;
 
@@ -185,8 +186,4 @@ fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
         // It has disappeared since the listing.
         Err(_) => (FunctionMetadata::default(), None),
     }
-}
-
-fn display_path(path: &Path) -> String {
-    path.display().to_string()
 }

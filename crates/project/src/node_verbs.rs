@@ -119,7 +119,8 @@ fn broken(project: &Project) -> Vec<BrokenNode> {
     project.broken.iter().map(told).collect()
 }
 
-fn display_path(path: &Path) -> String {
+/// Returns a path for people and for answers.
+pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 

@@ -72,7 +72,7 @@ enum Step {
 /// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `rest` is what the greeting read
 /// beyond itself.
 ///
-/// When `local` ends, this sends its last bytes and closes the session. Dropping the future is the loss of a
+/// Sends the last bytes of `local` at its end, and closes the session. Dropping the future is the loss of a
 /// connection.
 pub async fn pump(
     session: &mut Session,

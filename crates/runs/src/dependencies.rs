@@ -1,4 +1,4 @@
-//! What runs depend on: the parts of the daemon that they use.
+//! The parts of the daemon that runs use.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The lists that the page shows everywhere: terminals, runs that wait at gates, and the newest runs.
 //!
 //! Looked up once for all tabs, only while a tab is visible, and when the daemon reports that they may have changed.
-//! What a program in a terminal waits for can change without an event: only the kernel knows it. After a change the
-//! daemon therefore looks at the terminals again, less and less often.
+//! A program in a terminal can begin or stop to wait for input without an event: only the kernel knows it. After a
+//! change the daemon therefore looks at the terminals again, less and less often.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

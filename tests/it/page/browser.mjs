@@ -87,7 +87,7 @@ export async function isAccessible(page) {
   const size = page.viewportSize();
   for (const [colorScheme, width] of [["light", size.width], ["dark", size.width], ["light", PHONE]]) {
     await page.emulateMedia({ colorScheme });
-    if (width !== page.viewportSize().width) await page.setViewportSize({ ...size, width });
+    if (width !== page.viewportSize().width) await resize(page, { ...size, width });
     // The checker is evaluated through the browser's protocol, which the policy of the page does not cover. The colours of
     // screens are those of their programs.
     const found = await page.evaluate(`(() => { ${AXE}; return axe.run({ exclude: [".screen"] }, { resultTypes: ["violations"] }); })()`);
@@ -100,7 +100,18 @@ export async function isAccessible(page) {
     return beyond.map((one) => `${one.tagName} ${one.className}: ${one.textContent.slice(0, 80)}`).slice(0, 8).join("\n");
   }, PHONE);
   assert.ok(whole <= PHONE, `the page is ${whole} pixels wide on a telephone:\n${wide}`);
+  await resize(page, size);
+}
+
+/** Sets the size of the window, and waits until the page has followed: what observes sizes is called after the frame's callbacks. */
+export async function resize(page, size) {
   await page.setViewportSize(size);
+  await page.evaluate(async (width) => {
+    const frame = () => new Promise(requestAnimationFrame);
+    while (innerWidth !== width) await frame();
+    await frame();
+    await frame();
+  }, size.width);
 }
 
 /** Takes a picture in light and in dark, if pictures are wanted. */

@@ -1,6 +1,6 @@
 // The pictures of the documentation: a wall of terminals, one of them, a question and a run on its diagram.
 
-import { given, isClean, open, play, tell } from "./browser.mjs";
+import { given, isClean, open, play, resize, tell } from "./browser.mjs";
 import { proposed } from "./proposal.mjs";
 
 /** Takes one picture, in light. */
@@ -72,17 +72,17 @@ await play(async (browser) => {
   await page.goto(new URL(`#/runs/${run}`, page.url()).href);
   await page.locator('.diagram g[data-outcome="waiting"]').waitFor();
   await page.getByRole("button", { name: /test/ }).first().click();
-  await page.setViewportSize({ width: 1040, height: 800 });
+  await resize(page, { width: 1040, height: 800 });
   await page.evaluate(() => scrollTo(0, 0));
   await picture(page, "run");
 
   // A captured workflow whose program asks in other words, and the patch that an agent proposes.
-  await page.setViewportSize({ width: 1040, height: 860 });
+  await resize(page, { width: 1040, height: 860 });
   const repairing = await proposed();
   // The proposal alone, and all of it.
   const { runs } = await tell({ calls: "list_runs", with: { state: "waiting" } });
   for (const { run_id } of runs.filter((run) => run.run_id !== repairing)) await tell({ calls: "cancel_run", with: { run_id } });
-  await page.setViewportSize({ width: 1040, height: 1010 });
+  await resize(page, { width: 1040, height: 1010 });
   await page.goto(new URL("#/gates", page.url()).href);
   const question = page.getByRole("heading", { name: /proposes a patch/ });
   await question.waitFor();

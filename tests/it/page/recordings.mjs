@@ -1,6 +1,6 @@
 // Recordings: listed, replayed at a speed with seek and pause, with marks of runs; from a step into its recording; a secret nowhere.
 
-import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
+import { assert, given, isAccessible, isClean, open, play, resize, shot, tell } from "./browser.mjs";
 
 const SECRET = "hunter2-and-more";
 
@@ -82,10 +82,10 @@ await play(async (browser) => {
   await rows.filter({ hasText: /^first-line/ }).waitFor();
   assert.ok((await clock()) > 0);
   assert.equal(await rows.filter({ hasText: /^last-line/ }).count(), 0);
-  await page.setViewportSize({ width: 390, height: 780 });
+  await resize(page, { width: 390, height: 780 });
   await shot(page, "recording-phone");
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing is wider than a phone");
-  await page.setViewportSize({ width: 1280, height: 900 });
+  await resize(page, { width: 1280, height: 900 });
 
   // A damaged file is shown as far as it can be read.
   await tell("cuts");

@@ -1,7 +1,7 @@
 // A repair: the person judges the patch of a captured workflow, accepts it with the passphrase, and every place says that the run is
 // repaired.
 
-import { given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
+import { given, isAccessible, isClean, open, play, resize, shot, tell } from "./browser.mjs";
 import { proposed, REASON } from "./proposal.mjs";
 
 await play(async (browser) => {
@@ -19,9 +19,9 @@ await play(async (browser) => {
   await page.getByText(REASON).first().waitFor();
   await isAccessible(page);
   await shot(page, "patch");
-  await page.setViewportSize({ width: 390, height: 780 });
+  await resize(page, { width: 390, height: 780 });
   await shot(page, "patch-phone");
-  await page.setViewportSize({ width: 1040, height: 820 });
+  await resize(page, { width: 1040, height: 820 });
 
   // It is accepted like any other question for people.
   await page.getByLabel("Approver's passphrase").fill("correct horse");
@@ -36,9 +36,9 @@ await play(async (browser) => {
   await page.locator('.diagram g[data-outcome="ok"]').first().waitFor();
   await isAccessible(page);
   await shot(page, "repaired-run");
-  await page.setViewportSize({ width: 390, height: 780 });
+  await resize(page, { width: 390, height: 780 });
   await shot(page, "repaired-run-phone");
-  await page.setViewportSize({ width: 1040, height: 820 });
+  await resize(page, { width: 1040, height: 820 });
   await at("runs");
   await page.getByRole("row", { name: /setup/ }).getByText("repaired", { exact: true }).waitFor();
   await isAccessible(page);

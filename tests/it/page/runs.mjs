@@ -1,6 +1,6 @@
 // Runs: their states on the diagram, paused and cancelled, again with another input, beside each other; and a workflow's source.
 
-import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
+import { assert, given, isAccessible, isClean, open, play, resize, shot, tell } from "./browser.mjs";
 
 await play(async (browser) => {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
@@ -105,10 +105,10 @@ await play(async (browser) => {
   assert.equal(await unfold.getAttribute("aria-expanded"), "true");
   await isAccessible(page);
   await shot(page, "branches");
-  await page.setViewportSize({ width: 390, height: 780 });
+  await resize(page, { width: 390, height: 780 });
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing is wider than a phone");
   await shot(page, "branches-phone");
-  await page.setViewportSize({ width: 1280, height: 900 });
+  await resize(page, { width: 1280, height: 900 });
   await unfold.click();
   await within.waitFor({ state: "detached" });
 

@@ -592,6 +592,10 @@ impl Writer {
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
                 let was_running = std::mem::take(&mut source.running);
                 self.enter(Zone::Output);
+                if params.contains(&b"e=0".as_slice()) {
+                    // The shell has no other hooks, and printed no mark before them: the output of a command had one.
+                    (self.output_end, self.hooks_begin) = (None, None);
+                }
                 let offset = self.output_end.take().unwrap_or(self.history.end());
                 self.marks.push(Marked { mark: Mark::CommandEnded(code), offset });
                 if was_running {
@@ -1011,6 +1015,10 @@ mod tests {
             Some(Marked { mark: Mark::CommandEnded(Some(0)), offset: 7 }),
             "the last mark of an end counts"
         );
+        // A shell without other hooks prints none, so this one is of the command.
+        let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1;e=0\x07"].concat());
+        let end = transcript.take_marks().pop();
+        assert_eq!(end, Some(Marked { mark: Mark::CommandEnded(Some(0)), offset: transcript.history().end() }));
     }
 
     #[test]

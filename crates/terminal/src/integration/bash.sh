@@ -53,17 +53,22 @@ if [ -n "$__steplatch_key" ]; then
   # Runs before every prompt, after all other hooks: they may set PS1 and PS0 anew each time. bash gives every hook the
   # exit code of the command, whatever the hooks before it did.
   __steplatch_prompt() {
-    local status=$?
-    __steplatch_without=
-    [ -n "${__steplatch_status-}" ] && status=$__steplatch_status
-    __steplatch_keep_first
-    __steplatch_expand_again
-    __steplatch_marks ''
+    local status=${__steplatch_status:-$?}
+    __steplatch_without= __steplatch_elsewhere=
+    # A call takes longer than these conditions, and mostly this is the only hook.
+    [ "${PROMPT_COMMAND[*]-}" = "$__steplatch_hook" ] || __steplatch_keep_first
+    # Without a line editor there is no key that has a line taken plainly.
+    [[ -o emacs || -o vi ]] || set +H
+    [ -z "${__steplatch_bang-}" ] || __steplatch_expand_again
+    case ${PS0-}${PS1-}${PS2-} in
+      *"133;C;k=$__steplatch_key"*"133;B;k=$__steplatch_key"*"133;P;k=s;k=$__steplatch_key"*) ;;
+      *) __steplatch_marks '' ;;
+    esac
     # bash prints its prompts to standard error, which is 3 here.
-    __steplatch_elsewhere=
     [ -t 3 ] || __steplatch_elsewhere=1 __steplatch_without+=B
-    printf '\e]133;D;%s;k=%s;n=%s\a\e]133;A;k=%s;w=%s\a' "$status" "$__steplatch_key" "$((__steplatch_count += 1))" \
-      "$__steplatch_key" "$__steplatch_without" >/dev/tty
+    printf '\e]133;D;%s;k=%s;n=%s;e=%s\a\e]133;A;k=%s;w=%s\a' "$status" "$__steplatch_key" "$((__steplatch_count += 1))" \
+      "${__steplatch_ended:-0}" "$__steplatch_key" "$__steplatch_without" >/dev/tty
+    __steplatch_ended=
   }
   # Puts the marks at the end of the prompts, where they are not; $1 goes to the front of PS1. __steplatch_without gets the
   # marks that have no place.
@@ -101,9 +106,6 @@ if [ -n "$__steplatch_key" ]; then
     histchars=
   }
   __steplatch_expand_again() {
-    # Without a line editor there is no such key.
-    [[ -o emacs || -o vi ]] || set +H
-    [ -n "${__steplatch_bang-}" ] || return 0
     if [ -n "$__steplatch_had_bang" ]; then histchars=$__steplatch_bang; else unset histchars; fi
     __steplatch_bang=
   }
@@ -116,16 +118,17 @@ if [ -n "$__steplatch_key" ]; then
   __steplatch_started+="\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}"
   __steplatch_started="\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}$__steplatch_started"
 
-  # Marks where the output of a command ends, before all other hooks.
+  # Marks where the output of a command ends, before all other hooks. Where there are none, the prompt's hook does.
   __steplatch_end() {
     local status=$?
+    __steplatch_ended=1
     printf '\e]133;E;k=%s\a' "$__steplatch_key" >/dev/tty
     return "$status"
   }
   # What set -x and a DEBUG trap print for the hooks goes nowhere: they are nobody's command.
   __steplatch_first='{ __steplatch_end; } >/dev/null 2>&1'
   __steplatch_hook='{ __steplatch_prompt; } 3>&2 >/dev/null 2>&1'
-  # Puts the first hook in front of the list. Entries change where they are, because bash goes through the list meanwhile.
+  # Puts the first hook in front of the others. Entries change where they are, because bash goes through the list meanwhile.
   __steplatch_keep_first() {
     [ -n "${PROMPT_COMMAND[999]-}" ] || return 0
     if [ "${PROMPT_COMMAND[0]-}" != "$__steplatch_first" ]; then
@@ -153,12 +156,12 @@ if [ -n "$__steplatch_key" ]; then
   if __steplatch_is_fixed PROMPT_COMMAND; then
     # It can not be changed, so the prompt itself says what the hook would.
     __steplatch_without=
-    __steplatch_marks "\\[\\e]133;D;\$?;k=$__steplatch_key;n=\$((__steplatch_count += 1))\\a\\e]133;A;k=$__steplatch_key;w=\$__steplatch_without\\a\\]"
+    __steplatch_marks "\\[\\e]133;D;\$?;k=$__steplatch_key;n=\$((__steplatch_count += 1));e=0\\a\\e]133;A;k=$__steplatch_key;w=\$__steplatch_without\\a\\]"
   elif ((BASH_VERSINFO[0] > 5 || (BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 1))); then
-    # At both ends of the list.
+    # At both ends of the list, or alone.
     PROMPT_COMMAND[999]=$__steplatch_hook
     __steplatch_second=nobody
-    __steplatch_keep_first
+    [ "${PROMPT_COMMAND[*]-}" = "$__steplatch_hook" ] || __steplatch_keep_first
     # Where a command has taken the hook away, the next command puts it back: this expands to nothing, and sets it.
     __steplatch_started="\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}$__steplatch_started"
   else

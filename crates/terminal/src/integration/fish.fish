@@ -13,13 +13,12 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
     set -g __steplatch_count 0
     function __steplatch_end
         set -g __steplatch_count (math $__steplatch_count + 1)
-        __steplatch_mark "D;$argv[1];n=$__steplatch_count"
-        __steplatch_mark A
+        builtin printf '\e]133;D;%s;n=%s;k=%s\a\e]133;A;k=%s\a' "$argv[1]" $__steplatch_count $__steplatch_key $__steplatch_key
     end
 
     # Of a comment alone nothing runs.
     function __steplatch_started --on-event fish_preexec
-        string match -qvr '^\s*(#|$)' -- (string split \n -- $argv[1]); and __steplatch_mark C
+        string match -qr '(?m)^\s*[^\s#]' -- $argv[1]; and __steplatch_mark C
     end
 
     # What fish prints to keep a line without an end comes between this and the prompt, and belongs to the prompt.

@@ -27,7 +27,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
 
   __steplatch_tell() {
     emulate -L zsh
-    local code=$1 keymap
+    local code=$1
     __steplatch_without=
     __steplatch_marks
     builtin printf '\e]133;D;%s;k=%s;n=%d\a\e]133;A;k=%s;w=%s\a' \
@@ -37,9 +37,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
       # Whoever stands behind us at this prompt may set it yet; this runs when they have.
       (( ${+builtins[sched]} )) && sched +0 __steplatch_marks
     fi
-    for keymap in main emacs viins vicmd; do
-      bindkey -M $keymap '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste 2>/dev/null
-    done
+    bindkey -M main '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
   }
 
   # Puts the marks into the prompts, where they are not, and into what zsh prints before all hooks: the sign behind a line
@@ -64,9 +62,12 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     __steplatch_start
   }
   __steplatch_start() {
+    builtin printf '\e]133;C;k=%s\a' "$__steplatch_key" >"$TTY"
+    [[ ${precmd_functions[-1]-} == __steplatch_precmd ]] || __steplatch_keep_hook
+  }
+  # A command before this one may have emptied the list.
+  __steplatch_keep_hook() {
     emulate -L zsh
-    builtin printf '\e]133;C;k=%s\a' $__steplatch_key >$TTY
-    # A command before this one may have emptied the list.
     (( ${precmd_functions[(I)__steplatch_precmd]} )) || precmd_functions+=(__steplatch_precmd)
   }
 
@@ -132,6 +133,11 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     zle -N __steplatch_enter
     # A plugin may replace the widget by one that quotes URLs in a paste.
     zle -A .bracketed-paste __steplatch_paste
+    # The map that edits is bound at each prompt.
+    local keymap
+    for keymap in emacs viins vicmd; do
+      bindkey -M $keymap '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
+    done
     preexec_functions=(${preexec_functions:#__steplatch_preexec} __steplatch_preexec)
     precmd_functions=(${precmd_functions:#__steplatch_(install|precmd)} __steplatch_precmd)
   }

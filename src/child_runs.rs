@@ -76,7 +76,7 @@ impl ChildRuns {
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::debug!(run, %error, "a nested run can not be followed");
+                        tracing::debug!(run, %error, "a nested run cannot be followed");
                         break;
                     }
                 }

@@ -163,7 +163,7 @@ impl UserPaths {
             claude: folder("CLAUDE_CONFIG_DIR"),
             codex: folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             project: std::env::current_dir()
-                .map_err(|error| Failure::system("the working directory can not be found", &error))?,
+                .map_err(|error| Failure::system("the working directory cannot be found", &error))?,
             path: variable("PATH").unwrap_or_default(),
             home,
         })

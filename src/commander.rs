@@ -48,7 +48,7 @@ impl Commander {
         let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() && moves_its_cursor() {
             ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
             let edited = Lines::edited(place.state().join(HISTORY));
-            edited.map_err(|error| Failure::system("this terminal can not be used for lines", &error))?
+            edited.map_err(|error| Failure::system("this terminal cannot be used for lines", &error))?
         } else {
             Lines::plain()
         };

@@ -174,8 +174,8 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 }
                 Err(error) => {
                     has_entry = true;
-                    let said = format!("{} can not be read: {error}", around.display_path(&path));
-                    checks.problem(&about, said, "fix the file; the client can not read it either");
+                    let said = format!("{} cannot be read: {error}", around.display_path(&path));
+                    checks.problem(&about, said, "fix the file; the client cannot read it either");
                 }
             }
         }

@@ -92,7 +92,7 @@ impl Failure {
     fn print_json(&self) {
         if let Err(error) = print::json_line(&self.document()) {
             // Standard output is closed; the exit code still reports the failure.
-            tracing::debug!(%error, "standard output can not be written");
+            tracing::debug!(%error, "standard output cannot be written");
         }
     }
 
@@ -143,7 +143,7 @@ impl From<FollowError> for Failure {
             FollowError::Connect(error) => error.into(),
             FollowError::Call(error) => error.into(),
             FollowError::Unknown(error) => Self::work(error),
-            FollowError::Garbled(cause) => Self::work(format!("an event of the run can not be read: {cause}")),
+            FollowError::Garbled(cause) => Self::work(format!("an event of the run cannot be read: {cause}")),
         }
     }
 }
@@ -153,7 +153,7 @@ impl From<std::io::Error> for Failure {
         match error.kind() {
             // The reader of the output has closed it.
             std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-            std::io::ErrorKind::StorageFull => Self::system("the output can not be written", &error),
+            std::io::ErrorKind::StorageFull => Self::system("the output cannot be written", &error),
             _ => Self::work(error.to_string()),
         }
     }

@@ -14,7 +14,7 @@ pub(crate) fn place(state: Option<&Path>) -> Result<DaemonPaths, Failure> {
 /// Returns how this program starts a daemon: by running itself.
 pub(crate) fn starter() -> Result<Starter, Failure> {
     let program =
-        std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
+        std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
     Ok(Starter { program })
 }
 

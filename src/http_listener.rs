@@ -176,7 +176,7 @@ impl HttpListener {
 
     /// Serves until ctrl-c or SIGTERM.
     pub(crate) async fn serve(server: Server) -> Result<(), Failure> {
-        let failed = |error| Failure::system("signals can not be received", &error);
+        let failed = |error| Failure::system("signals cannot be received", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let end = async move {

@@ -51,7 +51,7 @@ fn opened(place: &DaemonPaths) -> Result<File, Failure> {
 }
 
 fn failed(error: &io::Error) -> Failure {
-    Failure::system("the record of the page's server can not be used", error)
+    Failure::system("the record of the page's server cannot be used", error)
 }
 
 /// Becomes the server of the page. `None` if there is one. Retries for a short time, because commands that look for the
@@ -164,7 +164,7 @@ pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<PageServerRecord>
     let Some(record) = running(place).await? else { return Ok(None) };
     if let Some(pid) = Pid::from_raw(record.pid) {
         kill_process(pid, Signal::TERM)
-            .map_err(|error| Failure::system("the server can not be ended", &error.into()))?;
+            .map_err(|error| Failure::system("the server cannot be ended", &error.into()))?;
     }
     let end = tokio::time::Instant::now() + SERVER_TIMEOUT;
     while locked(place)?.is_none() {

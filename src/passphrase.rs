@@ -116,7 +116,7 @@ pub(crate) fn from_stdin() -> Result<Passphrase, Failure> {
     let mut line = String::new();
     io::Read::take(&mut io::stdin().lock(), MAX_LINE_BYTES)
         .read_line(&mut line)
-        .map_err(|error| Failure::system("the passphrase can not be read from standard input", &error))?;
+        .map_err(|error| Failure::system("the passphrase cannot be read from standard input", &error))?;
     let words = line.trim_end_matches(['\n', '\r']);
     if words.is_empty() {
         return Err(Failure::usage("standard input has no passphrase in its next line"));

@@ -166,6 +166,6 @@ fn create(file: &Path) -> Result<Box<dyn Write>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(Failure::usage(format!("'{}' already exists; choose another file", file.display())))
         }
-        Err(error) => Err(Failure::usage(format!("'{}' can not be written: {error}", file.display()))),
+        Err(error) => Err(Failure::usage(format!("'{}' cannot be written: {error}", file.display()))),
     }
 }

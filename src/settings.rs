@@ -334,7 +334,7 @@ impl Settings {
             Some(Ok(text)) => Some(text),
             Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
                 let place = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
-                return Err(BadSettings(vec![Problem { place, problem: format!("it can not be read: {error}") }]));
+                return Err(BadSettings(vec![Problem { place, problem: format!("it cannot be read: {error}") }]));
             }
             _ => None,
         };
@@ -567,7 +567,7 @@ impl Key {
             (Kind::Flag(_), None) => format!("{name} must be true or false, not {given}"),
             (Kind::Text(_, check), Some(Value::Text(text))) => match check(&text) {
                 Ok(()) => return Ok(Value::Text(text)),
-                Err(why) => format!("{name} can not be '{text}': {why}"),
+                Err(why) => format!("{name} cannot be '{text}': {why}"),
             },
             (Kind::Text(..), _) => format!("{name} must be text, not {given}"),
         };
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_meant_is_named_with_its_place() {
+    fn what_cannot_be_meant_is_named_with_its_place() {
         let told = |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap_err().to_string();
         for (text, environment, problem) in [
             ("terminals.max = 0", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not 0"),
@@ -682,7 +682,7 @@ mod tests {
             (
                 "serve.start = 'always'",
                 None,
-                "/c.toml: serve.start can not be 'always': must be one of on_demand, with_daemon",
+                "/c.toml: serve.start cannot be 'always': must be one of on_demand, with_daemon",
             ),
             ("daemon.log = 7", None, "/c.toml: daemon.log must be text, not 7"),
             (
@@ -701,7 +701,7 @@ mod tests {
         let broken = told("terminals.max = ", &[]);
         assert!(broken.starts_with("/c.toml: TOML parse error at line 1"), "{broken}");
         let filter = told("daemon.log = 'steplatch=loud'", &[]);
-        assert!(filter.starts_with("/c.toml: daemon.log can not be 'steplatch=loud': "), "{filter}");
+        assert!(filter.starts_with("/c.toml: daemon.log cannot be 'steplatch=loud': "), "{filter}");
         let settings = read("[terminal]\nmax = 3", &[]).unwrap();
         assert_eq!(
             settings.unknown.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -65,7 +65,7 @@ pub(crate) fn check_terminal() -> Result<(), Failure> {
     }
     if matches!(std::env::var("TERM").as_deref(), Err(_) | Ok("" | "dumb")) {
         return Err(Failure::usage(
-            "this terminal (TERM) can not move its cursor, which ui needs; use: steplatch commander",
+            "this terminal (TERM) cannot move its cursor, which ui needs; use: steplatch commander",
         ));
     }
     Ok(())

@@ -80,7 +80,7 @@ pub(crate) fn edited(
         return Ok((outcome, format!("{mark}{new}")));
     }
     Err(Unreadable::without_place(format!(
-        "the entry '{NAME}' can not be changed by itself in what is written there; do it by hand"
+        "the entry '{NAME}' cannot be changed by itself in what is written there; do it by hand"
     )))
 }
 

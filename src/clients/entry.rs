@@ -28,7 +28,7 @@ impl OwnEntry {
     /// If its path is unknown.
     pub(crate) fn find(around: &UserPaths) -> Result<Self, Failure> {
         let program =
-            std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
+            std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
         if !program.exists() {
             return Err(Failure::work("this program was replaced or removed while it ran; start it again"));
         }

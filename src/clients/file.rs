@@ -57,7 +57,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
 }
 
 fn look(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
-    let unreadable = FileError::system("it can not be read");
+    let unreadable = FileError::system("it cannot be read");
     let about = match fs::metadata(path) {
         Ok(about) => about,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -109,7 +109,7 @@ pub(crate) fn replace<T, E: From<FileError>>(
         if look(&real)?.as_ref().map(|(text, _)| text.as_str()) != text {
             continue;
         }
-        let failed = FileError::system("it can not be replaced");
+        let failed = FileError::system("it cannot be replaced");
         match text {
             Some(_) => beside.persist(&real).map_err(|error| failed(error.error))?,
             None => match beside.persist_noclobber(&real) {
@@ -130,7 +130,7 @@ fn write_beside(
     private: bool,
     text: &str,
 ) -> Result<tempfile::NamedTempFile, FileError> {
-    let failed = FileError::system("its directory can not be written");
+    let failed = FileError::system("its directory cannot be written");
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder).map_err(&failed)?;
     let mode = if private { 0o600 } else { 0o666 };
@@ -143,7 +143,7 @@ fn write_beside(
     if let Some(about) = replaced {
         let own = beside.as_file().metadata().map_err(&failed)?;
         if (own.uid(), own.gid()) != (about.uid(), about.gid()) {
-            let kept = FileError::system("its owner can not be kept");
+            let kept = FileError::system("its owner cannot be kept");
             std::os::unix::fs::fchown(beside.as_file(), Some(about.uid()), Some(about.gid())).map_err(kept)?;
         }
         // After the owner, because chown clears the special bits.

@@ -321,7 +321,7 @@ fn tables_of_codex_are_added_and_taken_out_however_they_are_written() {
 }
 
 #[test]
-fn what_a_client_can_not_read_is_left_alone_and_its_place_is_named() {
+fn what_a_client_cannot_read_is_left_alone_and_its_place_is_named() {
     for (client, text, told) in [
         ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),
         ("claude-code", "{} // no", "line 1, column 4: Comments are not allowed"),
@@ -478,7 +478,7 @@ fn what_somebody_else_writes_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn what_can_not_be_replaced_is_left_as_it_was() {
+fn what_cannot_be_replaced_is_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "a\n").unwrap();

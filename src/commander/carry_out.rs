@@ -165,7 +165,7 @@ impl Conversation<'_> {
     ) -> Result<(), Failure> {
         for (name, file, reason) in broken {
             let what = name.map_or_else(|| visible(file), |name| format!("{} in {}", visible(name), visible(file)));
-            self.screen.print_remark(&format!("{what} can not be used: {}", reason.trim_end().replace('\n', "; ")))?;
+            self.screen.print_remark(&format!("{what} cannot be used: {}", reason.trim_end().replace('\n', "; ")))?;
         }
         Ok(())
     }

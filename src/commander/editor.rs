@@ -238,7 +238,7 @@ fn editor(aid: LineHelper, history: &PathBuf) -> rustyline::Result<(Edits, impl 
     editor.set_helper(Some(aid));
     // The first session has no history, and an unreadable one is not fatal.
     if let Err(error) = editor.load_history(history) {
-        tracing::debug!(%error, "earlier lines can not be read");
+        tracing::debug!(%error, "earlier lines cannot be read");
     }
     let printer = editor.create_external_printer()?;
     Ok((editor, printer))
@@ -254,7 +254,7 @@ fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, 
                     .add_history_entry(line)
                     .and_then(|new| if new { editor.append_history(history) } else { Ok(()) });
                 if let Err(error) = kept {
-                    tracing::debug!(%error, "a line can not be added to the history");
+                    tracing::debug!(%error, "a line cannot be added to the history");
                 }
                 continue;
             }
@@ -265,7 +265,7 @@ fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, 
             Err(ReadlineError::Interrupted) => Typed::Interrupted,
             Err(ReadlineError::Eof) => Typed::Closed,
             Err(error) => {
-                tracing::debug!(%error, "the terminal can not be read");
+                tracing::debug!(%error, "the terminal cannot be read");
                 Typed::Closed
             }
         };

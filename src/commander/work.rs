@@ -127,7 +127,7 @@ impl Work {
         let daemon = self.daemon.clone();
         tokio::spawn(async move {
             if let Err(error) = daemon.call(CancelWorkflow { run_id: run }).await {
-                tracing::warn!(%error, "a run can not be cancelled");
+                tracing::warn!(%error, "a run cannot be cancelled");
             }
         });
     }
@@ -248,7 +248,7 @@ async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, n
             FollowError::Unknown(_) => {
                 format!("the daemon does not know run {run} any more; /runs lists those it knows")
             }
-            error => format!("run {run} can not be followed any further: {error}; /show {run} shows its state"),
+            error => format!("run {run} cannot be followed any further: {error}; /show {run} shows its state"),
         };
         return Outcome::Nothing(error);
     }

@@ -196,7 +196,7 @@ async fn turn_to_start(place: &DaemonPaths) -> Result<std::fs::File, Failure> {
     locked
         .await
         .map_err(io::Error::other)?
-        .map_err(|error| Failure::system("the state directory can not be locked", &error))
+        .map_err(|error| Failure::system("the state directory cannot be locked", &error))
 }
 
 /// The value of the environment variable that marks a daemon.
@@ -450,7 +450,7 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     if let Some(place) = page {
         tokio::spawn(page_server::start_with_daemon(place));
     }
-    daemon.serve().await.map_err(|error| Failure::system("the daemon can not accept clients", &error))?;
+    daemon.serve().await.map_err(|error| Failure::system("the daemon cannot accept clients", &error))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -98,7 +98,7 @@ pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Fai
     };
     let listener = listener().map_err(told("this is started by the daemon, with a socket as standard input"))?;
     let descriptors = raise_descriptor_limit();
-    let integration = Integration::install(&place.shell()).map_err(told("the shell integration can not be written"))?;
+    let integration = Integration::install(&place.shell()).map_err(told("the shell integration cannot be written"))?;
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
@@ -130,7 +130,7 @@ pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Fai
     };
     tokio::select! {
         served = serve(listener, terminals.clone(), identity, listen_again) => {
-            served.map_err(told("the terminal host can not accept connections"))?;
+            served.map_err(told("the terminal host cannot accept connections"))?;
         }
         () = told_to_end => terminals.close_all().await,
     }

@@ -38,7 +38,7 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
     }
     let path = match program {
         Some(path) => path.to_owned(),
-        None => std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?,
+        None => std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?,
     };
     let bytes = read(&path)?;
     let sum = sum_of(&bytes);
@@ -64,7 +64,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|mut file| file.read_to_end(&mut bytes))
-        .map_err(|error| Failure::system(&format!("{} can not be read", path.display()), &error))?;
+        .map_err(|error| Failure::system(&format!("{} cannot be read", path.display()), &error))?;
     Ok(bytes)
 }
 
@@ -72,7 +72,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 fn compressed(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
     let written = writer.write_all(bytes).and_then(|()| writer.finish());
-    written.map_err(|error| Failure::system("the program can not be compressed", &error))
+    written.map_err(|error| Failure::system("the program cannot be compressed", &error))
 }
 
 /// Returns the SHA-256 sum, as sha256sum(1) prints it.

@@ -26,7 +26,7 @@ impl Man {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let directory = &self.directory;
         let failed =
-            |error: std::io::Error| Failure::usage(format!("'{}' can not be written: {error}", directory.display()));
+            |error: std::io::Error| Failure::usage(format!("'{}' cannot be written: {error}", directory.display()));
         std::fs::create_dir_all(directory).map_err(failed)?;
         clap_mangen::generate_to(Arguments::grammar(), directory).map_err(failed)?;
         print::remark(&format!("the pages are in {}", directory.display()));

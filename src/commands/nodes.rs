@@ -86,7 +86,7 @@ impl List {
     async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListNodes { containing: self.containing }).await?;
         if !reply.success {
-            let error = reply.error.clone().unwrap_or_else(|| "the nodes can not be listed".to_owned());
+            let error = reply.error.clone().unwrap_or_else(|| "the nodes cannot be listed".to_owned());
             return Err(Failure::work(error).with(&reply));
         }
         if self.json {
@@ -218,7 +218,7 @@ impl NodeInput {
             Some("-") => {
                 let mut text = String::new();
                 let read = std::io::stdin().lock().read_to_string(&mut text);
-                read.map_err(|error| Failure::system("standard input can not be read as text", &error))?;
+                read.map_err(|error| Failure::system("standard input cannot be read as text", &error))?;
                 text
             }
             Some(text) => text.to_owned(),

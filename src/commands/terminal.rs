@@ -373,7 +373,7 @@ enum Destination {
 impl Destination {
     fn open(file: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = file else { return Ok(Self::Output) };
-        let refused = |error: io::Error| Failure::usage(format!("'{}' can not be written: {error}", path.display()));
+        let refused = |error: io::Error| Failure::usage(format!("'{}' cannot be written: {error}", path.display()));
         File::create(path).map(Self::File).map_err(refused)
     }
 
@@ -479,9 +479,7 @@ impl Screen {
         };
         let mut out = Destination::open(self.output.as_deref())?;
         if self.format == Format::Png && !self.json && out.is_terminal() {
-            return Err(Failure::usage(
-                "a terminal can not show images; name a file with --output, or pipe the output",
-            ));
+            return Err(Failure::usage("a terminal cannot show images; name a file with --output, or pipe the output"));
         }
         loop {
             let reply = front::ask(place, verb.clone()).await?;

@@ -83,7 +83,7 @@ impl Worker {
     /// Becomes the worker for Temporal. Returns only if that fails.
     pub(super) fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let program = program()?;
-        let own = env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
+        let own = env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
         let mut command = Command::new(&program);
         command.arg("--temporal").arg(self.temporal.unwrap_or_default());
         command.arg("--state-dir").arg(place.state()).arg("--program").arg(own);
@@ -109,7 +109,7 @@ impl Worker {
             }
         }
         let error = command.exec();
-        Err(Failure::system(&format!("'{}' can not be started", program.display()), &error))
+        Err(Failure::system(&format!("'{}' cannot be started", program.display()), &error))
     }
 }
 

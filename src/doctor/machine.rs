@@ -67,7 +67,7 @@ fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
         }
         Err(error) => {
             let fix = "check the permissions of the directories above it";
-            return checks.problem(about, format!("{shown} can not be read: {error}"), fix);
+            return checks.problem(about, format!("{shown} cannot be read: {error}"), fix);
         }
         Ok(found) => found,
     };
@@ -82,7 +82,7 @@ fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
     }
     if rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err() {
         let fix = format!("allow it with: chmod u+rwx '{}'", folder.display());
-        return checks.problem(about, format!("{shown} can not be written"), fix);
+        return checks.problem(about, format!("{shown} cannot be written"), fix);
     }
     if found.mode() & 0o077 != 0 {
         let said = format!("other users can enter {shown} until the next start of the daemon");

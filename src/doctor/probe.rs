@@ -63,7 +63,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| format!("it can not be started: {error}"))?;
+        .map_err(|error| format!("it cannot be started: {error}"))?;
     let (Some(input), Some(output), Some(aside)) = (server.stdin.take(), server.stdout.take(), server.stderr.take())
     else {
         return Err("it has no pipes".to_owned());
@@ -94,7 +94,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
     drop(conversation);
     match tokio::time::timeout(ANSWER_TIMEOUT, server.wait()).await {
         Err(_) => return Err("it keeps running when its client is gone".to_owned()),
-        Ok(Err(error)) => return Err(format!("its end can not be waited for: {error}")),
+        Ok(Err(error)) => return Err(format!("its end cannot be waited for: {error}")),
         Ok(Ok(status)) if !status.success() => {
             return Err(format!("it failed when its client was gone: {status}"));
         }
@@ -160,7 +160,7 @@ impl Conversation {
         loop {
             let line = match tokio::time::timeout(ANSWER_TIMEOUT, self.output.next_line()).await {
                 Err(_) => return Err(silent()),
-                Ok(Err(error)) => return Err(format!("its output can not be read: {error}")),
+                Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
                 Ok(Ok(None)) => return Err("it ended without an answer".to_owned()),
                 Ok(Ok(Some(line))) => line,
             };

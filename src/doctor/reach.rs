@@ -174,7 +174,7 @@ pub(super) async fn listens(url: &str) -> Result<(), String> {
     match tokio::time::timeout(CONNECTING, tokio::net::TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(format!("connection failed: {error}")),
-        Err(_) => Err("it can not be reached".to_owned()),
+        Err(_) => Err("it cannot be reached".to_owned()),
     }
 }
 

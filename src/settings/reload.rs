@@ -28,7 +28,7 @@ impl Reload {
     pub(crate) async fn apply_changes(mut self, mut asked: impl AsyncFnMut()) {
         let mut watch = super::file().and_then(|file| {
             let failed = |error: &notify::Error| {
-                tracing::warn!(%error, "the settings can not be watched; send SIGHUP after a change");
+                tracing::warn!(%error, "the settings cannot be watched; send SIGHUP after a change");
             };
             Watch::for_file(&file).inspect_err(failed).ok()
         });

@@ -17,7 +17,7 @@ const MAX_MACHINES: u32 = 200;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotStandalone {
     /// A call has a computed name.
-    #[error("state '{state}' calls a workflow whose name is computed ({name}): it can not be taken along")]
+    #[error("state '{state}' calls a workflow whose name is computed ({name}): it cannot be taken along")]
     Computed {
         /// The state.
         state: String,
@@ -25,7 +25,7 @@ pub(crate) enum NotStandalone {
         name: String,
     },
     /// A call of a node or a graph.
-    #[error("state '{state}' calls {name}, which the project declares: it can not be taken along")]
+    #[error("state '{state}' calls {name}, which the project declares: it cannot be taken along")]
     Node {
         /// The state.
         state: String,
@@ -36,10 +36,10 @@ pub(crate) enum NotStandalone {
     #[error("'{0}' calls itself, or machines are within each other more than {MAX_NESTING} levels deep")]
     Circle(String),
     /// Too many calls of machines.
-    #[error("it calls more than {MAX_MACHINES} machines, with those that they call: they can not all be taken along")]
+    #[error("it calls more than {MAX_MACHINES} machines, with those that they call: they cannot all be taken along")]
     TooMany,
     /// The called machine is unknown.
-    #[error("it calls the workflow '{0}', which is no saved machine: it can not be taken along")]
+    #[error("it calls the workflow '{0}', which is no saved machine: it cannot be taken along")]
     Unknown(String),
 }
 

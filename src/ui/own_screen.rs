@@ -210,7 +210,7 @@ mod tests {
         if std::env::var_os(PANICS).is_some() {
             restore_at_panic();
             let _screen = OwnScreen::take(false).unwrap();
-            panic!("the picture can not be drawn");
+            panic!("the picture cannot be drawn");
         }
         // This test again, in a terminal of its own, whose output is read.
         let program = std::env::current_exe().unwrap();
@@ -221,7 +221,7 @@ mod tests {
         let shown = terminal.stdin(Stdio::null()).output().unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout);
         let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?} in {shown}"));
-        assert!(at(BEGIN) < at(RESTORE) && at(RESTORE) < at("the picture can not be drawn"), "{shown}");
+        assert!(at(BEGIN) < at(RESTORE) && at(RESTORE) < at("the picture cannot be drawn"), "{shown}");
         assert!(shown.rfind(BEGIN) < shown.rfind(RESTORE), "{shown}");
         assert!(shown.contains(" icanon ") && shown.contains(" echo "), "{shown}");
     }

@@ -37,7 +37,7 @@ const KEY: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file is unusable.
-    #[error("the key '{}' can not be used: {cause}", .path.display())]
+    #[error("the key '{}' cannot be used: {cause}", .path.display())]
     File {
         /// The file.
         path: PathBuf,

@@ -82,7 +82,7 @@ impl Tasks {
                         refuse_long_texts(&mut answer);
                         return TaskOutput { recorded: reply.recorded, answer };
                     }
-                    Err(error) => format!("the answer of the daemon can not be read: {error}"),
+                    Err(error) => format!("the answer of the daemon cannot be read: {error}"),
                 },
                 Ok(reply) => reply.error.unwrap_or_default(),
                 Err(error) => {

@@ -85,7 +85,7 @@ pub enum WorkerError {
         address: String,
     },
     /// A file is unreadable.
-    #[error("'{}' can not be read: {cause}", .path.display())]
+    #[error("'{}' cannot be read: {cause}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -116,7 +116,7 @@ pub enum WorkerError {
     #[error("the daemon refuses this worker: {0}")]
     Daemon(String),
     /// The SDK does not start.
-    #[error("the worker can not start: {0}")]
+    #[error("the worker cannot start: {0}")]
     Start(String),
 }
 
@@ -321,7 +321,7 @@ impl Bridge {
             while let Some(request) = requests.next().await {
                 match serde_json::from_value::<EngineRequest>(request) {
                     Ok(request) => drop(tokio::spawn(self.clone().carry_out(request))),
-                    Err(error) => tracing::error!(%error, "a request of the daemon can not be read"),
+                    Err(error) => tracing::error!(%error, "a request of the daemon cannot be read"),
                 }
             }
             tracing::info!("the daemon went away");
@@ -366,7 +366,7 @@ impl Bridge {
                 searchable: self.is_searchable,
             },
             Err(error) => {
-                return self.daemon.report(report(Some(format!("its events can not be read: {error}")))).await;
+                return self.daemon.report(report(Some(format!("its events cannot be read: {error}")))).await;
             }
         };
         let mut backoff = backoff();
@@ -531,7 +531,7 @@ mod tests {
         assert_eq!(options.api_key.as_deref(), Some("api"), "the end of the line is no part of the key");
         let missing = TlsFiles { authority: Some(folder.join("nothing")), ..files };
         let refused = connection_options(&settings(&folder, Some(missing), None)).unwrap_err();
-        assert!(refused.to_string().contains("nothing' can not be read"), "{refused}");
+        assert!(refused.to_string().contains("nothing' cannot be read"), "{refused}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

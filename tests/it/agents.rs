@@ -336,7 +336,7 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
 }
 
 #[test]
-fn an_agent_can_not_answer_for_a_person_not_even_in_a_shell_that_it_was_given() {
+fn an_agent_cannot_answer_for_a_person_not_even_in_a_shell_that_it_was_given() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({

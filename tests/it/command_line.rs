@@ -254,7 +254,7 @@ fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
 }
 
 #[test]
-fn output_that_can_not_be_written_ends_a_command_with_an_exit_code() {
+fn output_that_cannot_be_written_ends_a_command_with_an_exit_code() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "one"]).well();
     let (hello, retry) = (example("hello.json"), example("retry.json"));
@@ -425,7 +425,7 @@ fn a_workflow_is_drawn_as_a_picture_in_a_file() {
     assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg"]).well(), picture);
     assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--json"]).json()["svg"], picture);
     let nowhere = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
-    refused(&nowhere, 2, &["'no/such/folder.svg' can not be written"]);
+    refused(&nowhere, 2, &["'no/such/folder.svg' cannot be written"]);
 }
 
 #[test]

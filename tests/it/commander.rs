@@ -151,7 +151,7 @@ async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_meant_is_explained_and_runs_nothing() {
+async fn what_cannot_be_meant_is_explained_and_runs_nothing() {
     let project = Project::new();
     let desk = sits_down(&project).await;
     for (line, said) in [

@@ -113,7 +113,7 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
     for (about, state, part) in [
         ("Cursor", "problem", "starts '/no/such/steplatch mcp': program not found"),
         ("Gemini CLI", "problem", "it prints text that is not MCP: 'hello there'"),
-        ("Claude Code", "problem", "~/.claude.json can not be read: line 2, column "),
+        ("Claude Code", "problem", "~/.claude.json cannot be read: line 2, column "),
         ("Claude Code (project)", "problem", "which is another server: other"),
         ("Cursor (project)", "problem", "it ended without an answer; its log: no licence"),
         ("Codex", "warning", "has no entry for steplatch"),

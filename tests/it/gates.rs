@@ -116,7 +116,7 @@ fn a_function_gets_the_fields_of_its_form_and_asks_until_they_are_right() {
 }
 
 #[test]
-fn a_form_that_can_not_be_asked_is_an_error_that_the_function_may_catch() {
+fn a_form_that_cannot_be_asked_is_an_error_that_the_function_may_catch() {
     let story = Story::new();
     let run = story.function(
         "errors = []\n\

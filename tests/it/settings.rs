@@ -114,7 +114,7 @@ fn somebody_who_asks_has_the_settings_read_again() {
 }
 
 #[test]
-fn a_daemon_does_not_start_with_settings_that_can_not_be_meant() {
+fn a_daemon_does_not_start_with_settings_that_cannot_be_meant() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let file = home.path().join(".config/steplatch/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();

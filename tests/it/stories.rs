@@ -89,7 +89,7 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
         "broken.json: /initial_state: Initial state 'A' not found in states, did you mean 'a'?",
         "broken.json: /states/a/action/params: 'seconds' of a sleep",
         "broken.json: /states/a/on_timeout: State 'a' timeout target 'b' not found",
-        "missing.json: the file can not be read",
+        "missing.json: the file cannot be read",
     ] {
         assert!(found.stdout.contains(part), "no {part:?} in:\n{}", found.stdout);
     }
@@ -114,7 +114,7 @@ fn exit_codes_tell_how_a_run_ended() {
     assert!(failed.stdout.contains("failed in") && failed.stdout.contains("the last screen:"));
     let missing = home.runs(&["run", "no-such-file.json"]);
     assert_eq!(missing.code, 2);
-    assert!(missing.stderr.contains("no-such-file.json' can not be read"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("no-such-file.json' cannot be read"), "{}", missing.stderr);
     std::fs::write(home.path().join("broken.json"), "{\"states\":").unwrap();
     let broken = home.runs(&["run", "broken.json"]);
     assert_eq!(broken.code, 2);
@@ -385,7 +385,7 @@ fn a_screen_is_written_as_text_ansi_html_and_png() {
     assert_eq!(home.runs(&["terminal", "screen", "colours", "--tail", "3", "--format", "png"]).code, 2);
     let elsewhere = home.runs(&["terminal", "screen", "colours", "--format", "png", "-o", "no/such/folder.png"]);
     assert_eq!(elsewhere.code, 2);
-    assert!(elsewhere.stderr.contains("'no/such/folder.png' can not be written"), "{}", elsewhere.stderr);
+    assert!(elsewhere.stderr.contains("'no/such/folder.png' cannot be written"), "{}", elsewhere.stderr);
     let again = home.runs(&["terminal", "record", "colours", "screen.png"]);
     assert!(again.code == 2 && again.stderr.contains("already exists; choose another file"), "{}", again.stderr);
 }

@@ -195,7 +195,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|status| status.success()) {
             return Some(Self(folder));
         }
-        leave_out("a file system can not be mounted");
+        leave_out("a file system cannot be mounted");
         None
     }
 }

@@ -75,7 +75,7 @@ fn campaign(repository: &Repository, target: &Target, minutes: u64) -> anyhow::R
 /// Returns the targets of all crates, by the directories of their corpora.
 fn targets(root: &Path) -> anyhow::Result<Vec<Target>> {
     let mut targets = Vec::new();
-    for package in std::fs::read_dir(root.join("crates")).context("The crates can not be listed.")? {
+    for package in std::fs::read_dir(root.join("crates")).context("The crates cannot be listed.")? {
         let package = package?;
         let Ok(corpora) = std::fs::read_dir(package.path().join("corpus")) else { continue };
         for corpus in corpora {

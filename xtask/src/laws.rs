@@ -65,7 +65,7 @@ fn random() -> u64 {
 /// Returns the names of all property tests, by package.
 fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     let mut packages = vec![("steplatch".to_owned(), root.to_owned())];
-    for package in std::fs::read_dir(root.join("crates")).context("The crates can not be listed.")? {
+    for package in std::fs::read_dir(root.join("crates")).context("The crates cannot be listed.")? {
         let package = package?;
         packages.push((format!("steplatch-{}", package.file_name().to_string_lossy()), package.path()));
     }
@@ -75,7 +75,7 @@ fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
         for directory in ["src", "tests"] {
             for source in rust_sources(&folder.join(directory))? {
                 let text = std::fs::read_to_string(&source)
-                    .with_context(|| format!("{} can not be read.", source.display()))?;
+                    .with_context(|| format!("{} cannot be read.", source.display()))?;
                 names.extend(property_tests(&text));
             }
         }

@@ -166,7 +166,7 @@ pub enum PassphraseError {
     #[error("The passphrase was not checked, because wrong ones were given before; try again in {0} s")]
     /// Earlier attempts were wrong. Seconds until the check of the next attempt.
     TooSoon(u64),
-    #[error("The approver's passphrase can not be read, so nothing is approved: {0}")]
+    #[error("The approver's passphrase cannot be read, so nothing is approved: {0}")]
     /// Reading the file with its hash failed.
     Unreadable(ApproverError),
 }
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_not_be_replaced_leaves_no_half_written_one() {
+    fn a_file_that_cannot_be_replaced_leaves_no_half_written_one() {
         // redteam L12: approver.new was left, with the hash in it, when the disk was full.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("approver.json");
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_can_not_be_read_opens_nothing() {
+    async fn a_file_that_cannot_be_read_opens_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         for text in

@@ -77,12 +77,12 @@ impl PageLogins {
         let file = state.join("page-sessions.json");
         let sessions = match std::fs::read(&file) {
             Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
-                tracing::warn!(file = %file.display(), %error, "the sessions of the page can not be read, and are ended");
+                tracing::warn!(file = %file.display(), %error, "the sessions of the page cannot be read, and are ended");
                 SessionTable::default()
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => SessionTable::default(),
             Err(error) => {
-                tracing::warn!(file = %file.display(), %error, "the sessions of the page can not be read, and are ended");
+                tracing::warn!(file = %file.display(), %error, "the sessions of the page cannot be read, and are ended");
                 SessionTable::default()
             }
         };
@@ -235,7 +235,7 @@ impl PageLogins {
     fn store(&self, sessions: &SessionTable) -> bool {
         let stored = private_file::write(&self.file, sessions);
         if let Err(error) = &stored {
-            tracing::warn!(file = %self.file.display(), %error, "the sessions of the page can not be stored");
+            tracing::warn!(file = %self.file.display(), %error, "the sessions of the page cannot be stored");
         }
         stored.is_ok()
     }

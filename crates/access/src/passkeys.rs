@@ -108,7 +108,7 @@ pub enum PasskeyRefusal {
     #[error("An answer that a passkey signs has its form as JSON in 'answer', not in 'form'")]
     Unsigned,
     /// Reading the file failed.
-    #[error("The passkeys can not be read, so none is accepted: {0}")]
+    #[error("The passkeys cannot be read, so none is accepted: {0}")]
     Unreadable(#[from] io::Error),
 }
 
@@ -149,7 +149,7 @@ impl Passkeys {
         pending.forget(now);
         let stored = match self.stored() {
             Ok(stored) => stored,
-            Err(error) => return refused(format!("The passkeys can not be read, so none is added: {error}")),
+            Err(error) => return refused(format!("The passkeys cannot be read, so none is added: {error}")),
         };
         if stored.len() >= MAX_PASSKEYS {
             return refused(too_many());
@@ -232,7 +232,7 @@ impl Passkeys {
         if !verb.discard {
             let mut stored = match self.stored() {
                 Ok(stored) => stored,
-                Err(error) => return refused(format!("The passkeys can not be read, so none is added: {error}")),
+                Err(error) => return refused(format!("The passkeys cannot be read, so none is added: {error}")),
             };
             if stored.len() >= MAX_PASSKEYS {
                 return refused(too_many());
@@ -255,7 +255,7 @@ impl Passkeys {
                 ListPasskeysReply { success: true, passkeys, error: None }
             }
             Err(error) => ListPasskeysReply {
-                error: Some(format!("The passkeys can not be read: {error}")),
+                error: Some(format!("The passkeys cannot be read: {error}")),
                 ..ListPasskeysReply::default()
             },
         }
@@ -267,7 +267,7 @@ impl Passkeys {
         let _alone = self.pending.lock();
         let mut stored = match self.stored() {
             Ok(stored) => stored,
-            Err(error) => return refused(format!("The passkeys can not be read: {error}")),
+            Err(error) => return refused(format!("The passkeys cannot be read: {error}")),
         };
         let wanted = verb.passkey_id.as_str();
         let mut meant = stored.iter().enumerate().filter(|(_, passkey)| {

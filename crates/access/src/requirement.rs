@@ -56,7 +56,7 @@ impl ProofRequirement {
             Ok(stored) if stored.version == VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
                 // Refusing all answers would protect nothing: who can break the file can remove it.
-                tracing::warn!(file = %file.display(), "it can not be read; the setting gates.require counts");
+                tracing::warn!(file = %file.display(), "it cannot be read; the setting gates.require counts");
                 None
             }
         });
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_not_be_read_leaves_the_setting() {
+    fn a_file_that_cannot_be_read_leaves_the_setting() {
         let state = tempfile::tempdir().unwrap();
         std::fs::write(state.path().join(FILE), "{").unwrap();
         assert_eq!(ProofRequirement::new(state.path(), Arc::new(Proof::Dialog)).now(), Proof::Dialog);

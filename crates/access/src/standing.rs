@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_told_is_no_person() {
+    fn what_cannot_be_told_is_no_person() {
         for cut in [Cut::Gone, Cut::TooDeep, Cut::Changing] {
             assert_eq!(judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &ours()), Some(PersonRefusal::Unknown));
         }

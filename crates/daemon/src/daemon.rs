@@ -65,7 +65,7 @@ pub enum StartError {
         length: usize,
     },
     /// The journal of runs is unusable.
-    #[error("the journal of runs can not be opened: {}; {}", error_with_causes(.0), what_to_do(.0))]
+    #[error("the journal of runs cannot be opened: {}; {}", error_with_causes(.0), what_to_do(.0))]
     Journal(#[from] OpenError),
     /// The system refused.
     #[error("the daemon could not start: {0}")]
@@ -233,7 +233,7 @@ impl Daemon {
                 },
                 () = self.service.listen_again.notified() => match listen(&self.service.place) {
                     Ok(listener) => self.listener = listener,
-                    Err(error) => tracing::warn!(%error, "the socket can not be made again"),
+                    Err(error) => tracing::warn!(%error, "the socket cannot be made again"),
                 },
                 ending = self.service.stopped() => break ending,
                 lost = self.lock.lost(&mut self.lock_watch) => {

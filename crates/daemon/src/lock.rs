@@ -74,7 +74,7 @@ pub enum LockError {
         state: String,
     },
     /// The system refused.
-    #[error("the state directory '{state}' can not be locked: {source}")]
+    #[error("the state directory '{state}' cannot be locked: {source}")]
     System {
         /// The folder.
         state: String,

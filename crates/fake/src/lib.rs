@@ -157,7 +157,7 @@ impl FakeService {
             match TcpListener::bind(self.address).await {
                 Ok(listener) => break listener,
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => tokio::task::yield_now().await,
-                Err(error) => panic!("the port can not be had again: {error}"),
+                Err(error) => panic!("the port cannot be had again: {error}"),
             }
         };
         self.serve(listener);

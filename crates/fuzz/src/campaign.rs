@@ -90,7 +90,7 @@ fn file_name(input: &[u8]) -> String {
 }
 
 fn write(file: &Path, bytes: &[u8]) {
-    std::fs::write(file, bytes).unwrap_or_else(|error| panic!("{} can not be written: {error}", file.display()));
+    std::fs::write(file, bytes).unwrap_or_else(|error| panic!("{} cannot be written: {error}", file.display()));
 }
 
 fn remove(file: &Path) {

@@ -89,7 +89,7 @@ pub enum AskError {
         host: String,
     },
     /// The host on another machine has sent what no terminal host sends.
-    #[error("host '{host}' sent an answer that can not be: {what}")]
+    #[error("host '{host}' sent an answer that cannot be: {what}")]
     Implausible {
         /// The name of the machine.
         host: String,
@@ -97,7 +97,7 @@ pub enum AskError {
         what: &'static str,
     },
     /// Its answer is unreadable.
-    #[error("the terminal host's answer can not be read: {0}")]
+    #[error("the terminal host's answer cannot be read: {0}")]
     Garbled(String),
 }
 
@@ -404,7 +404,7 @@ impl<E: DeserializeOwned> Events<E> {
             self.bytes.fetch_sub(body.len(), Ordering::Relaxed);
             match read_body(&body) {
                 Ok(event) => return Some(event),
-                Err(error) => tracing::warn!(%error, "an event of the terminal host can not be read"),
+                Err(error) => tracing::warn!(%error, "an event of the terminal host cannot be read"),
             }
         }
     }

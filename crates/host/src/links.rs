@@ -69,7 +69,7 @@ impl Links {
     /// Begins a session, and ends the earlier ones of its client: they belong to a process that has ended.
     fn begin(&self, hello: &Hello, serve: impl FnOnce(UnixStream)) -> Option<mpsc::Sender<Arrival>> {
         let (ours, theirs) = UnixStream::pair()
-            .inspect_err(|error| tracing::warn!(%error, "a session of another machine can not begin"))
+            .inspect_err(|error| tracing::warn!(%error, "a session of another machine cannot begin"))
             .ok()?;
         let (arrivals, arriving) = mpsc::channel(1);
         {

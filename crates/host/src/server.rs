@@ -144,7 +144,7 @@ pub async fn serve(
                 if let Some(path) = &path {
                     match listen(path) {
                         Ok(anew) => listener = anew,
-                        Err(error) => tracing::warn!(%error, "the socket can not be made again"),
+                        Err(error) => tracing::warn!(%error, "the socket cannot be made again"),
                     }
                 }
             }
@@ -256,7 +256,7 @@ impl Connection {
                     links.join(stream, serve).await;
                 });
             }
-            Err(error) => tracing::warn!(%error, "a connection from another machine can not be served"),
+            Err(error) => tracing::warn!(%error, "a connection from another machine cannot be served"),
         }
     }
 

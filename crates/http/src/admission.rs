@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_can_not_be_meant_are_refused() {
+    fn names_that_cannot_be_meant_are_refused() {
         let new = |hosts: &[&str], origins: &[&str]| {
             let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
             Admission::new(Token::from_text(TOKEN, "it").unwrap(), "127.0.0.1", 1, &own(hosts), &own(origins))

@@ -173,7 +173,7 @@ impl RouteHandler {
                 // The verb is idempotent by itself.
                 true => Ok(()),
                 false => Err(Refusal::invalid(
-                    "A repetition of this request can not be recognised: Idempotency-Key is for requests that start a run",
+                    "A repetition of this request cannot be recognised: Idempotency-Key is for requests that start a run",
                 )),
             };
         }

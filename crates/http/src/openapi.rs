@@ -16,7 +16,7 @@ use crate::stream::EventQuery;
 
 /// The descriptions of the statuses other than 200.
 const STATUSES: &[(&str, &str)] = &[
-    ("400", "The request can not be understood"),
+    ("400", "The request cannot be understood"),
     ("401", "The token is missing or wrong"),
     (
         "403",
@@ -27,10 +27,10 @@ const STATUSES: &[(&str, &str)] = &[
     ("409", "Its state does not allow it"),
     ("413", "The body is too large"),
     ("415", "The body is not JSON"),
-    ("422", "It was understood, and can not be done"),
+    ("422", "It was understood, and cannot be done"),
     ("500", "Something went wrong that should not"),
     ("501", "The daemon is older than this server, and does not know this"),
-    ("503", "The daemon can not be reached, or was lost on the way"),
+    ("503", "The daemon cannot be reached, or was lost on the way"),
 ];
 
 /// Returns the document.
@@ -267,7 +267,7 @@ fn own() -> Vec<(String, &'static str, Value)> {
         "responses": {
             "200": json_reply("How it is", schema::<Health>()),
             "403": {"$ref": "#/components/responses/403"},
-            "503": json_reply("The daemon can not be reached", schema::<Health>()),
+            "503": json_reply("The daemon cannot be reached", schema::<Health>()),
         },
     });
     all.push(("/health".to_owned(), "get", health));

@@ -220,7 +220,7 @@ impl Server {
                 }
                 // Either there are no more descriptors, which lasts, or the client left before the accept.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection can not be accepted");
+                    tracing::warn!(%error, "a connection cannot be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -443,7 +443,7 @@ async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
         Ok(body) => Ok(HeaderCheck::Request(Request::from_parts(parts, Body::from(body.to_bytes())))),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => {
-            Err(Refusal::new(StatusCode::BAD_REQUEST, "invalid_body", format!("The body can not be read: {error}")))
+            Err(Refusal::new(StatusCode::BAD_REQUEST, "invalid_body", format!("The body cannot be read: {error}")))
         }
     }
 }

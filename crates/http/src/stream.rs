@@ -157,7 +157,7 @@ impl Streams {
                     Ok(Some(event)) => lock().push(&event),
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::warn!(run, %error, "a run can not be followed any further");
+                        tracing::warn!(run, %error, "a run cannot be followed any further");
                         break;
                     }
                 }
@@ -245,7 +245,7 @@ impl Following {
                 Ok(Some(ready)) => Some(self.sent(ready)),
                 Ok(None) => None,
                 Err(error) => {
-                    tracing::warn!(run = self.run_id, %error, "a run can not be followed any further");
+                    tracing::warn!(run = self.run_id, %error, "a run cannot be followed any further");
                     self.over = true;
                     // Clients reconnect afterwards, with the number of the last event that they received.
                     Some(Bytes::from_static(b": the stream broke off\n\n"))

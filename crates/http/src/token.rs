@@ -27,7 +27,7 @@ const MAX_TOKEN_CHARS: usize = 512;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file is unusable.
-    #[error("the token in '{}' can not be used: {source}", .file.display())]
+    #[error("the token in '{}' cannot be used: {source}", .file.display())]
     File {
         /// The file.
         file: PathBuf,
@@ -139,7 +139,7 @@ impl Token {
                 let now = match Version::read(file) {
                     Ok(now) => now,
                     Err(error) => {
-                        tracing::warn!(file = %file.display(), %error, "the token file can not be checked");
+                        tracing::warn!(file = %file.display(), %error, "the token file cannot be checked");
                         return false;
                     }
                 };
@@ -147,7 +147,7 @@ impl Token {
                     *known = match read(file) {
                         Ok(secret) => Some((now, secret)),
                         Err(error) => {
-                            tracing::warn!(%error, "the token can not be read; requests are refused");
+                            tracing::warn!(%error, "the token cannot be read; requests are refused");
                             None
                         }
                     };

@@ -27,7 +27,7 @@ pub enum FolderError {
         cause: io::Error,
     },
     /// Anything else that the system refuses.
-    #[error("'{}' can not be used", .file.display())]
+    #[error("'{}' cannot be used", .file.display())]
     Failed {
         /// The file.
         file: PathBuf,
@@ -106,13 +106,13 @@ pub enum ReplaceError {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file name is not a valid workflow name.
-    #[error("its name can not be that of a workflow: {0}")]
+    #[error("its name cannot be that of a workflow: {0}")]
     Name(InvalidId),
     /// It is a directory, a pipe or a device.
     #[error("it is not a file")]
     NotFile,
     /// The system refuses to read it.
-    #[error("it can not be read: {0}")]
+    #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
     /// It is longer than a file of this kind may be.
     #[error("it has more than {at_most} bytes")]

@@ -15,7 +15,7 @@ const ACK_BYTES: u64 = (WINDOW / 8) as u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// It has consumed or received more than this side sent, or less than it has reported before.
-    #[error("the other side of the link names a position of the stream that can not be ({0})")]
+    #[error("the other side of the link names a position of the stream that cannot be ({0})")]
     Position(u64),
     /// It has sent more than fits into the window.
     #[error("the other side of the link sends more than it may")]
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_can_not_be_are_refused() {
+    fn positions_that_cannot_be_are_refused() {
         let mut session = Session::new();
         session.push(b"abc");
         assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing was sent yet");

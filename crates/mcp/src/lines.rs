@@ -63,7 +63,7 @@ where
                 Ok(Some(Line::TooLong)) => Err(Fault::new(ErrorCode::INVALID_REQUEST, "the message is too long", None)),
                 Ok(None) => return None,
                 Err(error) => {
-                    tracing::debug!(%error, "the input can not be read");
+                    tracing::debug!(%error, "the input cannot be read");
                     return None;
                 }
             };
@@ -160,7 +160,7 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
         Ok(message) => Ok(Some(message)),
         // Invalid responses and notifications get no answer.
         Err(_) if !asks => Ok(None),
-        Err(error) => Err(Fault::new(ErrorCode::INVALID_REQUEST, format!("the message can not be read: {error}"), id)),
+        Err(error) => Err(Fault::new(ErrorCode::INVALID_REQUEST, format!("the message cannot be read: {error}"), id)),
     }
 }
 

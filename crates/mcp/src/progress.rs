@@ -81,7 +81,7 @@ impl Progress {
 
     async fn send(&mut self, progress: ProgressNotificationParam) {
         if let Err(error) = self.peer.notify_progress(progress).await {
-            tracing::debug!(%error, "the progress can not be sent");
+            tracing::debug!(%error, "the progress cannot be sent");
         }
         self.next = tokio::time::Instant::now() + MIN_MESSAGE_INTERVAL;
     }

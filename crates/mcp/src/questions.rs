@@ -148,7 +148,7 @@ async fn requested(
     };
     // The client closes a dialog whose answer is no longer needed.
     if let Err(error) = asked.cancel(Some("the question is no longer open here".to_owned())).await {
-        tracing::debug!(%error, "a question can not be withdrawn");
+        tracing::debug!(%error, "a question cannot be withdrawn");
     }
     Err(instead)
 }

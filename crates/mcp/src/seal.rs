@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_of_one_folder_have_one_key_that_others_can_not_read() {
+    async fn servers_of_one_folder_have_one_key_that_others_cannot_read() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("state");
         let of_folder = || Seals::new(Some(folder.clone()));

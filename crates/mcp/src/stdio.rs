@@ -35,7 +35,7 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     // Connects early, so that the first call finds the connection ready.
     tokio::spawn(async move {
         if let Err(error) = daemon.client().await {
-            tracing::warn!(%error, "the daemon can not be reached");
+            tracing::warn!(%error, "the daemon cannot be reached");
         }
     });
     match Box::pin(server.serve(Guard::new(transport, ended))).await {

@@ -68,7 +68,7 @@ pub struct NoHosts;
 
 impl HostCommands for NoHosts {
     fn run(&self, command: HostCommand) -> Running<'_> {
-        let why = format!("Host '{}' can not be reached from here.", command.host);
+        let why = format!("Host '{}' cannot be reached from here.", command.host);
         Box::pin(std::future::ready(HostCommandEnd::Failed { why }))
     }
 }

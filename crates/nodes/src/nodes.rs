@@ -55,7 +55,7 @@ impl Nodes {
     pub async fn run(&self, node: &Node, call: Call) -> NodeResult {
         let input = call.input.clone();
         if !node.kind.node_type().is_performed_here() {
-            let message = format!("Node '{}' is of a kind that can not be run here.", node.id);
+            let message = format!("Node '{}' is of a kind that cannot be run here.", node.id);
             return NodeResult::failed(node, input, ErrorType::Unsupported, message);
         }
         // A declaration consists of texts and numbers, all of which JSON can represent.

@@ -24,7 +24,7 @@ pub enum ErrorType {
     Timeout,
     /// A client ended it.
     Interrupted,
-    /// The other side can not be reached, or was lost.
+    /// The other side cannot be reached, or was lost.
     Connection,
     /// The other side answered with a status that is no success.
     Status,

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_can_not_bring_in_a_secret() {
+    fn an_input_cannot_bring_in_a_secret() {
         let filling = filling(json!("{secret:KEY} {input}"));
         assert_eq!(filling.text("<{input}> {secret:KEY}"), "<{secret:KEY} {input}> s3cret/&");
         assert_eq!(filling.value(&json!({"a": "{input}"})), json!({"a": "{secret:KEY} {input}"}));

@@ -57,7 +57,7 @@ pub struct Assertion<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
     /// A part of it is unreadable.
-    #[error("its {0} can not be read")]
+    #[error("its {0} cannot be read")]
     Malformed(&'static str),
     /// It is for another purpose: a registration in place of a signature, or the reverse.
     #[error("it is of another kind than what was asked for")]

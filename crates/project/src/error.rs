@@ -58,7 +58,7 @@ pub enum FindError {
     #[error(transparent)]
     NotFound(Box<WorkflowNotFound>),
     /// The workflow's file is unusable.
-    #[error("Workflow '{name}' can not be used; correct its declaration in {}:\n{reason}", .file.display())]
+    #[error("Workflow '{name}' cannot be used; correct its declaration in {}:\n{reason}", .file.display())]
     Declaration {
         /// The name, at most 80 characters.
         name: String,
@@ -68,7 +68,7 @@ pub enum FindError {
         reason: String,
     },
     /// The file of the workflow is invalid.
-    #[error("Workflow '{name}' can not be read: {}. Correct or remove the file.", with_causes(.cause))]
+    #[error("Workflow '{name}' cannot be read: {}. Correct or remove the file.", with_causes(.cause))]
     Broken {
         /// The name.
         name: WorkflowName,
@@ -212,7 +212,7 @@ pub(crate) enum LoadError {
         file: PathBuf,
     },
     /// The library has no such names.
-    #[error("The file '{}' can not be kept under its name: {cause}. Rename it.", .file.display())]
+    #[error("The file '{}' cannot be kept under its name: {cause}. Rename it.", .file.display())]
     Name {
         /// The file.
         file: PathBuf,
@@ -332,7 +332,7 @@ pub(crate) enum FileReadError {
     #[error("it is not a file")]
     NotFile,
     /// The system refuses to read it.
-    #[error("it can not be read: {0}")]
+    #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
     /// It is longer than [`MAX_FILE_BYTES`].
     #[error("it has more than {} KB, the limit", MAX_FILE_BYTES >> 10)]
@@ -392,7 +392,7 @@ pub(crate) enum DeclarationError {
         kind: Value,
     },
     /// It has another id than its name.
-    #[error("/id: it stands under the name '{name}', so its id can not be {id}; leave the id out")]
+    #[error("/id: it stands under the name '{name}', so its id cannot be {id}; leave the id out")]
     OtherId {
         /// The name.
         name: String,

@@ -224,7 +224,7 @@ mod tests {
             ("a plain folder has its own", "/home/me/p", Made::default(), "/home/me/p/.terminal_control_workflows"),
             ("the home itself is no project", "/home/me", Made::default(), OWN),
             ("nor is the root", "/", Made::default(), OWN),
-            ("nor what can not be written", "/usr/share", Made { read_only: &["/usr/share"], ..Made::default() }, OWN),
+            ("nor what cannot be written", "/usr/share", Made { read_only: &["/usr/share"], ..Made::default() }, OWN),
             (
                 "a repository has one, at its root",
                 "/home/me/p/src/deep",
@@ -238,7 +238,7 @@ mod tests {
                 "/srv/p/.terminal_control_workflows",
             ),
             (
-                "unless it can not be written",
+                "unless it cannot be written",
                 "/home/me/p/src",
                 Made { there: &["/home/me/p/.git"], read_only: &["/home/me/p"], ..Made::default() },
                 OWN,
@@ -257,7 +257,7 @@ mod tests {
                 "/home/me/p/a/.terminal_control_workflows",
             ),
             (
-                "one that is there is taken also where it can not be written",
+                "one that is there is taken also where it cannot be written",
                 "/home/me/p",
                 Made {
                     there: &["/home/me/p/.terminal_control_workflows"],

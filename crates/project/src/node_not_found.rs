@@ -66,7 +66,7 @@ impl fmt::Display for NodeNotFound {
         match self {
             Self::Broken { graph, id, file, reason } => {
                 let what = what(graph);
-                write!(out, "{what} '{id}' can not be used; correct its declaration in {}:\n{reason}", file.display())
+                write!(out, "{what} '{id}' cannot be used; correct its declaration in {}:\n{reason}", file.display())
             }
             Self::Unknown { graph, id, available, broken_files } => {
                 let what = what(graph);

@@ -325,7 +325,7 @@ impl Project {
                     if unusable.contains(called) && !self.nodes.contains_key(called) {
                         let step = &graph.steps()[index].id;
                         problems.push(format!(
-                            "/steps/{index}: step '{step}' calls '{called}', which can not be used itself"
+                            "/steps/{index}: step '{step}' calls '{called}', which cannot be used itself"
                         ));
                     }
                 }
@@ -456,7 +456,7 @@ mod tests {
             - list in /p/l/c.py: ID 'list' conflicts with existing node, in /p/l/a.py
             - notes in /p/l/c.py: ID 'notes' conflicts with existing workflow, in /p/l/a.py
             - bad in /p/l/c.py: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
-            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which can not be used itself"#]]
+            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which cannot be used itself"#]]
         .assert_eq(&summary(&project));
         let files = |id: &str| project.workflow(id).map(|found| found.loaded.path.display().to_string());
         assert_eq!(files("notes").as_deref(), Some("/p/l/a.py"));
@@ -511,7 +511,7 @@ mod tests {
             - 1st in steplatch.toml: /id: '1st' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most
             - bad in steplatch.toml: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
             - identity in steplatch.toml: ID 'identity' conflicts with existing node
-            - other in steplatch.toml: /id: it stands under the name 'other', so its id can not be "another"; leave the id out
+            - other in steplatch.toml: /id: it stands under the name 'other', so its id cannot be "another"; leave the id out
             - log in steplatch.toml: ID 'log' conflicts with existing node
             - not in steplatch.toml: /type: what stands under 'graphs' is of type 'graph', not "bash"
             - twice in steplatch.json: ID 'twice' conflicts with existing graph
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_not_be_read_is_named_with_the_place() {
+    fn a_file_that_cannot_be_read_is_named_with_the_place() {
         let files = [("steplatch.toml", "[nodes.a]\ntype = \n"), ("steplatch.json", "{\"nodes\": {}")];
         let told = summary(&project(&files));
         assert!(told.contains("- (file) in steplatch.toml: it is not valid TOML: "), "{told}");
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn graphs_that_call_what_can_not_be_called_are_told() {
+    fn graphs_that_call_what_cannot_be_called_are_told() {
         let json = r#"{
             "nodes": {"bad": {"type": "bsh"}, "good": {"type": "identity"}},
             "graphs": {
@@ -551,9 +551,9 @@ mod tests {
             + identity
             + nested
             - bad in f.json: /type: there is no node of type 'bsh', did you mean 'bash'?
-            - of_bad in f.json: /steps/1: step 'b' calls 'bad', which can not be used itself
+            - of_bad in f.json: /steps/1: step 'b' calls 'bad', which cannot be used itself
             - unknown in f.json: /steps/0/node: step 'a' calls node 'goood', which does not exist, did you mean 'good'?
-            - of_of_bad in f.json: /steps/0: step 'a' calls 'of_bad', which can not be used itself
+            - of_of_bad in f.json: /steps/0: step 'a' calls 'of_bad', which cannot be used itself
             - into in f.json: it calls graphs that call each other in a circle: one → two → one
             - one in f.json: it calls graphs that call each other in a circle: one → two → one
             - self in f.json: it calls graphs that call each other in a circle: self → self

@@ -221,6 +221,6 @@ mod tests {
         fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
         assert_eq!(reason(&look()), "it has more than 1024 KB, the limit");
         fs::write(&file, b"\xff").unwrap();
-        assert!(reason(&look()).starts_with("it can not be read: "));
+        assert!(reason(&look()).starts_with("it cannot be read: "));
     }
 }

@@ -30,7 +30,7 @@ pub enum RecordingError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The recording is unreadable.
-    #[error("the recording '{file}' can not be read: {cause}")]
+    #[error("the recording '{file}' cannot be read: {cause}")]
     Unreadable {
         /// Its file.
         file: String,

@@ -37,7 +37,7 @@ impl InvalidArguments {
 /// Reads parameters as they came in.
 ///
 /// # Errors
-/// If a required one is missing or one can not be understood; all such problems are listed.
+/// If a required one is missing or one cannot be understood; all such problems are listed.
 pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
     let schema = V::schema();
     let mut fields = unwrap(parameters)?;

@@ -49,7 +49,7 @@ pub enum CallError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The reply is not one of this verb.
-    #[error("the daemon's reply to {verb} can not be read")]
+    #[error("the daemon's reply to {verb} cannot be read")]
     Garbled {
         /// The verb that was called.
         verb: &'static str,
@@ -333,7 +333,7 @@ where
             Ok(Some(Line::TooLong)) => tracing::warn!("a message of the daemon was too long and is lost"),
             Ok(Some(Line::Bytes(bytes))) => match serde_json::from_slice(&bytes) {
                 Ok(message) => return Some(message),
-                Err(error) => tracing::warn!(%error, "a message of the daemon can not be read"),
+                Err(error) => tracing::warn!(%error, "a message of the daemon cannot be read"),
             },
         }
     }

@@ -42,7 +42,7 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
     /// Returns the next line; `None` at the end of the stream. Safe to drop and call again.
     ///
     /// # Errors
-    /// If the stream can not be read.
+    /// If the stream cannot be read.
     pub async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let available = self.stream.fill_buf().await?;

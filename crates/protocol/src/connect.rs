@@ -35,7 +35,7 @@ pub enum ConnectError {
     #[error("the daemon hung up: {0}")]
     HungUp(#[source] CallError),
     /// The system refused.
-    #[error("the daemon can not be reached: {0}")]
+    #[error("the daemon cannot be reached: {0}")]
     System(#[from] io::Error),
 }
 
@@ -114,7 +114,7 @@ async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply),
 /// Connects to the daemon of `place`; starts it first when none is running.
 ///
 /// # Errors
-/// If it can not be started, or does not understand us.
+/// If it cannot be started, or does not understand us.
 pub async fn connect_or_start(
     place: &DaemonPaths,
     hello: Hello,
@@ -149,7 +149,7 @@ fn start(program: &Path, state: &Path) -> Result<(), StartError> {
         .map_err(told)?;
     let mut complaint = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        // What can not be read is not worth more than the exit code.
+        // What cannot be read is not worth more than the exit code.
         let _ = stderr.by_ref().take(64 * 1024).read_to_string(&mut complaint);
     }
     let status = child.wait().map_err(told)?;
@@ -168,6 +168,6 @@ mod tests {
     async fn a_daemon_that_does_not_say_hello_is_not_waited_for_without_end() {
         let (ours, _daemon) = UnixStream::pair().unwrap();
         let silent = greet(Client::from_stream(ours), Hello::default()).await.unwrap_err();
-        assert!(silent.to_string().starts_with("the daemon can not be reached: it does not answer"), "{silent}");
+        assert!(silent.to_string().starts_with("the daemon cannot be reached: it does not answer"), "{silent}");
     }
 }

@@ -120,9 +120,9 @@ pub struct HostInfo {
 pub fn host_advice(state: &str) -> Option<&'static str> {
     match state {
         "older" => Some("older version: keeps its terminals, opens no new ones, and ends with its last terminal"),
-        "silent" => Some("does not answer: its terminals can not be reached; end it with: steplatch daemon stop"),
+        "silent" => Some("does not answer: its terminals cannot be reached; end it with: steplatch daemon stop"),
         "foreign" => Some(
-            "protocol version differs: its terminals keep running but can not be reached; end it with: steplatch daemon stop",
+            "protocol version differs: its terminals keep running but cannot be reached; end it with: steplatch daemon stop",
         ),
         _ => None,
     }

@@ -36,7 +36,7 @@ pub enum FollowError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// An unreadable event.
-    #[error("an event of the run can not be read")]
+    #[error("an event of the run cannot be read")]
     Garbled(#[source] serde_json::Error),
 }
 

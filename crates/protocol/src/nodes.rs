@@ -22,7 +22,7 @@ pub struct ListNodesReply {
     pub success: bool,
     /// The nodes, by name
     pub nodes: Vec<NodeInfo>,
-    /// Declarations that can not be used, and why
+    /// Declarations that cannot be used, and why
     #[serde(default)]
     pub broken: Vec<BrokenNode>,
     /// The files that declare them
@@ -51,10 +51,10 @@ pub struct NodeInfo {
     pub file: Option<String>,
 }
 
-/// A declaration that can not be used.
+/// A declaration that cannot be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenNode {
-    /// The name it would have; none when it is the file that can not be read
+    /// The name it would have; none when it is the file that cannot be read
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The file
@@ -150,7 +150,7 @@ pub struct ListGraphsReply {
     pub success: bool,
     /// The graphs, by name
     pub graphs: Vec<GraphInfo>,
-    /// Declarations that can not be used, and why
+    /// Declarations that cannot be used, and why
     #[serde(default)]
     pub broken: Vec<BrokenNode>,
     /// The files that declare them

@@ -45,7 +45,7 @@ pub enum NotPrivate {
     #[error("'{}' is not a directory", .0.display())]
     NotAFolder(PathBuf),
     /// The system refused.
-    #[error("directory '{}' can not be used", .folder.display())]
+    #[error("directory '{}' cannot be used", .folder.display())]
     System {
         /// The folder.
         folder: PathBuf,

@@ -97,7 +97,7 @@ pub(crate) struct RetryBudget {
 const MAX_LOSSES: usize = 20;
 
 /// Maximum number of failed starts in a row: a daemon that was ended while it started can be started again, one that
-/// can not start stays so.
+/// cannot start stays so.
 const MAX_FAILED_STARTS: usize = 3;
 
 /// Time after which a connection counts as stable, and earlier losses are forgotten.
@@ -149,7 +149,7 @@ impl RetryBudget {
 fn pause_before(losses: usize) -> Duration {
     let (shortest, longest) = RETRY_PAUSES;
     match losses.checked_sub(2) {
-        // Far beyond the longest, and far from what can not be counted.
+        // Far beyond the longest, and far from what cannot be counted.
         Some(doublings) => (shortest * (1 << doublings.min(16))).min(longest),
         None => Duration::ZERO,
     }

@@ -90,7 +90,7 @@ pub struct ReadRecordingReply {
     /// Start of the next stretch; none at the end of the recording
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_ms: Option<u64>,
-    /// Reason for which the recording can not be read to its end, if it can not
+    /// Reason for which the recording cannot be read to its end, if it cannot
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// The error and what to do

@@ -199,7 +199,7 @@ pub struct RunComparison {
     pub elapsed_time: Vec<f64>,
     /// Differences of the other run, the first one first; at most 100
     pub differences: Vec<RunDifference>,
-    /// Reason for which they can not be compared
+    /// Reason for which they cannot be compared
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -822,7 +822,7 @@ pub struct RunEvent {
 }
 
 impl RunEvent {
-    /// The type of an event that stands for the rest of a history that can not be read.
+    /// The type of an event that stands for the rest of a history that cannot be read.
     pub const UNREADABLE: &str = "history_unreadable";
 
     /// Returns whether events of this type come from runs themselves, rather than from what an author has them report.

@@ -1093,7 +1093,7 @@ pub struct SendSignalReply {
 pub struct AttachTerminal {
     /// Terminal to join
     pub session_id: String,
-    /// Hold it: others can not type without this key, which the client draws, until the terminal is handed back or the
+    /// Hold it: others cannot type without this key, which the client draws, until the terminal is handed back or the
     /// client is gone
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,

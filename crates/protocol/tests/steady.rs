@@ -199,7 +199,7 @@ async fn a_daemon_that_never_answers_is_given_up_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_can_not_be_started_is_said_to_be_one() {
+async fn a_daemon_that_cannot_be_started_is_said_to_be_one() {
     let daemon = Played::new([]);
     tokio::task::yield_now().await;
     let failed = daemon.steady("/bin/false").call(ListWorkflowRuns::default()).await.unwrap_err();

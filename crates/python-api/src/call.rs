@@ -134,7 +134,7 @@ pub enum InvalidCall {
         given: Value,
     },
     /// The context has no such method, or the method has other parameters.
-    #[error("ctx.{call} can not be called like this: {cause}")]
+    #[error("ctx.{call} cannot be called like this: {cause}")]
     Form {
         /// The method of the context.
         call: String,

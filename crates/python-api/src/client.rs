@@ -106,7 +106,7 @@ pub enum WorkerError {
     #[error(transparent)]
     Conversation(#[from] ConversationError),
     /// Reading from it failed.
-    #[error("the worker can not be asked")]
+    #[error("the worker cannot be asked")]
     Io(#[from] io::Error),
 }
 

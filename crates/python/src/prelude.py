@@ -69,10 +69,10 @@ class Session:
         return _workflows.pop(id, None) is not None
 
     def get_workflow_run(self, run_id):
-        raise RuntimeError(f"a workflow can not look at runs; `steplatch runs show {run_id}` does, or GET_WORKFLOW_RUN")
+        raise RuntimeError(f"a workflow cannot look at runs; `steplatch runs show {run_id}` does, or GET_WORKFLOW_RUN")
 
     def list_workflow_runs(self, workflow_id=None, state=None):
-        raise RuntimeError("a workflow can not look at runs; `steplatch runs list` does, or LIST_WORKFLOW_RUNS")
+        raise RuntimeError("a workflow cannot look at runs; `steplatch runs list` does, or LIST_WORKFLOW_RUNS")
 
 
 session = Session()
@@ -245,7 +245,7 @@ class WorkflowRun:
     def __init__(self, workflow=None, input=None, params=None, event_sink=None):
         id = _id_of(workflow)
         raise RuntimeError(
-            f"a workflow file declares workflows and can not start a WorkflowRun: `steplatch run FILE` or "
+            f"a workflow file declares workflows and cannot start a WorkflowRun: `steplatch run FILE` or "
             f"`steplatch run {id}` starts one, EXECUTE_WORKFLOW does over the socket, and within a function "
             f"await ctx.run_workflow('{id}', input)"
         )
@@ -376,7 +376,7 @@ class WorkflowContext:
                 try:
                     results[at] = await self.run(node, given)
                 except Exception as error:
-                    # One that can not be run loses none of the others.
+                    # One that cannot be run loses none of the others.
                     results[at] = {
                         "success": False,
                         "output": None,

@@ -31,7 +31,7 @@ impl Program {
                 Failure::new(
                     FailureKind::NotJson,
                     "TypeError",
-                    format!("a declaration of {file} can not be kept: {why}"),
+                    format!("a declaration of {file} cannot be kept: {why}"),
                 )
             })?,
             Stop::Failed(failure) => return Err(failure),

@@ -32,7 +32,7 @@ const NONBLOCK: i32 = 0o4000;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The read fails.
-    #[error("the file can not be read: {0}")]
+    #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
     /// It is a directory, or a device.
     #[error("it is no regular file")]

@@ -182,7 +182,7 @@ impl Client {
         let refused = |words: String| StartError::Refused { words, status: None, retry_after: None };
         let url = self.url(&[id, "start"]).map_err(|error| refused(error.words))?;
         let key: HeaderValue =
-            idempotency_key.parse().map_err(|_| refused("The idempotency key can not be sent.".to_owned()))?;
+            idempotency_key.parse().map_err(|_| refused("The idempotency key cannot be sent.".to_owned()))?;
         let body = json!({ "input": input, "source": "application" });
         let request = Request { method: Method::POST, url, body: Some(body), key: Some(key) };
         let answer = match self.0.sender.ask(&request, self.0.limits.starting).await {

@@ -89,8 +89,8 @@ impl RunEvents {
                 let events = match self.shared.events_for_followers(&self.run, self.next, piece).await {
                     Ok(events) => events,
                     Err(error) => {
-                        tracing::error!(run = %self.run.id, %error, "a history can not be followed");
-                        let data = json!({"error": format!("the history can not be read: {error}")});
+                        tracing::error!(run = %self.run.id, %error, "a history cannot be followed");
+                        let data = json!({"error": format!("the history cannot be read: {error}")});
                         let event = envelope(&self.run, self.next, RunEvent::UNREADABLE, data, clock::now_iso8601());
                         return sink.event(request_id, &event).await;
                     }
@@ -130,7 +130,7 @@ pub(super) enum Unreadable {
 
 /// Failure to read the history of a run, for a request or to continue it.
 #[derive(Debug, thiserror::Error)]
-#[error("the history of the run can not be read: {0}")]
+#[error("the history of the run cannot be read: {0}")]
 pub(super) struct HistoryError(#[from] Unreadable);
 
 /// Adds the author of an answer to its data.

@@ -12,7 +12,7 @@ const MAX_ID_CHARS: usize = 80;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunLookupError {
     /// The journal is unreadable.
-    #[error("the runs can not be read: {0}")]
+    #[error("the runs cannot be read: {0}")]
     Unreadable(#[from] StorageError),
     /// No run has the id, or the text is not an id.
     #[error("Workflow run '{id}' not found; list_runs tells which there are")]

@@ -9,7 +9,7 @@ use crate::event::Unreadable;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResultError {
     /// Its history is unreadable.
-    #[error("is over, and its result can not be read: {0}")]
+    #[error("is over, and its result cannot be read: {0}")]
     Unreadable(#[from] Unreadable),
     /// Its history contains no result.
     #[error("came to nothing")]

@@ -323,7 +323,7 @@ impl Run {
                 )
             }
             None => {
-                let trouble = Some("what is kept about this run can not be read".to_owned());
+                let trouble = Some("what is kept about this run cannot be read".to_owned());
                 let about = RunHeader {
                     workflow: "unknown".to_owned(),
                     started: Timestamp(0),

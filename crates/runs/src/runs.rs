@@ -657,7 +657,7 @@ enum CancelError {
     #[error(transparent)]
     Lookup(#[from] RunLookupError),
     /// The journal does not store the end of a run without a driver.
-    #[error("the run can not be cancelled: {0}")]
+    #[error("the run cannot be cancelled: {0}")]
     NotStored(#[from] AppendError),
     /// It has not ended yet.
     #[error(

@@ -120,7 +120,7 @@ impl Engine {
             (None, None, Some(file)) => {
                 let path = caller.folder.join(file);
                 let unreadable =
-                    |error: String| invalid(format!("workflow file '{}' can not be read: {error}", path.display()));
+                    |error: String| invalid(format!("workflow file '{}' cannot be read: {error}", path.display()));
                 let text = read(path.clone()).await;
                 Definition::from_text(&text.map_err(|error| unreadable(error.to_string()))?, &TerminalTools)
             }

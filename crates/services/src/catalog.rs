@@ -97,7 +97,7 @@ impl Catalog {
             },
             Err(error) => {
                 if error.kind() != std::io::ErrorKind::NotFound {
-                    tracing::warn!(%error, "the lists of remote services can not be read");
+                    tracing::warn!(%error, "the lists of remote services cannot be read");
                 }
                 CatalogFile::default()
             }

@@ -23,7 +23,7 @@ pub(super) enum DiscoveryError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The settings make no callable MCP server.
-    #[error("the MCP server can not be asked: {0}")]
+    #[error("the MCP server cannot be asked: {0}")]
     Server(Problems),
     /// The daemon's own directory is gone.
     #[error(transparent)]

@@ -93,7 +93,7 @@ impl Service {
             Ok(client) => client,
             Err(error) => {
                 // The reader of the configuration has refused this one already.
-                tracing::error!(remote = self.name, %error, "the client of a remote service can not be created");
+                tracing::error!(remote = self.name, %error, "the client of a remote service cannot be created");
                 return self.retire();
             }
         };

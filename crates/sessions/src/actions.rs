@@ -21,7 +21,7 @@ pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, ste
         Command::ExitTerminal(verb) => VerbReply::from_reply(sessions.exit_once(caller, verb, step).await),
         Command::PutFile(verb) => VerbReply::from_reply(sessions.put_file(caller, verb, step).await),
         Command::GetFile(verb) => VerbReply::from_reply(sessions.get_file(caller, verb, step).await),
-        other => VerbReply::failure(format!("a workflow can not do {other:?}")),
+        other => VerbReply::failure(format!("a workflow cannot do {other:?}")),
     }
 }
 

@@ -72,8 +72,8 @@ impl Recordings {
                 let recordings = wanted.take(most).map(|entry| self.info(&entry)).collect();
                 ListRecordingsReply { success: true, recordings, error: None }
             }
-            Ok(Err(error)) => failed_list(format!("the directory of recordings can not be read: {error}")),
-            Err(_) => failed_list("the directory of recordings can not be read".to_owned()),
+            Ok(Err(error)) => failed_list(format!("the directory of recordings cannot be read: {error}")),
+            Err(_) => failed_list("the directory of recordings cannot be read".to_owned()),
         }
     }
 

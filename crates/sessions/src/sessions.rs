@@ -235,7 +235,7 @@ impl Sessions {
             Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned().into()),
             Some(command) => command,
             None => shell_words::split(&verb.shell)
-                .map_err(|error| format!("shell '{}' can not be split into words: {error}", verb.shell))?,
+                .map_err(|error| format!("shell '{}' cannot be split into words: {error}", verb.shell))?,
         };
         if arguments.is_empty() {
             return Err("shell is empty: name one, such as bash".to_owned().into());
@@ -246,10 +246,10 @@ impl Sessions {
         let environment: Vec<(OsString, OsString)> =
             verb.environment.unwrap_or_default().into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         if let Some((key, _)) = environment.iter().find(|(key, value)| !is_variable(key, value)) {
-            return Err(format!("'{}' can not be an environment variable", key.to_string_lossy()).into());
+            return Err(format!("'{}' cannot be an environment variable", key.to_string_lossy()).into());
         }
         if arguments.iter().any(|argument| argument.contains('\0')) {
-            return Err("a command can not have a NUL character in it".to_owned().into());
+            return Err("a command cannot have a NUL character in it".to_owned().into());
         }
         if let Some(name) = &verb.name {
             if name.trim().is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {

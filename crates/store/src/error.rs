@@ -40,7 +40,7 @@ pub enum StorageError {
     #[error("no disk space is left for the journal; free some, or raise runs.disk_mb")]
     Full(Cause),
     /// The place is only readable.
-    #[error("the journal can not be written to, only read")]
+    #[error("the journal cannot be written to, only read")]
     ReadOnly(Cause),
     /// The content of the file differs from the written one, or the file is not a database.
     #[error("the journal is damaged: {0}")]
@@ -106,7 +106,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The system refuses to create or open the file.
-    #[error("the journal '{}' can not be opened", .path.display())]
+    #[error("the journal '{}' cannot be opened", .path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -115,7 +115,7 @@ pub enum OpenError {
         cause: std::io::Error,
     },
     /// The file is there and does not work.
-    #[error("the journal '{}' can not be used", .path.display())]
+    #[error("the journal '{}' cannot be used", .path.display())]
     Storage {
         /// The file.
         path: PathBuf,

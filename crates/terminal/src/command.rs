@@ -128,10 +128,10 @@ pub enum RunError {
     #[error("{}", changed(.0))]
     Changed(String),
     /// The command contains a character that is a key to a shell rather than text.
-    #[error("the command contains the control character U+{0:04X}, which can not be entered as text")]
+    #[error("the command contains the control character U+{0:04X}, which cannot be entered as text")]
     Control(u32),
     /// The shell could not change to the folder; the command was not run.
-    #[error("the shell can not change to {folder}; the command was not run. It said: {said}")]
+    #[error("the shell cannot change to {folder}; the command was not run. It said: {said}")]
     NoFolder {
         /// The directory, as requested.
         folder: String,
@@ -159,7 +159,7 @@ pub enum RunError {
     /// fish, which reports no commands here, would draw a line of it over several rows, with an echo inseparable from
     /// the output. The shell received nothing.
     #[error(
-        "a line of the command is wider than the {cols} columns of the terminal, and what fish draws then can not be \
+        "a line of the command is wider than the {cols} columns of the terminal, and what fish draws then cannot be \
          told from output, so nothing was typed; use integrate: true"
     )]
     Wrapped {

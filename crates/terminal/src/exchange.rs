@@ -74,11 +74,11 @@ pub enum VariablesError {
         text: String,
     },
     /// The shell has no signal handler of the integration any more, so it cannot receive the request.
-    #[error("the shell can not be asked: it does not listen for requests any more")]
+    #[error("the shell cannot be asked: it does not listen for requests any more")]
     Deaf,
     /// An inner shell cannot receive the request as typed text: it is long, or a value has characters that are keys
     /// there.
-    #[error("the values can not be typed into this shell: they are long, or contain control characters")]
+    #[error("the values cannot be typed into this shell: they are long, or contain control characters")]
     NotTypeable,
     /// The shell did not answer in time.
     #[error("the shell did not answer within {} s", EXCHANGE_TIMEOUT.as_secs())]

@@ -283,7 +283,7 @@ impl History {
             match Spill::new(&disk.folder, disk.budget) {
                 Ok(spill) => self.spill = Some(spill),
                 Err(error) => {
-                    tracing::warn!(%error, folder = %disk.folder.display(), "older output can not be kept on disk");
+                    tracing::warn!(%error, folder = %disk.folder.display(), "older output cannot be kept on disk");
                     self.disk = None;
                     return false;
                 }
@@ -303,7 +303,7 @@ impl History {
                 Ok(place) => break Some(place),
                 // A full disk leaves the room that the file has already.
                 Err(error) if spill.stop_growing() => {
-                    tracing::warn!(%error, "older output can not be written to disk: less of it is kept");
+                    tracing::warn!(%error, "older output cannot be written to disk: less of it is kept");
                 }
                 Err(error) => {
                     tracing::warn!(%error, "older output is no longer kept on disk");
@@ -361,7 +361,7 @@ impl History {
         };
         let said = |error: &std::io::Error| {
             if !self.unreadable.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "older output can not be read from disk");
+                tracing::warn!(%error, "older output cannot be read from disk");
             }
         };
         text.inspect_err(said).ok()

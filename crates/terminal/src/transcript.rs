@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_can_not_print_the_marks_of_its_shell() {
+    fn a_command_cannot_print_the_marks_of_its_shell() {
         let prompt = "\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07";
         let begin = format!("\x1b]133;D;0;k=n1;n=7\x07{prompt}echo $PS1\r\n\x1b]133;C;k=n1\x07");
         let forged = [

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_can_not_be_shown_is_refused_field_by_field() {
+    fn a_form_that_cannot_be_shown_is_refused_field_by_field() {
         let refused = |form: Value| Form::read(&form).unwrap_err().join("\n");
         assert!(refused(json!("version")).starts_with("'form' must be an object such as {"));
         assert!(refused(json!({"version": {"type": "string"}})).starts_with("'form' needs 'properties'"));

@@ -54,7 +54,7 @@ pub enum PatchError {
     #[error("the patch adds the argument '{0}', which this run has no value for; give it a default")]
     NewArgument(String),
     /// The patch would show a secret.
-    #[error("the patch makes the secret argument '{0}' one that is shown; a repair can not")]
+    #[error("the patch makes the secret argument '{0}' one that is shown; a repair cannot")]
     SecretShown(String),
     /// The state that the run waits in is gone.
     #[error("the run waits in state '{0}', which the patch takes away")]

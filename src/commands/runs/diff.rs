@@ -37,7 +37,7 @@ impl Diff {
             GetRun { run_id: one, compare_with: Some(other), detail: Some(RunDetail::Brief), ..GetRun::default() };
         let reply = front::ask(place, verb).await?;
         let Some(compared) = reply.comparison else {
-            return Err(Failure::usage(reply.error.unwrap_or_else(|| "the runs can not be compared".to_owned())));
+            return Err(Failure::usage(reply.error.unwrap_or_else(|| "the runs cannot be compared".to_owned())));
         };
         if let Some(error) = &compared.error {
             return Err(Failure::usage(error.clone()).with(&compared));

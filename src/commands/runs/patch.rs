@@ -72,6 +72,6 @@ fn read(file: &str) -> Result<String, Failure> {
         "-" => std::io::stdin().read_to_string(&mut text).map(drop),
         _ => std::fs::read_to_string(file).map(|read| text = read),
     };
-    reading.map_err(|error| Failure::usage(format!("'{}' can not be read: {error}", visible(file))))?;
+    reading.map_err(|error| Failure::usage(format!("'{}' cannot be read: {error}", visible(file))))?;
     Ok(text)
 }

@@ -32,7 +32,7 @@ pub(super) async fn lines(place: &DaemonPaths, id: &str) -> Result<Vec<String>, 
     let is_open = is_open(place, &report).await?;
     let steps = match front::steady(place)?.events(id, 1, EVERY_EVENT).await {
         Ok(found) => step_lines(&found.events),
-        Err(error) => vec![format!("  {QUIET}the steps can not be read: {error}{QUIET:#}")],
+        Err(error) => vec![format!("  {QUIET}the steps cannot be read: {error}{QUIET:#}")],
     };
     Ok(run_lines(&record, &report, is_open, steps))
 }

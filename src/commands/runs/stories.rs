@@ -93,7 +93,7 @@ impl Stories {
                 (at, Err(error)) if self.stories[at].depth == 0 => return Err(error),
                 (at, Err(error)) => {
                     let story = self.stories.remove(at);
-                    print::remark(&format!("run {} can not be followed: {error}", story.run));
+                    print::remark(&format!("run {} cannot be followed: {error}", story.run));
                 }
             }
         }
@@ -122,7 +122,7 @@ impl Stories {
         if self.wanted.nested && event.event_type == "nested_workflow_started" {
             let child = event.data.get("child_run_id").and_then(Value::as_str).unwrap_or_default();
             match self.begin(child, 1, depth + 1).await {
-                Err(FollowError::Unknown(error)) => print::remark(&format!("run {child} can not be followed: {error}")),
+                Err(FollowError::Unknown(error)) => print::remark(&format!("run {child} cannot be followed: {error}")),
                 begun => begun?,
             }
         }

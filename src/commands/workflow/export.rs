@@ -142,7 +142,7 @@ impl Export {
     ) -> Result<Vec<SkillFile>, Failure> {
         // A function may compute a name in its code in any way.
         if source.text.contains("run_workflow") {
-            let error = format!("'{}' starts other workflows by name: they can not be taken along", self.workflow);
+            let error = format!("'{}' starts other workflows by name: they cannot be taken along", self.workflow);
             return Err(Failure::usage(error));
         }
         let file = described.file.as_deref().map(Path::new).and_then(Path::file_name);
@@ -204,7 +204,7 @@ fn write(folder: &Path, files: &[SkillFile], replaces: bool) -> Result<(), Failu
     }
     for (path, text) in files {
         let path = folder.join(path);
-        put(&path, text).map_err(|error| Failure::work(format!("'{}' can not be written: {error}", path.display())))?;
+        put(&path, text).map_err(|error| Failure::work(format!("'{}' cannot be written: {error}", path.display())))?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Option<G
     let text = match std::fs::read_to_string(&golden) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::usage(format!("'{}' can not be read: {error}", golden.display()))),
+        Err(error) => return Err(Failure::usage(format!("'{}' cannot be read: {error}", golden.display()))),
     };
     let read = Golden::read(&text);
     read.map(Some).map_err(|error| Failure::usage(format!("'{}' is no recording: {error}", golden.display())))

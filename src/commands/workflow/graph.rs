@@ -34,7 +34,7 @@ impl Graph {
         let (format, diagram) = if self.svg { ("svg", svg(&definition)) } else { ("mermaid", mermaid(&definition)) };
         if let Some(file) = &self.output {
             std::fs::write(file, &diagram)
-                .map_err(|error| Failure::usage(format!("'{}' can not be written: {error}", file.display())))?;
+                .map_err(|error| Failure::usage(format!("'{}' cannot be written: {error}", file.display())))?;
             if self.json {
                 print::json(&json!({"format": format, "file": file}))?;
             }

@@ -66,7 +66,7 @@ async fn problems(file: &str, place: &DaemonPaths) -> Result<Vec<Problem>, Failu
 async fn problems_of_functions(file: &Path, place: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
     let reply = load::functions(file, false, true, place).await?;
     if reply.problems.is_empty() && !reply.success {
-        return Ok(vec![Problem::error("", reply.error.unwrap_or_else(|| "it can not be checked".to_owned()))]);
+        return Ok(vec![Problem::error("", reply.error.unwrap_or_else(|| "it cannot be checked".to_owned()))]);
     }
     let message = |FileProblem { line, message }: FileProblem| {
         let place = line.map(|line| format!("line {line}:")).unwrap_or_default();

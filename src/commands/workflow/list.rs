@@ -25,7 +25,7 @@ impl List {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListWorkflows { containing: self.containing, limit: ALL }).await?;
         if !reply.success {
-            let error = reply.error.clone().unwrap_or_else(|| "the library can not be read".to_owned());
+            let error = reply.error.clone().unwrap_or_else(|| "the library cannot be read".to_owned());
             return Err(Failure::work(error).with(&reply));
         }
         if self.json {

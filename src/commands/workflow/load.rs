@@ -137,7 +137,7 @@ fn is_loadable(file: &Path) -> bool {
 
 /// Reads a workflow, or a file of the library, in which it is beside its metadata.
 fn definition(file: &Path) -> Result<Value, String> {
-    let text = std::fs::read(file).map_err(|error| format!("the file can not be read: {error}"))?;
+    let text = std::fs::read(file).map_err(|error| format!("the file cannot be read: {error}"))?;
     let mut document: Value = serde_json::from_slice(&text).map_err(|error| format!("this is not JSON: {error}"))?;
     match document.get_mut("definition") {
         Some(definition @ Value::Object(_)) => Ok(definition.take()),

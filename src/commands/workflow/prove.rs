@@ -244,7 +244,7 @@ fn write(path: &Path, golden: &Golden) -> Result<(), Failure> {
         file.persist(path)?;
         Ok(())
     };
-    put().map_err(|error| Failure::work(format!("'{}' can not be written: {error}", path.display())))
+    put().map_err(|error| Failure::work(format!("'{}' cannot be written: {error}", path.display())))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Workflow
     if !is_name {
         return Ok(match std::fs::read_to_string(workflow) {
             Ok(text) => WorkflowSource::Workflow(Box::new(Definition::from_text(&text, &TerminalTools))),
-            Err(error) => WorkflowSource::Nothing(format!("the file can not be read: {error}")),
+            Err(error) => WorkflowSource::Nothing(format!("the file cannot be read: {error}")),
         });
     }
     let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;

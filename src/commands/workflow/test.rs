@@ -98,7 +98,7 @@ impl Test {
             }
             (Some(file), _) => {
                 let text = std::fs::read_to_string(file)
-                    .map_err(|error| Failure::usage(format!("'{}' can not be read: {error}", file.display())))?;
+                    .map_err(|error| Failure::usage(format!("'{}' cannot be read: {error}", file.display())))?;
                 Stubs::from_text(&text, &definition, &TerminalTools).map_err(|problems| {
                     Failure::usage(format!("the stubs in '{}' do not fit the workflow:\n{problems}", file.display()))
                 })?

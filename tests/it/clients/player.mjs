@@ -1,7 +1,7 @@
 // Plays a recording with the core of asciinema's player: `player.mjs PACKAGE RECORDING`
 //
 // Prints, as JSON, what the player made of it: its size, every event in the order in which it was played, and how long it
-// is. What the player can not read ends this with an error.
+// is. What the player cannot read ends this with an error.
 
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";

@@ -92,7 +92,7 @@ Workflow(id="story", session=session, fn=story)
 }
 
 #[test]
-fn what_can_not_begin_or_does_not_get_ready_is_a_failed_result() {
+fn what_cannot_begin_or_does_not_get_ready_is_a_failed_result() {
     let story = Story::of(
         "missing = await ctx.run('missing', 'x')\n\
          slow = await ctx.run('slow', 'x')\n\

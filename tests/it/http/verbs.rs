@@ -39,7 +39,7 @@ fn a_workflow_is_saved_run_looked_at_and_removed() {
 }
 
 #[test]
-fn what_is_not_there_is_told_from_what_can_not_be_done() {
+fn what_is_not_there_is_told_from_what_cannot_be_done() {
     let serving = Serving::new();
     let status = |method: &str, path: &str, body: Value| serving.asks(method, path, Some(&body)).0;
     for (method, path, body) in [

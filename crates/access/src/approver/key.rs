@@ -77,7 +77,7 @@ pub enum KeyError {
     #[error("{0}")]
     Derivation(argon2::Error),
     /// HPKE does not seal the key.
-    #[error("the approver's key can not be sealed")]
+    #[error("the approver's key cannot be sealed")]
     Seal,
     /// It is not the passphrase of the key, or the file is damaged.
     #[error("the approver's key does not open with the passphrase")]

@@ -22,7 +22,7 @@ pub(super) enum RedirectError {
     #[error("The address of the page is not http://localhost:PORT/")]
     Address,
     /// Writing the file failed.
-    #[error("The file that leads the browser to the page can not be written: {0}")]
+    #[error("The file that leads the browser to the page cannot be written: {0}")]
     File(#[from] io::Error),
 }
 
@@ -45,7 +45,7 @@ impl Drop for RedirectFile {
         if let Err(error) = std::fs::remove_file(&self.file)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(file = %self.file.display(), %error, "a file with a ticket of the page can not be removed");
+            tracing::warn!(file = %self.file.display(), %error, "a file with a ticket of the page cannot be removed");
         }
     }
 }

@@ -230,7 +230,7 @@ async fn a_refused_input_stays_refused_for_whatever_the_run_tries_next() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_compared_is_said_with_the_question_and_with_the_answer() {
+async fn what_cannot_be_compared_is_said_with_the_question_and_with_the_answer() {
     let daemon = TestDaemon::new().await;
     let terminal = daemon.bash().await;
     let session = terminal.id.clone();

@@ -541,7 +541,7 @@ async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
 /// Document 001, lines 1216-1241: the reply to what cannot be run has every field, and its error begins with these
 /// words.
 #[tokio::test]
-async fn what_can_not_be_run_is_answered_as_in_document_001_line_1217() {
+async fn what_cannot_be_run_is_answered_as_in_document_001_line_1217() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     assert_eq!(agent.creates(&repeating("there", "x")).await["success"], true);
@@ -568,7 +568,7 @@ async fn what_can_not_be_run_is_answered_as_in_document_001_line_1217() {
 
 /// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and states why it is not saved.
 #[tokio::test]
-async fn a_library_that_can_not_be_written_is_told_as_in_document_000_line_885() {
+async fn a_library_that_cannot_be_written_is_told_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
     let agent = Agent::of(&daemon, &[]).await;
     fs::write(agent.library(), "a file, and no folder").unwrap();

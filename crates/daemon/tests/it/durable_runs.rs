@@ -472,7 +472,7 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
             break begun;
         }
     };
-    let error = "the run was not started, because it can not be stored: no disk space is left for the journal; \
+    let error = "the run was not started, because it cannot be stored: no disk space is left for the journal; \
                  free some, or raise runs.disk_mb";
     assert_eq!(refused.error.as_deref(), Some(error));
     let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
@@ -490,7 +490,7 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
 }
 
 #[tokio::test]
-async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_and_the_rest_goes_on() {
+async fn a_run_that_this_version_cannot_read_is_named_and_can_be_written_off_and_the_rest_goes_on() {
     let daemon = TestDaemon::new().await;
     let strange = begin(&daemon, sleeping(100.0)).await;
     let other = begin(&daemon, judged()).await;
@@ -509,7 +509,7 @@ async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_an
     let record = daemon.call(GetWorkflowRun { run_id: strange.run_id.clone() }).await.run.unwrap();
     assert_eq!(record.state, "running");
     let error = record.error.unwrap();
-    assert!(error.starts_with("its history can not be read: entry 3 says what this version does not know"), "{error}");
+    assert!(error.starts_with("its history cannot be read: entry 3 says what this version does not know"), "{error}");
     let looked =
         daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await;
     assert!(looked.error.unwrap().contains("entry 3 says"));

@@ -263,7 +263,7 @@ async fn broken_files_and_a_broken_index_hide_nothing() {
 
     let half = author.client.call(DescribeWorkflow { name: "half".to_owned() }).await.unwrap();
     let error = half.error.unwrap();
-    assert!(error.starts_with("Workflow 'half' can not be read: the file '"), "{error}");
+    assert!(error.starts_with("Workflow 'half' cannot be read: the file '"), "{error}");
     assert!(error.ends_with("Correct or remove the file."), "{error}");
     let odd = author.client.call(DescribeWorkflow { name: "odd".to_owned() }).await.unwrap();
     assert!(odd.success && odd.graph.is_none(), "{odd:?}");

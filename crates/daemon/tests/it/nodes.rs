@@ -135,7 +135,7 @@ async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
     assert_eq!(described.declaration.unwrap()["steps"][1]["depends_on"], json!(["one"]), "its input names it");
     let error = author.client.call(DescribeNode { node_id: "broken".to_owned() }).await.unwrap().error.unwrap();
     assert!(
-        error.starts_with(&format!("Node 'broken' can not be used; correct its declaration in {file}:\n/comand")),
+        error.starts_with(&format!("Node 'broken' cannot be used; correct its declaration in {file}:\n/comand")),
         "{error}"
     );
 

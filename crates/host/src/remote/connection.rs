@@ -402,7 +402,7 @@ impl RemoteHost {
 
     /// Returns that the host has sent what no terminal host sends.
     pub(crate) fn implausible(&self, what: &'static str) -> AskError {
-        tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an answer that can not be");
+        tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an answer that cannot be");
         AskError::Implausible { host: self.shared.route.config.name.clone(), what }
     }
 

@@ -514,7 +514,7 @@ impl Machine {
         let listed = listed.and_then(|listed| match whole(listed) {
             Ok(listed) => Some(listed.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect()),
             Err(what) => {
-                tracing::warn!(host = self.config().name, what, "a machine sent a list of terminals that can not be");
+                tracing::warn!(host = self.config().name, what, "a machine sent a list of terminals that cannot be");
                 None
             }
         });
@@ -595,7 +595,7 @@ impl Machine {
         let (notes, folder, name) = (self.notes.lock().clone(), self.folder.clone(), self.config().name.clone());
         let written = tokio::task::spawn_blocking(move || notes.write(&folder, &name)).await;
         if let Err(error) = written.map_err(std::io::Error::other).and_then(|written| written) {
-            tracing::warn!(%error, "what is known of another machine can not be noted");
+            tracing::warn!(%error, "what is known of another machine cannot be noted");
         }
     }
 }

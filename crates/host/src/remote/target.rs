@@ -240,7 +240,7 @@ enum NoReport {
     Start(SpawnError),
     #[error("it did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
     Late,
-    #[error("its report can not be read")]
+    #[error("its report cannot be read")]
     Unreadable,
 }
 

@@ -280,7 +280,7 @@ async fn an_input_with_a_step_is_typed_once_whoever_asks_again() {
 }
 
 #[tokio::test]
-async fn an_input_that_was_begun_and_can_not_be_finished_is_in_doubt_and_is_not_typed_again() {
+async fn an_input_that_was_begun_and_cannot_be_finished_is_in_doubt_and_is_not_typed_again() {
     let folder = folder();
     let hosts = hosts(folder.path(), "1").await;
     // Nothing reads what is typed, and the line discipline takes 4 kB at the most.

@@ -716,7 +716,7 @@ async fn a_copy_takes_no_more_than_was_announced_and_leaves_nothing_behind() {
         ("a size of no file system", with(answer::file(), "/size", u64::MAX), piece(3), "larger than any file system"),
         ("a directory", with(answer::file(), "/kind", "Directory"), piece(3), "is a directory"),
         ("a device", with(answer::file(), "/kind", "Other"), piece(3), "is not a regular file"),
-        ("bytes that are none", answer::file(), json!({"Ok": {"bytes": [999]}}), "can not be read"),
+        ("bytes that are none", answer::file(), json!({"Ok": {"bytes": [999]}}), "cannot be read"),
     ];
     for (name, facts, piece, expected) in lies {
         let reply = move |ask: &Ask| match ask {
@@ -969,7 +969,7 @@ async fn a_host_that_greets_as_another_one_is_named() {
     assert!(version.starts_with("]0;x9") && version.len() == 64, "{version}");
     let scene = Scene::new(hello("/pid", json!("a pid"))).await;
     let error = scene.check().await.unwrap_err().to_string();
-    assert!(error.contains("can not be read"), "{error}");
+    assert!(error.contains("cannot be read"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

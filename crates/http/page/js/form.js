@@ -13,7 +13,7 @@ import { visible } from "./words.js";
  */
 
 /**
- * The control of a field: its element, its value, and what can not be read of it.
+ * The control of a field: its element, its value, and what cannot be read of it.
  * @typedef {{ element: HTMLElement, controls: HTMLElement[], value: () => unknown, misread?: () => string | null }} Control
  */
 

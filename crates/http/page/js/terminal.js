@@ -208,7 +208,7 @@ export function show(into, parts) {
             forgetKey(id);
             key = null;
             released();
-            tell(message["error"] ?? "The terminal can not be taken over.");
+            tell(message["error"] ?? "The terminal cannot be taken over.");
           }
           break;
         case "handed_back":

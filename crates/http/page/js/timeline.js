@@ -179,7 +179,7 @@ export function addEvent(timeline, event) {
       break;
     }
     case "history_unreadable":
-      timeline.error = data.error ?? "the history can not be read";
+      timeline.error = data.error ?? "the history cannot be read";
       break;
     default:
       if (!OWN.test(event.event_type)) note(event.event_type, "event", { output: Object.keys(data).join() === "data" ? data.data : data });
@@ -262,7 +262,7 @@ export function flatten(timeline, open, depth = 0) {
   return timeline.steps.flatMap((step) => {
     const shown = depth ? { ...step, depth: step.depth + depth } : step;
     const child = step.run === null ? undefined : open.get(step.run);
-    // A run can not start itself, but a bound costs nothing.
+    // A run cannot start itself, but a bound costs nothing.
     if (!child || depth > DEEPEST) return [shown];
     return [shown, ...flatten(child, open, shown.depth + 1).map((inner) => ({ ...inner, key: `${step.run} ${inner.key}` }))];
   });

@@ -281,7 +281,7 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::
             match serde_json::from_value(event) {
                 Ok(ScreenEvent::ScreenChanged(change)) => feed.take(*change),
                 Ok(ScreenEvent::ScreenClosed) => return feed.end(None),
-                Err(error) => tracing::warn!(%error, "an event of a screen can not be read"),
+                Err(error) => tracing::warn!(%error, "an event of a screen cannot be read"),
             }
         }
     }

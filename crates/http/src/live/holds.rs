@@ -50,7 +50,7 @@ impl Holds {
         let client = person.running().await.map_err(|error| error.to_string())?;
         let (reply, mut events) = client.subscribe(verb.clone()).await.map_err(|error| error.to_string())?;
         if !reply.success {
-            return Err(reply.error.unwrap_or_else(|| "the terminal can not be held".to_owned()));
+            return Err(reply.error.unwrap_or_else(|| "the terminal cannot be held".to_owned()));
         }
         let ended = CancellationToken::new();
         let hold = Hold { terminal: terminal.to_owned(), taken: 1, _ends: ended.clone().drop_guard() };

@@ -173,8 +173,8 @@ impl Tab {
                                 self.take(message).await;
                             }
                             Err(error) => {
-                                tracing::debug!(%error, "a message of a tab can not be read");
-                                return Err(Closing(MISREAD, "a message can not be read"));
+                                tracing::debug!(%error, "a message of a tab cannot be read");
+                                return Err(Closing(MISREAD, "a message cannot be read"));
                             }
                         },
                         Some(Ok(Message::Binary(_))) => return Err(Closing(MISREAD, "a message is no text")),

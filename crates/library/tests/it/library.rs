@@ -349,9 +349,9 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
             empty.json: missing field `definition`
             folder.json: it is not a file
             huge.json: it has more than 1048576 bytes
-            link.json: it can not be read: No such file or directory (os error 2)
+            link.json: it cannot be read: No such file or directory (os error 2)
             list.json: this is not a JSON object
-            no name.json: its name can not be that of a workflow: 'no name' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')
+            no name.json: its name cannot be that of a workflow: 'no name' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')
             text.json: its 'definition' is not a JSON object"#]]
         .assert_eq(&told.join("\n"));
     }

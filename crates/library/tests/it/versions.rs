@@ -143,7 +143,7 @@ fn the_oldest_versions_are_forgotten_and_files_that_are_none_are_left_out() {
 }
 
 #[test]
-fn a_version_that_can_not_be_kept_prevents_the_change() {
+fn a_version_that_cannot_be_kept_prevents_the_change() {
     let (_folder, library) = library();
     library.create(&machine("make"), false, &author("ana", "")).unwrap();
     fs::remove_dir_all(library.folder().join(".versions")).unwrap();

@@ -62,7 +62,7 @@ fn answers(call: &mut Call<'_>) -> Result<InputResponses, ErrorData> {
         ClientInput::Answers(answers) => Ok(answers.into_iter().filter(|(_, answer)| answer.is_object()).collect()),
         ClientInput::Nothing => Ok(InputResponses::new()),
         ClientInput::Moot | ClientInput::Late => Err(invalid("nobody answered")),
-        ClientInput::Unreachable => Err(invalid("the client can not be asked that")),
+        ClientInput::Unreachable => Err(invalid("the client cannot be asked that")),
     }
 }
 

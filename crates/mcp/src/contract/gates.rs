@@ -31,7 +31,7 @@ const MAX_UNANSWERED: usize = 1000;
 const QUESTION: &str = "gate";
 
 const UNREACHED: &str = "This gate waits for a person, and the client could not ask one.";
-const NO_SUCH_FORM: &str = "This gate asks for a form that clients can not show.";
+const NO_SUCH_FORM: &str = "This gate asks for a form that clients cannot show.";
 const TOO_LONG: &str = "This gate asks more than a dialog shows whole.";
 
 /// The state of asking people through their clients.
@@ -292,7 +292,7 @@ async fn closed(gate: GateInfo, daemon: ReconnectingClient) {
             Ok(None) => return,
             // Even if following the run fails, the gate may still receive an answer.
             Err(error) => {
-                tracing::debug!(%error, "a run can not be followed");
+                tracing::debug!(%error, "a run cannot be followed");
                 return std::future::pending().await;
             }
         }

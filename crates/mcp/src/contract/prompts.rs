@@ -83,7 +83,7 @@ fn author(goal: &str) -> (&'static str, String) {
          3. Do it once by hand, with open_terminal, send_input and await_output, and note what you typed and by which output \
          you knew that a step had worked, and that it had not.\n\
          4. Write the workflow from these notes: a state for each step, a transition for each outcome, also for failures; \
-         arguments for what differs from one run to the next; a gate with answered_by human before whatever can not be \
+         arguments for what differs from one run to the next; a gate with answered_by human before whatever cannot be \
          undone.\n\
          5. Save it with create_workflow and mend what validation_errors say.\n\
          6. Run it with run_workflow, and look at final_state and the log when it does not end as it should.\n\

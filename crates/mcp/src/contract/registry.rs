@@ -165,9 +165,9 @@ impl Shared {
         let asked = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
         let workflows = match asked {
             Ok(reply) if reply.success => reply.tools,
-            Ok(reply) => return tracing::debug!(error = reply.error, "the tools can not be listed"),
-            Err(AskError::Call(error)) => return tracing::debug!(%error, "the tools can not be listed"),
-            Err(error) => return tracing::warn!(%error, "the tools can not be listed"),
+            Ok(reply) => return tracing::debug!(error = reply.error, "the tools cannot be listed"),
+            Err(AskError::Call(error)) => return tracing::debug!(%error, "the tools cannot be listed"),
+            Err(error) => return tracing::warn!(%error, "the tools cannot be listed"),
         };
         let workflows = workflows.into_iter().filter_map(described).take(MAX_WORKFLOWS).collect();
         let now = KnownTools { workflows };

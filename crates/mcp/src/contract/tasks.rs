@@ -196,7 +196,7 @@ impl Elicitor {
                         questions.insert(asked.key, InputRequest::Elicitation(ElicitRequest::new(form)));
                         continue;
                     }
-                    Err(NoDialog::Form) => "The run waits for a form that clients can not show.",
+                    Err(NoDialog::Form) => "The run waits for a form that clients cannot show.",
                     Err(NoDialog::TooLong) => "The run asks more than a dialog shows whole.",
                 }
             };

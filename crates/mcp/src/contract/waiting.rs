@@ -148,7 +148,7 @@ async fn wait_for_output(daemon: &ReconnectingClient, params: Value, progress: &
 async fn next(follower: &mut Option<Follower>) -> Option<RunEvent> {
     match follower {
         Some(follower) => follower.next().await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "a run can not be followed");
+            tracing::debug!(%error, "a run cannot be followed");
             None
         }),
         None => std::future::pending().await,

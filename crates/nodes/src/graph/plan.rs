@@ -28,7 +28,7 @@ impl Plan {
         for (index, step) in steps.iter().enumerate() {
             let pointer = format!("/steps/{index}/id");
             if step.id.as_str() == INPUT {
-                problems.push(Problem::error(pointer, "a step can not be called 'input', which is the graph's input"));
+                problems.push(Problem::error(pointer, "a step cannot be called 'input', which is the graph's input"));
             } else if *places.entry(step.id.as_str()).or_insert(index) != index {
                 problems.push(Problem::error(pointer, format!("two steps are called '{}'", step.id)));
             }

@@ -177,7 +177,7 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
                 Some(then) => read_policy(&then, &format!("{pointer}/then"), problems)?,
             };
             if then.retry.is_some() {
-                let message = "what comes after the retries can not be a retry";
+                let message = "what comes after the retries cannot be a retry";
                 problems.push(Problem::error(format!("{pointer}/then"), message));
             }
             Some(Policy { retry: Some(retry), otherwise: then.otherwise })

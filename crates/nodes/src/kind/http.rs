@@ -198,7 +198,7 @@ impl Request {
         let mut headers = HeaderMap::new();
         let mut private = vec![reqwest::header::AUTHORIZATION, reqwest::header::COOKIE];
         for (name, template) in &http.headers {
-            let wrong = |what: &str| invalid(format!("{what} of header '{name}' can not be sent."));
+            let wrong = |what: &str| invalid(format!("{what} of header '{name}' cannot be sent."));
             let value = filling.text(template);
             let mut value: HeaderValue = value.parse().map_err(|_| wrong("The value"))?;
             let name: HeaderName = name.parse().map_err(|_| wrong("The name"))?;
@@ -315,7 +315,7 @@ pub(crate) fn unreachable(error: &reqwest::Error) -> Failure {
         causes.push(error.to_string());
         cause = error.source();
     }
-    let what = if error.is_connect() { "The server can not be reached" } else { "The connection was lost" };
+    let what = if error.is_connect() { "The server cannot be reached" } else { "The connection was lost" };
     let why = causes.last().map(|why| format!(": {why}")).unwrap_or_default();
     Failure::new(ErrorType::Connection, format!("{what}{why}."))
 }

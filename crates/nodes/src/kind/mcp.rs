@@ -140,7 +140,7 @@ async fn call(
             Failure::new(ErrorType::Tool, format!("The server refused the call: {}", error.message)).into()
         }
         Err(ServiceError::UnexpectedResponse | ServiceError::InputRequiredRoundsExceeded { .. }) => {
-            let message = format!("Tool '{tool}' asks for something that a node can not give.");
+            let message = format!("Tool '{tool}' asks for something that a node cannot give.");
             Failure::new(ErrorType::Protocol, message).into()
         }
         Err(error) => {

@@ -166,7 +166,7 @@ async fn a_time_limit_of_the_node_or_of_the_call_is_told_with_what_was_printed()
 }
 
 #[tokio::test]
-async fn what_can_not_begin_is_an_error_of_its_own() {
+async fn what_cannot_begin_is_an_error_of_its_own() {
     let nodes = nodes();
     let nowhere = node(json!({"id": "n", "type": "bash", "command": "true", "cwd": "/no/such/folder"}));
     let result = nodes.run(&nowhere, Call::default()).await;

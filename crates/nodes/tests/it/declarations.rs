@@ -113,5 +113,5 @@ async fn an_identity_returns_its_input_and_what_nobody_can_run_says_so() {
         .assert_eq(&serde_json::to_string(&result).unwrap());
     let repl = Node::parse(&json!({"id": "repl", "type": "pty", "command": "python3"})).unwrap();
     let result = nodes.run(&repl, Call::new("1+1")).await;
-    assert_eq!(result.error.as_deref(), Some("Node 'repl' is of a kind that can not be run here."));
+    assert_eq!(result.error.as_deref(), Some("Node 'repl' is of a kind that cannot be run here."));
 }

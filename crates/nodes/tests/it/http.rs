@@ -125,7 +125,7 @@ async fn a_server_that_is_silent_or_not_there_is_told_apart() {
         .run(&patient, Call { timeout: Some(Duration::from_secs(60)), ..Call::new(format!("http://{closed}")) })
         .await;
     assert_eq!(result.error_type, Some(ErrorType::Connection));
-    assert!(result.error.unwrap().starts_with("The server can not be reached"));
+    assert!(result.error.unwrap().starts_with("The server cannot be reached"));
     for (url, message) in [
         ("nonsense", "'nonsense' is not a URL: relative URL without a base."),
         ("file:///etc/passwd", "A URL begins with http: or https:, not with file:."),

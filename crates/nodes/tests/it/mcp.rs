@@ -217,7 +217,7 @@ async fn a_server_behind_an_address_is_called_and_found_again() {
     assert!(!result.success, "{result:?}");
     let result = nodes.run(&sum, Call::new(2)).await;
     assert_eq!(result.error_type, Some(ErrorType::Connection));
-    assert!(result.error.unwrap().starts_with("The server can not be reached: Connection refused"));
+    assert!(result.error.unwrap().starts_with("The server cannot be reached: Connection refused"));
     let _server = OverHttp::start(Some(port)).await;
     let result = nodes.run(&sum, Call::new(3)).await;
     assert_eq!(result.output, "The sum of 1 and 3 is 4.", "{result:?}");

@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 const REFUSED: [&str; 10] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "patternProperties"];
 
-/// Maximum number of characters of the listed names that can not be offered.
+/// Maximum number of characters of the listed names that cannot be offered.
 const MAX_LISTED_CHARS: usize = 500;
 
 /// Returns a schema of arguments without the parts for which common clients refuse it and all others in a list. It
-/// takes no less. Properties that can not be offered are named in its description, because they can be given
+/// takes no less. Properties that cannot be offered are named in its description, because they can be given
 /// nevertheless.
 #[must_use]
 pub fn offered(schema: &Value) -> Map<String, Value> {

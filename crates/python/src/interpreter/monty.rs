@@ -335,7 +335,7 @@ fn failure_of(source: &Source, error: &MontyException, limits: Option<&Limits>) 
         }
         (_, None) => {
             let said = message.strip_prefix("The monty syntax parser does not yet support ");
-            let message = said.map_or_else(|| message.to_owned(), |what| format!("workflows can not use {what}"));
+            let message = said.map_or_else(|| message.to_owned(), |what| format!("workflows cannot use {what}"));
             (FailureKind::Unreadable, message)
         }
         // The prelude uses it for the exception that the interpreter lacks.

@@ -119,7 +119,7 @@ fn every_callable_can_be_the_function() {
 }
 
 #[test]
-fn what_can_not_be_called_with_the_context_is_refused() {
+fn what_cannot_be_called_with_the_context_is_refused() {
     for (fn_, said) in [
         ("3", "fn of Workflow 'it' must be a function that takes the context, not 3"),
         ("'it'", "fn of Workflow 'it' must be a function that takes the context, not 'it'"),
@@ -198,7 +198,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 1
                 class A(B):
                 ^^^^^^^^^^^
-            NotImplementedError: workflows can not use class inheritance and metaclasses"#]],
+            NotImplementedError: workflows cannot use class inheritance and metaclasses"#]],
         ),
         (
             "x = 1\nwith open('x') as f:\n    pass\n",
@@ -215,7 +215,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 2
                 yield 1
                 ^^^^^^^
-            NotImplementedError: workflows can not use yield expressions"#]],
+            NotImplementedError: workflows cannot use yield expressions"#]],
         ),
         (
             "match 1:\n    case 1:\n        pass\n",
@@ -223,7 +223,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 1
                 match 1:
                 ^^^^^^^^
-            NotImplementedError: workflows can not use pattern matching (match statements)"#]],
+            NotImplementedError: workflows cannot use pattern matching (match statements)"#]],
         ),
         (
             "import requests\n",
@@ -247,7 +247,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 2
                 async with ctx:
                 ^^^^^^^^^^^^^^^
-            NotImplementedError: workflows can not use async context managers (async with)"#]],
+            NotImplementedError: workflows cannot use async context managers (async with)"#]],
         ),
         (
             "del x\n",
@@ -255,7 +255,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 1
                 del x
                 ^^^^^
-            NotImplementedError: workflows can not use the 'del' statement"#]],
+            NotImplementedError: workflows cannot use the 'del' statement"#]],
         ),
         (
             "x = undefined + 1\n",
@@ -272,7 +272,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 1
                 try:
                 ^^^^
-            NotImplementedError: workflows can not use exception groups (try*/except*)"#]],
+            NotImplementedError: workflows cannot use exception groups (try*/except*)"#]],
         ),
         (
             "type X = int\n",
@@ -280,7 +280,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 1
                 type X = int
                 ^^^^^^^^^^^^
-            NotImplementedError: workflows can not use type aliases"#]],
+            NotImplementedError: workflows cannot use type aliases"#]],
         ),
         (
             "x = t'{1}'\n",
@@ -288,7 +288,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 1
                 x = t'{1}'
                     ^^^^^^
-            NotImplementedError: workflows can not use template strings (t-strings)"#]],
+            NotImplementedError: workflows cannot use template strings (t-strings)"#]],
         ),
         (
             "async def it(ctx):\n    async for x in ctx:\n        pass\n",
@@ -296,7 +296,7 @@ fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
               File "flow.py", line 2
                 async for x in ctx:
                 ^^^^^^^^^^^^^^^^^^^
-            NotImplementedError: workflows can not use async for loops"#]],
+            NotImplementedError: workflows cannot use async for loops"#]],
         ),
         (
             "await session.run('a')\n",

@@ -16,7 +16,7 @@ fn failure(limits: &Limits, body: &str) -> Failure {
 }
 
 #[test]
-fn a_function_that_loops_for_ever_fails_after_its_time_and_can_not_catch_that() {
+fn a_function_that_loops_for_ever_fails_after_its_time_and_cannot_catch_that() {
     let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
     let began = Instant::now();
     let failure = failure(

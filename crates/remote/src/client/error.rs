@@ -78,7 +78,7 @@ impl Trouble {
     pub(super) fn from_error(error: &reqwest::Error, limit: Duration) -> Self {
         // Connecting, including the name lookup, precedes all sending. An invalid request does not leave either.
         if error.is_connect() || error.is_builder() {
-            return Self::NotSent(format!("The service can not be reached: {}.", causes(error)));
+            return Self::NotSent(format!("The service cannot be reached: {}.", causes(error)));
         }
         if error.is_timeout() {
             return Self::Lost(format!("The service did not answer within {} seconds.", limit.as_secs_f64()));

@@ -56,7 +56,7 @@ impl Sender {
         sending = sending.header(ACCEPT, "application/json").header(ACCEPT_LANGUAGE, "en");
         if let Some(token) = &token {
             let mut value = HeaderValue::from_str(&format!("Api-Key {}", token.expose()))
-                .map_err(|_| Trouble::NotSent("The token can not be sent.".to_owned()))?;
+                .map_err(|_| Trouble::NotSent("The token cannot be sent.".to_owned()))?;
             value.set_sensitive(true);
             sending = sending.header(AUTHORIZATION, value);
         }

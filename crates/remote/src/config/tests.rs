@@ -136,7 +136,7 @@ fn a_wrong_variable_is_named_with_its_bounds() {
     ]);
     expect![[r#"
         WORKFLOWS_ENABLED is 'yes', and must be true or false.
-        WORKFLOWS_API_TOKEN can not be sent as a token: it must be 4 to 8192 visible ASCII characters on one line.
+        WORKFLOWS_API_TOKEN cannot be sent as a token: it must be 4 to 8192 visible ASCII characters on one line.
         WORKFLOW_EXECUTION_TIMEOUT is '5s', and must be a whole number from 1000 to 3600000.
         WORKFLOW_STATUS_CHECK_INTERVAL is '999', and must be a whole number from 1000 to 300000.
     "#]]

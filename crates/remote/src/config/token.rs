@@ -58,7 +58,7 @@ pub enum TokenError {
     #[error("the variable {0} is not set in the environment of the daemon")]
     NotSet(String),
     /// The file is unreadable.
-    #[error("the token can not be read from {}: {why}", path.display())]
+    #[error("the token cannot be read from {}: {why}", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum TokenError {
     Keyring(String),
     /// The value is unusable as a token.
     #[error(
-        "can not be sent as a token: it must be {} to {} visible ASCII characters on one line",
+        "cannot be sent as a token: it must be {} to {} visible ASCII characters on one line",
         LENGTHS.start(), LENGTHS.end()
     )]
     Unusable,
@@ -160,7 +160,7 @@ async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
              libsecret-tools or libsecret"
                 .to_owned(),
         ),
-        _ => wrong(format!("secret-tool can not be started: {error}")),
+        _ => wrong(format!("secret-tool cannot be started: {error}")),
     })?;
     let mut text = String::new();
     let answer = async {

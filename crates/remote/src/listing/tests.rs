@@ -65,7 +65,7 @@ fn a_page_is_read_with_its_defaults() {
 }
 
 #[test]
-fn an_entry_that_can_not_be_read_does_the_others_no_harm() {
+fn an_entry_that_cannot_be_read_does_the_others_no_harm() {
     let answer = json!([
         { "id": "a", "name": "Fine" },
         "text", null, 7, [],

@@ -85,7 +85,7 @@ fn what_is_no_schema_of_an_object_takes_anything() {
 }
 
 #[test]
-fn what_can_not_be_used_is_left_out_and_told() {
+fn what_cannot_be_used_is_left_out_and_told() {
     let cases = [
         (
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "$id": "http://x/y", "x-ours": 1}),

@@ -90,7 +90,7 @@ async fn a_start_that_was_refused_started_nothing() {
     service.go_down();
     let fresh = crate::support::client(&service);
     let error = fresh.start("deploy", &input(), "k").await.expect_err("it is down");
-    assert!(matches!(&error, StartError::Refused { words, .. } if words.contains("can not be reached")), "{error}");
+    assert!(matches!(&error, StartError::Refused { words, .. } if words.contains("cannot be reached")), "{error}");
     assert_eq!((service.runs().len(), service.count(Route::Start)), (0, 2));
 }
 
@@ -173,14 +173,14 @@ async fn looks_say_whether_another_one_is_worth_it() {
     assert_eq!(look().await.expect("a status").state, State::Running);
     service.go_down();
     let down: AskError = crate::support::client(&service).status("deploy", "run-1").await.expect_err("it is down");
-    assert!(down.passing && down.words.contains("can not be reached"), "{down}");
+    assert!(down.passing && down.words.contains("cannot be reached"), "{down}");
     service.come_up().await;
     service.script_run("run-1", vec![json!({ "status": "COMPLETED", "output": 7 })]);
     assert_eq!(look().await.expect("a status").state, State::Completed);
 }
 
 #[tokio::test]
-async fn a_service_that_can_not_cancel_says_so() {
+async fn a_service_that_cannot_cancel_says_so() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
     let client = client(&service);

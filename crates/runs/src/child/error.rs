@@ -16,7 +16,7 @@ use crate::source::INVALID;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
     /// The journal is unreadable.
-    #[error("what is known of run {run} can not be read: {cause}")]
+    #[error("what is known of run {run} cannot be read: {cause}")]
     Unreadable {
         /// The run of the step.
         run: RunId,

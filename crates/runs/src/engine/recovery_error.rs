@@ -14,13 +14,13 @@ pub(crate) enum RecoveryError {
     #[error("its stored secrets are sealed with another passphrase than the current one of the approver")]
     OtherKey,
     /// The journal does not return the private part.
-    #[error("its history can not be read: {0}")]
+    #[error("its history cannot be read: {0}")]
     PrivatePart(#[source] StorageError),
     /// The private part is invalid.
-    #[error("its stored secrets can not be read: {0}")]
+    #[error("its stored secrets cannot be read: {0}")]
     ResumeContext(#[source] serde_json::Error),
     /// The history is damaged, or a newer version wrote it.
-    #[error("its history can not be read: {0}")]
+    #[error("its history cannot be read: {0}")]
     History(#[from] Unreadable),
     /// The first entry of the history is not the start of a run.
     #[error("its history does not begin with its start")]

@@ -21,7 +21,7 @@ pub(crate) enum StartError {
         most: usize,
     },
     /// The journal does not store the start.
-    #[error("the run was not started, because it can not be stored: {0}")]
+    #[error("the run was not started, because it cannot be stored: {0}")]
     NotStored(#[source] StorageError),
     /// The run that began under the same key or id no longer exists. The client can repeat the request.
     #[error("run {run} was forgotten just now; ask again")]
@@ -30,7 +30,7 @@ pub(crate) enum StartError {
         run: RunId,
     },
     /// The run that began under the same key or id is unreadable.
-    #[error("what is known of run {run} can not be read: {cause}")]
+    #[error("what is known of run {run} cannot be read: {cause}")]
     Unreadable {
         /// The run.
         run: RunId,

@@ -109,8 +109,7 @@ impl Engine {
                 let path: PathBuf = caller.folder.join(file);
                 let shown = path.display().to_string();
                 let text = read(path.clone()).await;
-                let text =
-                    text.map_err(|error| invalid(format!("workflow file '{shown}' can not be read: {error}")))?;
+                let text = text.map_err(|error| invalid(format!("workflow file '{shown}' cannot be read: {error}")))?;
                 let name = path.file_name().map_or_else(|| shown.clone(), |name| Path::new(name).display().to_string());
                 let declared = self.workers.load(&name, &text).await;
                 let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;

@@ -240,7 +240,7 @@ impl RunKind for FunctionRun {
         self.folded.begins_by(self.recorder.shared.clock.now());
         if let Err(error) = Box::pin(self.resume_open_calls()).await {
             let error = error.to_string();
-            tracing::error!(run = %self.recorder.run.id, error, "the open calls of a run can not be resumed");
+            tracing::error!(run = %self.recorder.run.id, error, "the open calls of a run cannot be resumed");
             if !self.append(vec![Entry::Failed { at: self.recorder.shared.clock.now(), error, traceback: None }]).await
             {
                 return false;

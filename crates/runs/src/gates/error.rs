@@ -144,7 +144,7 @@ pub(crate) enum NotWaiting {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidAnswer {
     /// The form of the gate is invalid.
-    #[error("The form can not be read: {}", .problems.join("; "))]
+    #[error("The form cannot be read: {}", .problems.join("; "))]
     BrokenForm {
         /// Problems of the form.
         problems: Vec<String>,

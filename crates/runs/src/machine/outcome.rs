@@ -22,7 +22,7 @@ const MAX_LOG_BYTES: usize = 64 << 10;
 pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outcome {
     let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
         Ok(events) => events,
-        Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
+        Err(error) => return refused(format!("what became of run {} cannot be read: {error}", run.id)),
     };
     let (outcome, log) = if with_log {
         let (history, log) = fold_with_log(&events);

@@ -310,7 +310,7 @@ impl PtyNodes {
         }
         let (folder, environment) = nodes.start_of(pty).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
         let command = shell_words::split(&pty.command)
-            .map_err(|error| PtyNodeError(ErrorType::NotStarted, format!("The command can not be split: {error}.")))?;
+            .map_err(|error| PtyNodeError(ErrorType::NotStarted, format!("The command cannot be split: {error}.")))?;
         loop {
             let open = OpenTerminal {
                 command: Some(command.clone()),

@@ -30,7 +30,7 @@ enum TaskError {
     #[error("'{0}' is no run")]
     NoRun(String),
     /// The request is unreadable.
-    #[error("the task can not be read: {0}")]
+    #[error("the task cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// The run has no driver at present.
     #[error("run {0} does not go on here now: it has just ended or is locked, or the daemon starts or stops")]

@@ -61,7 +61,7 @@ impl WorkerToken {
             // Two times 130 random bits: the time of the comparison helps no guess.
             Ok(secret) if secret == given.0 => Ok(()),
             Ok(_) => Err(format!("the token is not that of '{}'", self.token.display())),
-            Err(error) => Err(format!("'{}' can not be read: {error}", self.token.display())),
+            Err(error) => Err(format!("'{}' cannot be read: {error}", self.token.display())),
         }
     }
 }
@@ -125,7 +125,7 @@ impl Runs {
         }
         let host = match verb.host.clone().map_or_else(|| self.shared.worker_token.host(), Ok) {
             Ok(host) => host,
-            Err(error) => return refused(format!("the name of this host can not be kept: {error}")),
+            Err(error) => return refused(format!("the name of this host cannot be kept: {error}")),
         };
         let engine = self.shared.outer.clone();
         let (number, requests) = engine.add_worker();

@@ -72,7 +72,7 @@ impl RemoteRun {
                 }
                 let looked = PollResult::Failed { retry_after: error.retry_after };
                 self.look_after = self.pace.next(looked, jitter());
-                self.trouble = Some(format!("the service can not be asked how it is, and is asked again: {error}"));
+                self.trouble = Some(format!("the service cannot be asked how it is, and is asked again: {error}"));
                 self.publish();
                 return true;
             }
@@ -116,7 +116,7 @@ impl RemoteRun {
         match answer {
             Some(Ok(Cancelled::Asked)) => self.give_up("its service was asked to cancel it").await,
             Some(Ok(Cancelled::NotSupported)) => {
-                self.give_up("its service can not cancel runs, so the remote run continues").await
+                self.give_up("its service cannot cancel runs, so the remote run continues").await
             }
             None => self.give_up("its service did not answer the cancel, so the remote run may continue").await,
             Some(Err(error)) => {

@@ -74,7 +74,7 @@ impl Runs {
             let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
             let page = match self.shared.journal.runs(filter).await {
                 Ok(page) => page,
-                Err(error) => return refused(format!("the runs can not be read: {error}")),
+                Err(error) => return refused(format!("the runs cannot be read: {error}")),
             };
             before = page.last().map(|known| known.number);
             let is_last = page.len() < PAGE;

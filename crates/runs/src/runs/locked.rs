@@ -12,7 +12,7 @@ use crate::runs::Runs;
 pub(super) enum UnlockError {
     #[error(transparent)]
     NotPassed(#[from] PassphraseError),
-    #[error("the locked runs can not be read: {0}")]
+    #[error("the locked runs cannot be read: {0}")]
     Unreadable(#[from] StorageError),
 }
 
@@ -70,7 +70,7 @@ impl Runs {
         if let Some(key) = change.key()
             && let Err(error) = self.shared.unlock(key).await
         {
-            let error = format!("Nothing was changed, because the locked runs can not be read: {error}");
+            let error = format!("Nothing was changed, because the locked runs cannot be read: {error}");
             return SetApproverReply { is_set: true, error: Some(error), ..SetApproverReply::default() };
         }
         let reply = change.make().await;

@@ -132,7 +132,7 @@ pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<
         if length > packed.len().saturating_mul(MAX_RATIO) {
             return Err(damaged("its length does not fit"));
         }
-        let text = block::decompress(packed, length).map_err(|_| damaged("its long text can not be unpacked"))?;
+        let text = block::decompress(packed, length).map_err(|_| damaged("its long text cannot be unpacked"))?;
         if Sha256::digest(&text).as_slice() != covered {
             return Err(damaged("its long text is another one"));
         }

@@ -271,7 +271,7 @@ async fn a_long_text_that_was_changed_stops_the_reader() {
     let changes = [
         (swap, "its long text is another one"),
         ("UPDATE blobs SET length = 1 << 40", "its length does not fit"),
-        ("UPDATE blobs SET packed = x'ff', length = 10", "its long text can not be unpacked"),
+        ("UPDATE blobs SET packed = x'ff', length = 10", "its long text cannot be unpacked"),
         ("DELETE FROM blobs", "a number of it is not there"),
     ];
     for (change, what) in changes {
@@ -566,7 +566,7 @@ fn a_journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
         .output();
     let output = match child {
         Ok(output) if output.status.code() != Some(77) && !output.stdout.is_empty() => output,
-        refused => return steplatch_patience::leave_out(&format!("a file system can not be mounted: {refused:?}")),
+        refused => return steplatch_patience::leave_out(&format!("a file system cannot be mounted: {refused:?}")),
     };
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");

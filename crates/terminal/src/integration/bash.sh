@@ -154,7 +154,7 @@ if [ -n "$__steplatch_key" ]; then
   }
   __steplatch_count=0
   if __steplatch_is_fixed PROMPT_COMMAND; then
-    # It can not be changed, so the prompt itself says what the hook would.
+    # It cannot be changed, so the prompt itself says what the hook would.
     __steplatch_without=
     __steplatch_marks "\\[\\e]133;D;\$?;k=$__steplatch_key;n=\$((__steplatch_count += 1));e=0\\a\\e]133;A;k=$__steplatch_key;w=\$__steplatch_without\\a\\]"
   elif ((BASH_VERSINFO[0] > 5 || (BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 1))); then

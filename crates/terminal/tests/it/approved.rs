@@ -196,7 +196,7 @@ async fn a_line_that_others_have_begun_hides_no_change() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_compared_is_said_and_another_program_is_refused() {
+async fn what_cannot_be_compared_is_said_and_another_program_is_refused() {
     let world = World::new();
     let session = world.open(&["bash"]).await;
     session.types("cat\n").await;

@@ -68,7 +68,7 @@ async fn a_program_that_is_dropped_is_ended_with_its_family() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_started_is_told_apart() {
+async fn what_cannot_be_started_is_told_apart() {
     let programs = Programs::new();
     let nothing = PipedSpec { arguments: vec!["no-such-program".into()], ..spec("") };
     assert!(matches!(programs.start(nothing).await, Err(SpawnError::NotFound(name)) if name == "no-such-program"));

@@ -450,7 +450,7 @@ async fn a_wait_that_ran_out_of_time_can_be_taken_up_in_the_middle_of_a_line() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_opened_is_named() {
+async fn what_cannot_be_opened_is_named() {
     let world = World::with(Options { most: 1, ..Options::default() });
     let refused = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
     assert_eq!(refused(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");

@@ -793,7 +793,7 @@ async fn jobs_in_the_background_do_not_keep_a_command() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_entered_is_refused_and_who_stops_listening_leaves_no_trace() {
+async fn what_cannot_be_entered_is_refused_and_who_stops_listening_leaves_no_trace() {
     for shell in SHELLS {
         let world = World::new();
         let session = world.open(&[shell]).await;

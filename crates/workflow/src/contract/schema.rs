@@ -187,7 +187,7 @@ impl ValueSchema {
         match pattern.is_match(value) {
             Ok(true) => None,
             Ok(false) => Some(format!("must match the pattern '{}'", pattern.as_str())),
-            Err(error) => Some(format!("can not be checked: {error}")),
+            Err(error) => Some(format!("cannot be checked: {error}")),
         }
     }
 }

@@ -276,7 +276,7 @@ impl Reader<'_> {
     /// Reads the items for the executions of a state: an object, or the items alone.
     fn for_each(&mut self, place: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
         if let Some(action) = action.filter(|action| items::SINGLE.contains(&action.tool.as_str())) {
-            self.findings.error(&place.pointer, format!("a {} can not be done for each of several items", action.tool));
+            self.findings.error(&place.pointer, format!("a {} cannot be done for each of several items", action.tool));
         }
         let alone = |items: &Value| ForEach {
             items: items.clone(),

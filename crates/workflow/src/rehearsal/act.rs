@@ -161,7 +161,7 @@ fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) ->
             Ok((Outcome::Finished { result }, own))
         }
         (_, None) => {
-            Err(format!("State '{name}' has no timeout, so it can not time out; give it one or another result"))
+            Err(format!("State '{name}' has no timeout, so it cannot time out; give it one or another result"))
         }
     }
 }

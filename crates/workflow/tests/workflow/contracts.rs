@@ -207,7 +207,7 @@ fn a_value_that_does_not_fit_is_named() {
 }
 
 #[test]
-fn a_shell_that_can_not_be_asked_fails_a_run_that_needs_it_and_no_other() {
+fn a_shell_that_cannot_be_asked_fails_a_run_that_needs_it_and_no_other() {
     let busy = "the shell is busy, 'vim' runs in the foreground";
     let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
     run.shell_refuses(busy);

@@ -170,7 +170,7 @@ fn a_run_at_a_gate_can_be_cancelled() {
 }
 
 #[test]
-fn descriptions_that_can_not_be_judged_are_refused() {
+fn descriptions_that_cannot_be_judged_are_refused() {
     let document = |descriptions: &[Value]| {
         let mut document = judged();
         document["states"]["build"]["transitions"] = descriptions

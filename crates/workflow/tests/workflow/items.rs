@@ -149,7 +149,7 @@ fn mistakes_are_named_with_their_place() {
     }
     let mut gate = pinging(&json!(["x"]));
     gate["states"]["ping"]["action"] = json!({"tool": "gate", "params": {"prompt": "?", "choices": ["y"]}});
-    assert!(problems(&gate).contains("a gate can not be done for each"));
+    assert!(problems(&gate).contains("a gate cannot be done for each"));
     let unknown = definition(&pinging(&json!("{lists}")));
     let warnings: Vec<String> = unknown.warnings().iter().map(ToString::to_string).collect();
     assert!(warnings.iter().any(|warning| warning.contains("/states/ping/for_each") && warning.contains("{lists}")));

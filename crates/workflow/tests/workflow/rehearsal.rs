@@ -133,7 +133,7 @@ fn a_rehearsal_takes_the_path_that_a_run_would_take_and_its_time() {
 }
 
 #[test]
-fn what_is_not_written_down_and_can_not_be_guessed_is_asked_for() {
+fn what_is_not_written_down_and_cannot_be_guessed_is_asked_for() {
     let end = |stubs: Value| match play_with(&build(), &stubs, &json!({"PROJECT_ROOT": "/x"}), Limits::default()).end {
         RehearsalEnd::Stuck { error } => error,
         other => panic!("{other:?}"),
@@ -148,7 +148,7 @@ fn what_is_not_written_down_and_can_not_be_guessed_is_asked_for() {
         r#"State 'judge' asks for a judgement; write one of 'there are no warnings', 'none of these' under "gates""#
     ]]
     .assert_eq(&end(json!({"states": {"wait": {"match_text": "done"}}})));
-    expect!["State 'pause' has no timeout, so it can not time out; give it one or another result"]
+    expect!["State 'pause' has no timeout, so it cannot time out; give it one or another result"]
         .assert_eq(&end(json!({"states": {"wait": ["timeout"], "pause": "timeout"}})));
 }
 

@@ -205,7 +205,7 @@ fn an_accepted_patch_may_leave_it_open_where_the_run_goes_on() {
 }
 
 #[test]
-fn patches_that_a_run_can_not_go_on_with_are_refused() {
+fn patches_that_a_run_cannot_go_on_with_are_refused() {
     let refused =
         |patch: Value| patched(&definition(&installer()), "question", &patch, &Tools).unwrap_err().to_string();
     assert!(refused(json!({"op": "add"})).starts_with("this is no JSON Patch"));

@@ -102,7 +102,7 @@ impl Server {
     async fn at_address(address: &McpAddress, filling: &TemplateValues, web: &HttpClient) -> Result<Self, Failure> {
         let mut headers = HashMap::new();
         for (name, value) in &address.headers {
-            let wrong = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' can not be sent."));
+            let wrong = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' cannot be sent."));
             let mut value: HeaderValue = filling.text(value).parse().map_err(|_| wrong())?;
             value.set_sensitive(true);
             headers.insert(name.parse::<HeaderName>().map_err(|_| wrong())?, value);

@@ -24,7 +24,7 @@ fn cycles_unknown_and_self_dependencies_are_refused_by_name() {
     ])));
     expect![[r#"
         /steps/2/id: two steps are called 'build'
-        /steps/3/id: a step can not be called 'input', which is the graph's input
+        /steps/3/id: a step cannot be called 'input', which is the graph's input
         /steps/0/depends_on/0: step 'fetch' depends on itself
         /steps/1/depends_on/0: step 'build' depends on 'fetchh', which does not exist, did you mean 'fetch'?
         /steps/1/input: step 'build' takes its own output as its input"#]]
@@ -48,7 +48,7 @@ fn everything_that_is_wrong_with_steps_is_told_at_once() {
         /steps/1/on_error: 'count' is missing
         /steps/2/on_error/count: 'count' must be 1 to 100
         /steps/2/on_error/backoff: 'backoff' must be 1 to 10
-        /steps/2/on_error/then: what comes after the retries can not be a retry
+        /steps/2/on_error/then: what comes after the retries cannot be a retry
         /steps/3: a step must be an object"#]]
     .assert_eq(&of_steps(json!([
         {"id": "a", "dependson": [], "on_error": "retri"},

@@ -118,7 +118,7 @@ impl FunctionRun {
                 self.bytes += outcome.to_string().len() as u64;
                 let came = serde_json::from_value(outcome);
                 let came =
-                    came.unwrap_or_else(|error| CallOutcome::refused(format!("its outcome can not be read: {error}")));
+                    came.unwrap_or_else(|error| CallOutcome::refused(format!("its outcome cannot be read: {error}")));
                 Some(FunctionEvent::Outcome { number, came, by: None })
             }
             FunctionInput::TimerEnded { id } => {

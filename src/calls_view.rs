@@ -22,9 +22,9 @@ pub(crate) struct CallLine {
     /// The name of the step of a graph, or of the node.
     pub(crate) name: String,
     pub(crate) node: String,
-    /// The input, on one line.
+    /// The input, formatted as one line.
     pub(crate) given: String,
-    began: String,
+    started_at: String,
     /// Time of its start.
     pub(crate) since: Instant,
 }
@@ -46,7 +46,7 @@ impl Calls {
                 let name = if step.is_empty() { node.clone() } else { step };
                 let given = brief(event.data.get("input").unwrap_or(&Value::Null));
                 let called =
-                    CallLine { name, node, given, began: event.timestamp.clone(), since: since(&event.timestamp) };
+                    CallLine { name, node, given, started_at: event.timestamp.clone(), since: since(&event.timestamp) };
                 call.map(|call| self.open.insert(call, called));
                 None
             }
@@ -60,7 +60,7 @@ impl Calls {
             }
             "graph_step_skipped" | "graph_step_not_run" => {
                 let detail = match event.event_type.as_str() {
-                    "graph_step_skipped" => "passed over".to_owned(),
+                    "graph_step_skipped" => "skipped".to_owned(),
                     _ => format!("not run, because '{}' failed", text("because")),
                 };
                 Some(line(&format!("{QUIET}◌{QUIET:#}"), &text("step_id"), "step", &detail, "", width))
@@ -81,16 +81,16 @@ fn ended(event: &RunEvent, called: Option<CallLine>, width: Option<usize>) -> St
     let result = event.data.get("result").unwrap_or(&empty);
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let error = [text(&result["error"]), event.data.get("error").map(text).unwrap_or_default()].concat();
-    let good = event.event_type == "node_completed" && event.data.get("success") != Some(&Value::Bool(false));
+    let is_success = event.event_type == "node_completed" && event.data.get("success") != Some(&Value::Bool(false));
     let (mark, style, said) =
-        if good { ("✓", GOOD, brief(&result["output"])) } else { ("✗", BAD, first_line(&error)) };
+        if is_success { ("✓", GOOD, brief(&result["output"])) } else { ("✗", BAD, first_line(&error)) };
     let id = event.data.get("node_id").map(text).unwrap_or_default();
     let (name, given, time) = match &called {
         Some(called) => (called.name.clone(), called.given.as_str(), took(called, event)),
         None => (id, "", String::new()),
     };
     let kind = text(&result["node_type"]);
-    // A command's output tells more than its input.
+    // For a command, the output is more informative than the input.
     let detail = if said == given { said } else { led_to(given, &said) };
     line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }
@@ -107,12 +107,12 @@ fn nested(event: &RunEvent, called: &CallLine, width: Option<usize>) -> String {
 }
 
 fn took(called: &CallLine, event: &RunEvent) -> String {
-    let took = between(&called.began, &event.timestamp);
-    // Omits a negligible duration.
+    let took = between(&called.started_at, &event.timestamp);
+    // A duration below one millisecond is noise.
     took.filter(|took| *took >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
 }
 
-/// Returns a value as part of a line; of a text the first line.
+/// Formats a value for use within a line. Only the first line of a string is kept.
 fn brief(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

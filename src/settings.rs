@@ -370,7 +370,7 @@ impl Settings {
         settings.unknown.append(&mut services.unknown);
         wrong.append(&mut services.wrong);
         settings.hosts = hosts.hosts;
-        settings.unknown.append(&mut hosts.unknown);
+        settings.unknown.append(&mut hosts.unknown_keys);
         wrong.append(&mut hosts.wrong);
         if wrong.is_empty() {
             return Ok(settings);

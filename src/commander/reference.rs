@@ -37,7 +37,7 @@ enum Piece {
 
 /// Parses the references in `text` and binds them; `names` are those of all earlier calls, in order.
 ///
-/// `\::` is no reference, and neither is `a::b`.
+/// `\::` and `a::b` are not references.
 ///
 /// # Errors
 /// If a reference has no result, or is incomplete.
@@ -51,18 +51,18 @@ pub(crate) fn pin(text: &str, names: &[&str]) -> Result<PinnedRefs, String> {
             rest = after;
             continue;
         }
-        let inside = plain.ends_with(|before: char| before.is_alphanumeric() || matches!(before, '_' | ':'));
-        if !inside
+        let is_inside_word = plain.ends_with(|before: char| before.is_alphanumeric() || matches!(before, '_' | ':'));
+        if !is_inside_word
             && let Some(after) = rest.strip_prefix("::")
-            && let Some((anchor, after)) = anchor(after)
+            && let Some((parse_anchor, after)) = parse_anchor(after)
         {
-            let (path, after) = path(after)?;
+            let (parse_path, after) = parse_path(after)?;
             let written = &rest[..rest.len() - after.len()];
-            let number = number(written, &anchor, names)?;
+            let number = number(written, &parse_anchor, names)?;
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
-            pieces.push(Piece::Reference(written.to_owned(), number, path));
+            pieces.push(Piece::Reference(written.to_owned(), number, parse_path));
             rest = after;
             continue;
         }
@@ -76,7 +76,7 @@ pub(crate) fn pin(text: &str, names: &[&str]) -> Result<PinnedRefs, String> {
 }
 
 /// Parses the anchor, and returns the rest.
-fn anchor(text: &str) -> Option<(Anchor, &str)> {
+fn parse_anchor(text: &str) -> Option<(Anchor, &str)> {
     let (back, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
     // `::0x1f` and `::1st` are not references.
@@ -89,8 +89,8 @@ fn anchor(text: &str) -> Option<(Anchor, &str)> {
     if !text.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return None;
     }
-    let of_name = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
-    let end = text.find(|character: char| !of_name(character)).unwrap_or(text.len());
+    let is_name_char = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
+    let end = text.find(|character: char| !is_name_char(character)).unwrap_or(text.len());
     // A dash at the end of a word is not part of a name.
     let name = text[..end].trim_end_matches('-');
     let anchor = if name == "last" { Anchor::Back(1) } else { Anchor::Name(name.to_owned()) };
@@ -98,17 +98,17 @@ fn anchor(text: &str) -> Option<(Anchor, &str)> {
 }
 
 /// Parses `['key'][0]…`, and returns the rest.
-fn path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
+fn parse_path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
     let mut steps = Vec::new();
     while let Some(inner) = text.strip_prefix('[') {
-        let open = || "a part of a result is written ['output'] or [0]; the line has a [ without its ]".to_owned();
+        let unclosed = || "write a part of a result as ['output'] or [0]; a closing ] is missing".to_owned();
         let (step, after) = match inner.chars().next() {
             Some(quote @ ('\'' | '"')) => {
-                let (key, after) = inner[1..].split_once(quote).ok_or_else(open)?;
-                (Step::Key(key.to_owned()), after.strip_prefix(']').ok_or_else(open)?)
+                let (key, after) = inner[1..].split_once(quote).ok_or_else(unclosed)?;
+                (Step::Key(key.to_owned()), after.strip_prefix(']').ok_or_else(unclosed)?)
             }
             Some('-' | '0'..='9') => {
-                let (index, after) = inner.split_once(']').ok_or_else(open)?;
+                let (index, after) = inner.split_once(']').ok_or_else(unclosed)?;
                 let Ok(index) = index.parse() else { break };
                 (Step::Index(index), after)
             }
@@ -123,7 +123,7 @@ fn path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
 
 fn number(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, String> {
     let count = names.len();
-    let plainly = "as plain text it is written \\::";
+    let plainly = "write \\:: for a literal ::";
     let there = match count {
         0 => "there are no results yet".to_owned(),
         1 => "there is only ::0".to_owned(),
@@ -154,20 +154,21 @@ impl PinnedRefs {
         })
     }
 
-    /// Returns the text with the results in place of the references. A reference alone keeps its type. Within text a
-    /// result becomes text, which is JSON for other types. An empty text becomes `null`.
+    /// Replaces the references by their results. A reference alone keeps its type. Within text a
+    /// result becomes a string, as JSON if it is not one already. Empty text becomes `null`.
     ///
     /// # Errors
     /// If a result, or the referenced part of it, does not exist.
     pub(crate) fn filled<'a>(&self, result: impl Fn(usize) -> Result<&'a Value, String>) -> Result<Value, String> {
-        let part = |written: &str, number: usize, path: &[Step]| part(written, number, result(number)?, path);
+        let select_part =
+            |written: &str, number: usize, path: &[Step]| select_part(written, number, result(number)?, path);
         match &self.0[..] {
             [] => Ok(Value::Null),
-            [Piece::Reference(written, number, path)] => part(written, *number, path),
+            [Piece::Reference(written, number, path)] => select_part(written, *number, path),
             pieces => {
                 let texts = pieces.iter().map(|piece| match piece {
                     Piece::Text(text) => Ok(text.clone()),
-                    Piece::Reference(written, number, path) => Ok(text(&part(written, *number, path)?)),
+                    Piece::Reference(written, number, path) => Ok(text(&select_part(written, *number, path)?)),
                 });
                 Ok(Value::String(texts.collect::<Result<String, String>>()?))
             }
@@ -183,14 +184,14 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-fn part(written: &str, number: usize, result: &Value, path: &[Step]) -> Result<Value, String> {
+fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> Result<Value, String> {
     if path.is_empty() {
         return match result.get("output") {
             Some(output) if !output.is_null() => Ok(output.clone()),
             _ if result["success"] == false => {
-                Err(format!("{written} has no output, because it failed; why is in ::{number}['error']"))
+                Err(format!("{written} has no output, because it failed; see ::{number}['error']"))
             }
-            _ => Err(format!("{written} has no output; all of it is shown with: /show {number}")),
+            _ => Err(format!("{written} has no output; show the whole result with: /show {number}")),
         };
     }
     let mut value = result;
@@ -210,12 +211,12 @@ fn part(written: &str, number: usize, result: &Value, path: &[Step]) -> Result<V
         };
         value = next.ok_or_else(|| {
             let there = match value {
-                Value::Object(fields) if fields.is_empty() => "it is empty".to_owned(),
+                Value::Object(fields) if fields.is_empty() => "the value is empty".to_owned(),
                 Value::Object(fields) => {
                     format!("there is {}", fields.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
                 }
                 Value::Array(items) => format!("it has {} items", items.len()),
-                _ => "it has no parts".to_owned(),
+                _ => "the value has no parts".to_owned(),
             };
             format!("{written} refers to nothing: {reached} has no {wanted}; {there}")
         })?;

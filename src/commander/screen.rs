@@ -1,4 +1,4 @@
-//! Output of the conversation: sequential, or above the line in the editor.
+//! Output of the conversation: appended, or printed above the line being edited.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use super::format;
 use crate::print::{self, BAD, QUIET, visible};
 use crate::translation::for_people;
 
-/// The person's terminal, or the standard streams of a script.
+/// Output to a terminal, or to the standard streams of a script.
 #[derive(Debug)]
 pub(crate) struct Screen {
     pub(crate) lines: Lines,
 }
 
 impl Screen {
-    /// Returns whether a person sees the output.
+    /// Returns whether the output is interactive.
     pub(crate) fn is_watched(&self) -> bool {
         self.lines.are_edited()
     }

@@ -1,4 +1,4 @@
-//! Other machines: tables of the user's file.
+//! Remote hosts: `[[host]]` tables of the user's configuration file.
 //!
 //! ```toml
 //! [[host]]
@@ -16,11 +16,9 @@ use super::{Origin, Problem, SettingRow};
 /// The key of the machines in the file, and the prefix of their keys in the list of settings.
 pub(super) const HOST: &str = "host";
 
-/// The keys of a machine.
-const KEYS: [(&str, &str); 2] = [
-    ("name", "name of a machine on which terminals can be opened"),
-    ("ssh", "destination of a machine, as ssh takes it"),
-];
+/// Keys of a host table.
+const KEYS: [(&str, &str); 2] =
+    [("name", "name of a machine on which terminals can be opened"), ("ssh", "ssh destination of the machine")];
 
 /// Maximum length of a destination, in bytes.
 const MAX_DESTINATION_BYTES: usize = 255;
@@ -46,40 +44,38 @@ impl HostSetting {
     }
 }
 
-/// Checks the name of a machine: a word in commands, and the name of a file of notes.
+/// Checks the name of a host, which is used in commands and as a file name.
 ///
 /// # Errors
-/// With what is wrong, as the end of a sentence that begins with the name.
+/// Returns the reason, as the end of a sentence that begins with the name.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_part) && !name.starts_with(['.', '-']);
     match name {
-        "local" | "localhost" => Err("means this machine; choose another name".to_owned()),
+        "local" | "localhost" => Err("is reserved for this machine; choose another name".to_owned()),
         _ if is_name => Ok(()),
         _ => Err("must be 1 to 64 letters, digits, '.', '-' or '_', and begin with a letter or a digit".to_owned()),
     }
 }
 
-/// Checks a destination. One that begins with a hyphen would be an option of `ssh`.
+/// Checks an ssh destination. `ssh` would parse a leading hyphen as an option.
 ///
 /// # Errors
-/// With what is wrong, as the end of a sentence that begins with the destination.
+/// Returns the reason, as the end of a sentence that begins with the destination.
 pub(crate) fn check_destination(ssh: &str) -> Result<(), String> {
     let is_plain = ssh.chars().all(|sign| !sign.is_whitespace() && !sign.is_control());
     match (1..=MAX_DESTINATION_BYTES).contains(&ssh.len()) && is_plain && !ssh.starts_with('-') {
         true => Ok(()),
-        false => {
-            Err("must be a destination as ssh takes it, such as user@machine or an alias of ~/.ssh/config".to_owned())
-        }
+        false => Err("must be an ssh destination, such as user@host or an alias from ~/.ssh/config".to_owned()),
     }
 }
 
-/// The machines so far, and their problems.
+/// The hosts read so far, and the problems found.
 #[derive(Default)]
 pub(super) struct Reading {
     pub(super) hosts: Vec<HostSetting>,
     pub(super) wrong: Vec<Problem>,
-    pub(super) unknown: Vec<Problem>,
+    pub(super) unknown_keys: Vec<Problem>,
 }
 
 impl Reading {
@@ -95,7 +91,7 @@ impl Reading {
             let wrong = |problem: String| Problem { place: place.clone(), problem };
             for key in table.keys().filter(|key| !KEYS.iter().any(|(known, _)| known == key)) {
                 let nearest = super::nearest(key, KEYS.iter().map(|(known, _)| *known));
-                self.unknown.push(wrong(format!("'{key}' is not a setting of host {number}{nearest}")));
+                self.unknown_keys.push(wrong(format!("'{key}' is not a setting of host {number}{nearest}")));
             }
             let text = |key: &str| match table.get(key) {
                 Some(toml::Value::String(text)) => Ok(text.clone()),

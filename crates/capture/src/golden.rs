@@ -1,7 +1,7 @@
-//! Golden transcripts: what each state did at the capture of a workflow.
+//! Golden transcripts: the recorded behaviour of each state of a captured workflow.
 //!
-//! A file of lines of JSON: a header, then one line for each state in the order of the recording. It plays without a
-//! terminal: each wait searches the output of then.
+//! A JSON Lines file: a header, then one line per state in the order of the recording. It is replayed without a
+//! terminal: each wait searches the recorded output.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub struct GoldenHeader {
     /// The values of the arguments, without secrets.
     #[serde(default)]
     pub inputs: Map<String, Value>,
-    /// The proof of the workflow as it was then.
+    /// Proof of the captured version of the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
 }
@@ -49,9 +49,9 @@ pub struct Proof {
     pub at: String,
     /// The version of steplatch.
     pub version: String,
-    /// The host.
+    /// Name of the host that it ran on.
     pub host: String,
-    /// Hash of the workflow's behaviour then, as in the library.
+    /// Hash of the workflow's behaviour at that time, as computed by the library.
     pub hash: String,
     /// The runs.
     pub runs: Vec<String>,
@@ -71,18 +71,18 @@ pub struct GoldenStep {
     /// The answer of a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// True if another capture of the same procedure printed something else: comparisons skip the output.
+    /// True if another capture of the same procedure had different output; comparisons skip it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub varies: bool,
-    /// Of a state of a run: whether `prints` is the whole output of a command, and comparable.
+    /// For a state of a run: true if `prints` is the complete output of a command, so that it can be compared.
     #[serde(skip)]
     pub has_output: bool,
-    /// Of a state of a run that waited: what it found, such as the question of a program.
+    /// For a state of a run that waited: the match, such as the question of a program.
     #[serde(skip)]
     pub found: Option<String>,
 }
 
-/// Error of a text that is no golden transcript.
+/// Error in the text of a golden transcript.
 #[derive(Debug)]
 pub struct GoldenError {
     /// The line, from 1.
@@ -117,13 +117,13 @@ impl Golden {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// With the first line that is not one of a golden transcript, or that has a later version.
+    /// Returns the first invalid line, or the line with a newer version.
     pub fn read(text: &str) -> Result<Self, GoldenError> {
         let wrong = |line: usize, cause: String| GoldenError { line: line + 1, cause };
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (number, first) = lines.next().ok_or_else(|| wrong(0, "the file is empty".to_owned()))?;
         let header: GoldenHeader =
-            serde_json::from_str(first).map_err(|error| wrong(number, format!("this is no header: {error}")))?;
+            serde_json::from_str(first).map_err(|error| wrong(number, format!("invalid header: {error}")))?;
         if header.golden > VERSION {
             return Err(wrong(number, format!("version {} is newer than {VERSION}", header.golden)));
         }
@@ -141,8 +141,8 @@ impl Golden {
         std::iter::once(header).chain(steps).map(|line| format!("{line}\n")).collect()
     }
 
-    /// Returns how the states of a run differ from the recording, the first difference first. `observed` has the states that
-    /// the run executed, in order; one without output of its own prints nothing.
+    /// Compares the states of a run with the recording, in order. `observed` has the states that
+    /// the run executed; a state without output has empty `prints`.
     #[must_use]
     pub fn differences(&self, observed: &[GoldenStep]) -> Vec<RunDifference> {
         let mut differences = Vec::new();
@@ -164,7 +164,7 @@ impl Golden {
                 differences.push(RunDifference { state: golden.state.clone(), what, recorded, observed });
             };
             let is_command = step.has_output;
-            // A command may or may not have ended already at the output of the awaited text.
+            // A command may still be running when the awaited text appears.
             let failed = |code: Option<i32>| code.filter(|code| *code != 0);
             let is_other_code = if is_command {
                 step.exit_code != golden.exit_code
@@ -183,15 +183,15 @@ impl Golden {
                 differs("output", golden.prints.clone(), step.prints.clone());
             }
         }
-        let is_same_way = differences.iter().all(|difference| difference.what != "state");
-        if let Some(more) = observed.get(self.steps.len()).filter(|_| is_same_way) {
+        let has_same_states = differences.iter().all(|difference| difference.what != "state");
+        if let Some(more) = observed.get(self.steps.len()).filter(|_| has_same_states) {
             let (state, observed) = (more.state.clone(), more.state.clone());
             differences.push(RunDifference { state, what: "state".to_owned(), recorded: END.to_owned(), observed });
         }
         differences
     }
 
-    /// Returns the variables of the recording. A secret has a value on which nothing depends.
+    /// Returns the variables of the recording, with a placeholder value for each secret.
     #[must_use]
     pub fn variables(&self, definition: &Definition) -> Map<String, Value> {
         let mut variables = self.header.inputs.clone();
@@ -201,7 +201,7 @@ impl Golden {
         variables
     }
 
-    /// Returns the transcript as a stub file for the rehearsal of a machine, without states that the machine does not have.
+    /// Converts the transcript to a stub file for a rehearsal of a machine. Skips states that the machine does not have.
     #[must_use]
     pub fn stubs(&self, has_state: impl Fn(&str) -> bool) -> Value {
         let (mut states, mut gates) = (Map::new(), Map::new());

@@ -1,12 +1,12 @@
-//! Capture: a machine made of actions in terminals.
+//! Capture of terminal sessions as machines.
 //!
-//! [`capture`] takes the logs of inputs, with what the programs printed, and returns a machine that does the
-//! same again, with the reason of each guess. Pure: no clock, no files, no terminals.
+//! [`capture`] takes input logs with the output of the programs, and returns a machine that does the
+//! same, with a reason for each assumption. Pure: no clock, no files, no terminals.
 //!
-//! The parts, in the order in which they work: `turn` pairs each input with its outcome, `noise` names what to leave
-//! out, `against` compares with another capture of the same procedure, `template` and `provenance` replace values by
-//! variables, `question` and `menu` make patterns of what programs ask, and `machine` writes the states. `golden` is
-//! the recording beside them. `variation` knows what differs from run to run, for comparisons without it.
+//! The modules, in order of execution: `turn` pairs each input with its outcome, `noise` selects inputs to leave
+//! out, `against` compares with another capture of the same procedure, `template` and `provenance` replace values with
+//! variables, `question` and `menu` turn prompts of programs into patterns, and `machine` writes the states. `golden` is
+//! the recording of the session. `variation` describes differences between runs that comparisons ignore.
 
 mod against;
 mod comparison;
@@ -54,12 +54,12 @@ pub struct CaptureRequest {
     pub description: Option<String>,
     /// Values that become arguments, by the argument's name.
     pub inputs: Vec<(String, String)>,
-    /// Keeps commands that only look around.
+    /// True to keep read-only commands such as `ls`.
     pub keeps_looks: bool,
-    /// Files that must be there at the end.
+    /// Files that must exist at the end.
     pub expects: Vec<String>,
-    /// The logs of another time of the same procedure, in the order of the terminals: what differs becomes an argument,
-    /// or the waits generalise it.
+    /// Logs of another execution of the same procedure, in the order of the terminals: differences become arguments,
+    /// or are generalised by the waits.
     pub against: Vec<SessionLog>,
 }
 
@@ -74,7 +74,8 @@ pub struct Captured {
     pub left_out: Vec<LeftOut>,
     /// Decisions that a person or an agent has to make.
     pub undecided: Vec<String>,
-    /// True if it cannot be run unchanged: a text is not whole, or it begins within a program. See `undecided`.
+    /// True if the machine must be edited before it can run: a logged string is truncated, or the log starts inside a
+    /// program. See `undecided`.
     pub is_incomplete: bool,
     /// The recorded values of its arguments, without secrets.
     pub inputs: Vec<(String, String)>,

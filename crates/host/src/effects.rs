@@ -1,9 +1,9 @@
-//! Effects that clients request for their steps: the host performs each once, whatever happens to the connection of the
-//! request.
+//! Effects requested by the steps of clients. The host performs each effect once, even if the connection of the
+//! request is lost.
 //!
 //! Owns the ledger of this process: one for all terminals and files, so that the result of a step outlives its
-//! terminal. A task of its own performs an effect. A repeated request waits for that task or receives its result. A
-//! client that disconnects changes nothing; one that needs a step no longer settles it.
+//! terminal. Each effect runs in a separate task. A repeated request waits for that task or receives its result. A
+//! disconnect changes nothing; a client settles a step when it no longer needs the result.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,22 +26,22 @@ use crate::wire::{
     Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalAsk, body_of, is_of_run, read_body,
 };
 
-/// Bounds of the ledger. A run stores a result within moments and settles its step then; other clients repeat a step
-/// within moments or never.
+/// Bounds of the ledger. A run stores a result promptly and then settles its step; other clients repeat a step
+/// promptly or never.
 const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
 
-/// Bounds of the ledger of what people type key by key.
+/// Bounds of the ledger of interactive keystrokes.
 const LIMITS_BY_HAND: LedgerLimits = LedgerLimits { max_names: 256, max_result_bytes: 64 << 10 };
 
 /// The effects of this process.
 #[derive(Debug)]
 pub(crate) struct Effects {
     desk: Mutex<HostDesk>,
-    /// Keys of people are apart, so that they do not push out the others.
+    /// Interactive keystrokes, kept separately so that they do not evict other effects.
     by_hand: Mutex<HostDesk>,
 }
 
-/// Results are the bodies of their frames. The channel reports the end of a given up step.
+/// Results are frame bodies. The channel signals that the client abandoned a step.
 type HostDesk = EffectDesk<Waiter, Vec<u8>, watch::Sender<bool>, TerminalId>;
 
 /// A request that waits for the result of an effect.
@@ -49,7 +49,7 @@ type HostDesk = EffectDesk<Waiter, Vec<u8>, watch::Sender<bool>, TerminalId>;
 struct Waiter {
     outbox: Outbox,
     number: u64,
-    wants: ResultPart,
+    part: ResultPart,
 }
 
 /// Part of the result that a waiter receives.
@@ -64,7 +64,7 @@ enum ResultPart {
 pub(crate) struct Performed {
     /// The body of the frame with the result.
     pub(crate) body: Vec<u8>,
-    /// True if anything may have changed. If not, a repeated request performs the effect.
+    /// True if anything may have changed. Otherwise a repeated request performs the effect again.
     pub(crate) has_acted: bool,
 }
 
@@ -85,11 +85,11 @@ impl Default for Effects {
 }
 
 impl Effects {
-    fn desk_of(&self, is_by_hand: bool) -> parking_lot::MutexGuard<'_, HostDesk> {
+    fn desk(&self, is_by_hand: bool) -> parking_lot::MutexGuard<'_, HostDesk> {
         if is_by_hand { &self.by_hand } else { &self.desk }.lock()
     }
 
-    /// Returns whether a run has a result here that it has not stored, or has an effect in progress.
+    /// Returns whether a run has an effect in progress, or a result that it has not stored yet.
     pub(crate) fn has_unsettled(&self) -> bool {
         self.desk.lock().has_unsettled()
     }
@@ -106,16 +106,16 @@ impl Effects {
         Some(if result.is_some() { Stage::Done } else { Stage::Intent })
     }
 
-    /// Returns the file that a step has put in its place.
+    /// Returns the file that a step has written.
     pub(crate) fn written(&self, step: &str) -> Option<FileWritten> {
         let mut desk = self.desk.lock();
         let body = desk.result_of(&EffectKey::new(Effect::Write, step))??;
         result_in::<Result<FileWritten, FileError>>(body)?.ok()
     }
 
-    /// Sends the id of the terminal that a step opened, once an opening in progress has ended; none if it opened none.
+    /// Sends the id of the terminal that a step opened, after waiting for an opening in progress. Sends `None` if it opened none.
     pub(crate) fn find_opened(&self, step: String, outbox: &Outbox, number: u64) {
-        let waiter = Waiter { outbox: outbox.clone(), number, wants: ResultPart::TerminalId };
+        let waiter = Waiter { outbox: outbox.clone(), number, part: ResultPart::TerminalId };
         let found = self.desk.lock().wait_for(&EffectKey::new(Effect::Open, step), waiter);
         let id = match found {
             Ok(None) => return,
@@ -126,7 +126,7 @@ impl Effects {
         let _ = outbox.say(number, &Ok::<_, Refusal>(id));
     }
 
-    /// Notes that a client needs these results no longer. Prevents effects in progress where that is still possible.
+    /// Records that a client no longer needs these results. Prevents effects that have not acted yet.
     /// Returns the terminals to close.
     pub(crate) fn settle(&self, steps: &[String]) -> Vec<TerminalId> {
         let mut desk = self.desk.lock();
@@ -139,13 +139,13 @@ impl Effects {
 
 /// Answers a request for an effect of a step: performs it, waits for it or returns its result.
 pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: Ask, key: EffectKey) {
-    let waiter = Waiter { outbox: outbox.clone(), number, wants: ResultPart::Whole };
+    let waiter = Waiter { outbox: outbox.clone(), number, part: ResultPart::Whole };
     let (sender, given_up) = watch::channel(false);
-    let admission = shared.effects.desk_of(ask.is_by_hand()).request(key.clone(), is_of_run(&key.step), waiter, sender);
+    let admission = shared.effects.desk(ask.is_by_hand()).request(key.clone(), is_of_run(&key.step), waiter, sender);
     let body = match admission {
         Admission::Perform => return begin(shared.clone(), ask, key, given_up),
-        // The effect in progress may put the same file in its place. A timeout removes the unfinished copy of another
-        // one.
+        // The effect in progress may write the same file. A timeout removes the unfinished copy of another
+        // file.
         Admission::Wait => return,
         Admission::Answer(body) => body,
         Admission::Unknown => body_of(&Err::<(), _>(Refusal::OutcomeUnknown)),
@@ -159,18 +159,18 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
     }
 }
 
-/// Performs an effect in a task of its own. Requests to one terminal reach it in the order of these calls.
+/// Performs an effect in a separate task. Requests to one terminal reach it in the order of these calls.
 fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receiver<bool>) {
     let mut ending =
         EndOnDrop { shared: shared.clone(), key: key.clone(), is_by_hand: ask.is_by_hand(), is_over: false };
-    // Without the budget of the task: the first poll must reach the terminal, in the order of the requests.
+    // Unconstrained by the cooperative budget: the first poll must reach the terminal, in request order.
     let mut performing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(tokio::task::unconstrained(async move {
         let can_be_dropped = matches!(key.effect, Effect::Run | Effect::Type);
         let performed = tokio::select! {
             biased;
             performed = perform(&shared, ask, given_up.clone()) => Some(performed),
-            // The terminal enters no command whose requester is gone; one that it has entered goes on.
-            () = given_up_of(given_up.clone()), if can_be_dropped => None,
+            // The terminal enters no command of a disconnected client; a command already entered continues.
+            () = wait_until_abandoned(given_up.clone()), if can_be_dropped => None,
         };
         let (end, body) = match performed {
             None => (EffectEnd::Lost, body_of(&Err::<(), _>(Refusal::OutcomeUnknown))),
@@ -179,7 +179,7 @@ fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receive
         };
         ending.end(end, &body);
     }));
-    // The first poll hands the request to its terminal, here and in order; the rest may take its time.
+    // The first poll, made here in order, hands the request to its terminal; the rest may run later.
     if performing.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending {
         tokio::spawn(performing);
     }
@@ -196,9 +196,9 @@ struct EndOnDrop {
 impl EndOnDrop {
     fn end(&mut self, end: EffectEnd<Vec<u8>>, body: &[u8]) {
         self.is_over = true;
-        let waiters = self.shared.effects.desk_of(self.is_by_hand).end(&self.key, end);
+        let waiters = self.shared.effects.desk(self.is_by_hand).end(&self.key, end);
         waiters.iter().for_each(|waiter| waiter.answer(body));
-        // A host that retires waits for the settlement of its last result.
+        // A retiring host waits until its last result is settled.
         self.shared.look_again();
     }
 }
@@ -211,10 +211,10 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Waits until the client gives a step up.
-async fn given_up_of(mut given_up: watch::Receiver<bool>) {
+/// Waits until the client abandons the step.
+async fn wait_until_abandoned(mut given_up: watch::Receiver<bool>) {
     if given_up.wait_for(|given_up| *given_up).await.is_err() {
-        // The effect is over.
+        // The effect has ended.
         std::future::pending::<()>().await;
     }
 }
@@ -222,7 +222,7 @@ async fn given_up_of(mut given_up: watch::Receiver<bool>) {
 impl Waiter {
     fn answer(&self, body: &[u8]) {
         // A client that is gone needs no answer.
-        let _ = match self.wants {
+        let _ = match self.part {
             ResultPart::Whole => self.outbox.send_body(self.number, body),
             ResultPart::TerminalId => self.outbox.say(self.number, &Ok::<_, Refusal>(opened_in(body))),
         };
@@ -276,8 +276,8 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, given_up: watch::Receiver<bool>
     }
 }
 
-/// Opens a terminal, which may wait for its place. Closes one for a single command if the client gives its step up
-/// meanwhile.
+/// Opens a terminal, which may wait for a free slot. Closes a single-command terminal if the client abandons the step
+/// in the meantime.
 pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Option<watch::Receiver<bool>>) -> Performed {
     if shared.is_retiring() {
         return Performed::refused(Refusal::Retiring);
@@ -292,7 +292,7 @@ pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Optio
             let place = shared.terminals.reserve_place(name.as_deref(), wait);
             let given_up = async {
                 match given_up {
-                    Some(given_up) => given_up_of(given_up.clone()).await,
+                    Some(given_up) => wait_until_abandoned(given_up.clone()).await,
                     None => std::future::pending().await,
                 }
             };
@@ -327,7 +327,7 @@ pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Optio
     Performed::new(Ok::<_, OpenRefused>(OpenedTerminal { id, pid, integrated: opened.integrated }), true)
 }
 
-/// Puts a written file in its place.
+/// Moves a completely written file to its target.
 pub(crate) async fn finish(shared: &Arc<Shared>, ask: FileAsk) -> Performed {
     let FileAsk::Finish { target, length, digest, mode, replace, .. } = ask else {
         return Performed::refused(Refusal::NotUnderstood);
@@ -364,7 +364,7 @@ fn has_run_nothing(error: &RunError) -> bool {
     )
 }
 
-/// Returns whether the terminal of a single command stays for its client: the command continues, or there is more to
+/// Returns whether a single-command terminal stays open for its client: the command is still running, or there is more to
 /// read.
 fn is_left_to_client(ran: &CommandResult) -> bool {
     ran.timed_out || ran.asks.is_some() || ran.left_out > 0 || ran.dropped_before.is_some()

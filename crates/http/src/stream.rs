@@ -39,8 +39,8 @@ const MAX_FETCHED_EVENTS: u64 = 32;
 /// Number of events in one piece.
 const MAX_SENT_EVENTS: usize = 64;
 
-/// The pause after which a silent stream sends a sign of life.
-const ALIVE: Duration = Duration::from_secs(15);
+/// Interval of keep-alive comments on a silent stream.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The header in which a reconnecting client gives the last event that it received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -49,7 +49,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventQuery {
-    /// Number of the first event wanted (default 1); Last-Event-ID goes before it
+    /// Number of the first event to send (default 1); Last-Event-ID takes precedence
     #[serde(default)]
     from_seq: Option<u64>,
 }
@@ -75,8 +75,8 @@ struct Feed {
 struct BufferedEvents {
     events: VecDeque<SseEvent>,
     bytes: usize,
-    /// The feed keeps all events from this number on.
-    from: u64,
+    /// Number of the oldest buffered event.
+    first_seq: u64,
     /// No more events will arrive: the run has ended, or following it further is impossible.
     over: bool,
 }
@@ -107,13 +107,13 @@ impl BufferedEvents {
         while self.events.len() > MAX_KEPT_EVENTS || (self.bytes > MAX_KEPT_BYTES && self.events.len() > 1) {
             let Some(oldest) = self.events.pop_front() else { return };
             self.bytes -= oldest.text.len();
-            self.from = oldest.seq + 1;
+            self.first_seq = oldest.seq + 1;
         }
     }
 
     /// Returns the events from number `next` on, up to one piece; `None` for a follower that is too far behind.
-    fn from(&self, next: u64) -> Option<Vec<SseEvent>> {
-        if next < self.from {
+    fn events_from(&self, next: u64) -> Option<Vec<SseEvent>> {
+        if next < self.first_seq {
             return None;
         }
         let first = self.events.partition_point(|event| event.seq < next);
@@ -139,15 +139,15 @@ impl Streams {
 
     /// Returns the feed of a run if it has followers; otherwise a new one that begins at number `next`, if that is
     /// known.
-    fn feed(&self, run_id: &str, next: Option<u64>) -> Option<Arc<Feed>> {
+    fn get_or_start_feed(&self, run_id: &str, next: Option<u64>) -> Option<Arc<Feed>> {
         let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(run_id).and_then(Weak::upgrade) {
             return Some(feed);
         }
         let next = next?;
         feeds.retain(|_, feed| feed.strong_count() > 0);
-        let kept = Arc::new(Mutex::new(BufferedEvents { from: next, ..BufferedEvents::default() }));
-        let (told, changed) = watch::channel(());
+        let kept = Arc::new(Mutex::new(BufferedEvents { first_seq: next, ..BufferedEvents::default() }));
+        let (notify, changed) = watch::channel(());
         let (mut follower, keeps) = (self.daemon.follow(run_id, next), kept.clone());
         let run = run_id.to_owned();
         let task = tokio::spawn(async move {
@@ -157,14 +157,14 @@ impl Streams {
                     Ok(Some(event)) => lock().push(&event),
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::warn!(run, %error, "a run cannot be followed any further");
+                        tracing::warn!(run, %error, "failed to follow a run");
                         break;
                     }
                 }
-                told.send_replace(());
+                notify.send_replace(());
             }
             lock().over = true;
-            told.send_replace(());
+            notify.send_replace(());
         });
         let feed = Arc::new(Feed { kept, changed, task: task.abort_handle() });
         feeds.insert(run_id.to_owned(), Arc::downgrade(&feed));
@@ -229,26 +229,26 @@ async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<F
 
 impl Following {
     /// Returns the next piece to send; `None` once the stream has ended.
-    async fn piece(&mut self) -> Option<Bytes> {
+    async fn next_chunk(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
         }
         if let Some(first) = self.first.take() {
             // The delay before a client reconnects; the stream also sends something before the first event.
             let mut text = b"retry: 1000\n\n".to_vec();
-            text.extend_from_slice(&self.sent(first));
+            text.extend_from_slice(&self.mark_sent(first));
             return Some(text.into());
         }
-        let (ended, alive) = (self.ended.clone(), tokio::time::sleep(ALIVE));
+        let (ended, alive) = (self.ended.clone(), tokio::time::sleep(KEEP_ALIVE_INTERVAL));
         let piece = tokio::select! {
-            ready = self.ready() => match ready {
-                Ok(Some(ready)) => Some(self.sent(ready)),
+            next_events = self.next_events() => match next_events {
+                Ok(Some(ready)) => Some(self.mark_sent(ready)),
                 Ok(None) => None,
                 Err(error) => {
-                    tracing::warn!(run = self.run_id, %error, "a run cannot be followed any further");
+                    tracing::warn!(run = self.run_id, %error, "failed to follow a run");
                     self.over = true;
                     // Clients reconnect afterwards, with the number of the last event that they received.
-                    Some(Bytes::from_static(b": the stream broke off\n\n"))
+                    Some(Bytes::from_static(b": the stream was interrupted\n\n"))
                 }
             },
             () = ended.cancelled() => None,
@@ -257,7 +257,7 @@ impl Following {
         piece.filter(|_| self.app.admission.caller(&self.headers).is_known())
     }
 
-    fn sent(&mut self, ready: Vec<SseEvent>) -> Bytes {
+    fn mark_sent(&mut self, ready: Vec<SseEvent>) -> Bytes {
         if let Some(last) = ready.last() {
             self.next = last.seq + 1;
             self.over = last.is_last;
@@ -269,11 +269,11 @@ impl Following {
     }
 
     /// Waits for the next events.
-    async fn ready(&mut self) -> Result<Option<Vec<SseEvent>>, FollowError> {
+    async fn next_events(&mut self) -> Result<Option<Vec<SseEvent>>, FollowError> {
         let mut caught_up = None;
         loop {
             if self.feed.is_none() {
-                let feed = self.app.streams.feed(&self.run_id, caught_up);
+                let feed = self.app.streams.get_or_start_feed(&self.run_id, caught_up);
                 self.feed = feed.map(|feed| {
                     let changed = feed.changed.clone();
                     (feed, changed)
@@ -283,7 +283,7 @@ impl Following {
                 changed.mark_unchanged();
                 let (ready, over) = {
                     let kept = feed.kept.lock();
-                    (kept.from(self.next), kept.over)
+                    (kept.events_from(self.next), kept.over)
                 };
                 match ready {
                     Some(ready) if !ready.is_empty() => return Ok(Some(ready)),
@@ -310,19 +310,19 @@ impl Following {
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     run_id: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    wanted: Result<Query<EventQuery>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<EventQuery>, axum::extract::rejection::QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let Path(run_id) = run_id.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let Query(wanted) = wanted.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let seen = match headers.get(&LAST_EVENT_ID) {
         Some(seen) => {
             let number = seen.to_str().ok().and_then(|seen| seen.parse::<u64>().ok());
-            Some(number.ok_or_else(|| Refusal::invalid("Last-Event-ID is the number of an event"))?)
+            Some(number.ok_or_else(|| Refusal::invalid("Last-Event-ID must be the number of an event"))?)
         }
         None => None,
     };
-    let next = seen.map_or(wanted.from_seq.unwrap_or(1), |seen| seen.saturating_add(1)).max(1);
+    let next = seen.map_or(query.from_seq.unwrap_or(1), |seen| seen.saturating_add(1)).max(1);
     let first = match fetch(&app.daemon, &run_id, next).await {
         Ok(Fetched::Events(events)) => events,
         Ok(Fetched::Nothing { .. }) => Vec::new(),
@@ -347,8 +347,8 @@ pub(crate) async fn events(
         headers,
     };
     let pieces = stream::unfold(following, |mut following| async move {
-        let piece = following.piece().await?;
-        Some((Ok::<_, std::convert::Infallible>(piece), following))
+        let next_chunk = following.next_chunk().await?;
+        Some((Ok::<_, std::convert::Infallible>(next_chunk), following))
     });
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
@@ -386,20 +386,20 @@ mod tests {
 
     #[test]
     fn only_the_newest_events_are_kept_and_who_is_behind_them_is_told_so() {
-        let mut kept = BufferedEvents { from: 5, ..BufferedEvents::default() };
+        let mut kept = BufferedEvents { first_seq: 5, ..BufferedEvents::default() };
         // Some numbers are missing.
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
             kept.push(&event(seq, "log"));
         }
         assert_eq!(kept.events.len(), MAX_KEPT_EVENTS);
         let oldest = kept.events[0].seq;
-        assert!(kept.from(4).is_none() && kept.from(kept.from - 1).is_none());
-        assert_eq!(kept.from(kept.from).unwrap()[0].seq, oldest);
-        assert_eq!(kept.from(oldest + 10).unwrap().len(), MAX_SENT_EVENTS);
-        assert!(kept.from(2000).unwrap().is_empty(), "nothing newer yet");
+        assert!(kept.events_from(4).is_none() && kept.events_from(kept.first_seq - 1).is_none());
+        assert_eq!(kept.events_from(kept.first_seq).unwrap()[0].seq, oldest);
+        assert_eq!(kept.events_from(oldest + 10).unwrap().len(), MAX_SENT_EVENTS);
+        assert!(kept.events_from(2000).unwrap().is_empty(), "nothing newer yet");
         let mut long = event(2000, "log");
         long.data.insert("text".to_owned(), "x".repeat(MAX_KEPT_BYTES).into());
         kept.push(&long);
-        assert_eq!((kept.events.len(), kept.from), (1, 2000));
+        assert_eq!((kept.events.len(), kept.first_seq), (1, 2000));
     }
 }

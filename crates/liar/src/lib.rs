@@ -1,8 +1,8 @@
-//! A machine whose terminal host lies, for tests.
+//! A faulty remote host, for tests.
 //!
-//! A client reaches it like any other machine, over a [`Transport`] in this process. It speaks with its own
-//! implementation of the relay's lines, of the link and of the host's frames. What it does not lie about it answers as
-//! a host with terminals that do nothing. A lie is JSON, patched from an honest answer ([`answer`], [`with`]), or
+//! Clients connect over an in-process [`Transport`]. The crate has its own
+//! implementation of the relay lines, the link and the host's frames. Requests without a configured fault are answered like
+//! by a host whose terminals do nothing. A fault is JSON, patched from a correct answer ([`answer`], [`with`]), or
 //! bytes.
 #![allow(clippy::missing_panics_doc, reason = "in a test a panic is the message")]
 
@@ -31,10 +31,10 @@ pub use self::answer::with;
 /// The socket of the machine's terminal host.
 pub const SOCKET: &str = "host-11111111.sock";
 
-/// The mark of a relay's first line.
+/// Prefix of the relay's first line.
 const MARK: &str = "steplatch-relay ";
 
-/// The number of the frames with secrets.
+/// Request number of frames that carry secrets.
 const SECRETS: u64 = 0;
 
 /// An answer to a request.
@@ -66,13 +66,13 @@ type Reply = dyn Fn(&Ask) -> Option<Lie> + Send + Sync;
 pub struct Lies {
     /// The first line of the relay.
     pub greeting: Option<String>,
-    /// The line that the relay answers, by the number of the connection and the request. None for an honest one.
+    /// Reply line of the relay for a connection number and a request. `None` for the correct reply.
     pub relay: Option<Box<Relay>>,
-    /// Bytes in place of the link, after the hello of the client. The connection stays open.
+    /// Bytes sent instead of the link protocol, after the client hello. The connection stays open.
     pub link: Option<Vec<u8>>,
-    /// Frames that it sends before the first answer.
+    /// Frames sent before the first answer.
     pub frames: Vec<u8>,
-    /// Answers of the terminal host. None for an honest one.
+    /// Answer of the terminal host to a request. `None` for the correct answer.
     pub reply: Option<Box<Reply>>,
 }
 
@@ -108,10 +108,10 @@ pub struct Liar {
 #[derive(Debug)]
 struct Shared {
     lies: Lies,
-    dialed: AtomicUsize,
+    dial_count: AtomicUsize,
     open: Arc<AtomicUsize>,
     serving: Mutex<Vec<tokio::task::AbortHandle>>,
-    asked: Mutex<Vec<Ask>>,
+    received: Mutex<Vec<Ask>>,
     /// The terminals, by the steps that opened them.
     terminals: Mutex<HashMap<String, TerminalId>>,
 }
@@ -122,28 +122,28 @@ impl Liar {
     pub fn new(lies: Lies) -> Self {
         let shared = Shared {
             lies,
-            dialed: AtomicUsize::default(),
+            dial_count: AtomicUsize::default(),
             open: Arc::default(),
             serving: Mutex::default(),
-            asked: Mutex::default(),
+            received: Mutex::default(),
             terminals: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the setup for clients of it, with notes in this directory.
+    /// Returns the client setup, with notes in this directory.
     #[must_use]
     pub fn setup(&self, notes: std::path::PathBuf, secrets: Arc<dyn MachineSecretSink>) -> RemoteSetup {
         RemoteSetup { notes, transport: Arc::new(self.clone()), questions: Arc::new(NoQuestions), secrets }
     }
 
-    /// Returns the number of connections to it.
+    /// Returns the number of connections made so far.
     #[must_use]
     pub fn dialed(&self) -> usize {
-        self.shared.dialed.load(Ordering::Relaxed)
+        self.shared.dial_count.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
@@ -157,10 +157,10 @@ impl Liar {
     /// Returns the requests to its terminal host so far.
     #[must_use]
     pub fn received_asks(&self) -> Vec<Ask> {
-        lock(&self.shared.asked).clone()
+        lock(&self.shared.received).clone()
     }
 
-    /// Serves connections that an `ssh` of a test passes on, until the drop of this future.
+    /// Serves connections forwarded by the `ssh` of a test, until this future is dropped.
     pub async fn listen(self, listener: UnixListener) {
         while let Ok((stream, _)) = listener.accept().await {
             let serving = tokio::spawn(self.clone().serve(stream));
@@ -169,7 +169,7 @@ impl Liar {
     }
 
     async fn serve(self, mut stream: UnixStream) -> io::Result<()> {
-        let number = self.shared.dialed.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared.dial_count.fetch_add(1, Ordering::Relaxed);
         let lies = &self.shared.lies;
         let greeting = lies.greeting.clone().unwrap_or_else(|| format!("{MARK}{{\"version\":\"9.9.9\"}}\n"));
         stream.write_all(greeting.as_bytes()).await?;
@@ -211,7 +211,7 @@ impl Liar {
             if matches!(ask, Ask::Cancel(_)) {
                 continue;
             }
-            lock(&self.shared.asked).push(ask.clone());
+            lock(&self.shared.received).push(ask.clone());
             let lie = self.shared.lies.reply.as_ref().and_then(|reply| reply(&ask));
             let Some(lie) = lie.or_else(|| self.honest(&ask)) else { continue };
             let bytes = match lie {
@@ -232,7 +232,7 @@ impl Liar {
         }
     }
 
-    /// Returns what an honest host answers; none where it has nothing to answer for now.
+    /// Returns the answer of a correct host. `None` if it does not answer yet.
     fn honest(&self, ask: &Ask) -> Option<Lie> {
         let terminals = || lock(&self.shared.terminals);
         Some(Lie::Value(match ask {
@@ -249,7 +249,7 @@ impl Liar {
             Ask::WatchActivity(None) => json!(1),
             Ask::Terminal(id, ask) => answer::of_terminal(id, ask)?,
             Ask::File(ask) => answer::of_file(ask),
-            // A lie: steps of other machines and of this one, which the daemon must not settle for it.
+            // Invalid on purpose: steps of other hosts, which the daemon must not settle here.
             Ask::Unsettled => json!(["run_p4vawdxx5897paed/build/1", "../../etc", ""]),
             Ask::Remember(_) | Ask::Settle(_) | Ask::Retire | Ask::Shutdown | Ask::Cancel(_) | Ask::Link => Value::Null,
         }))
@@ -279,7 +279,7 @@ impl Transport for Liar {
     }
 }
 
-/// A connection, which ends with this value.
+/// Guard of a connection. Dropping it ends the connection.
 struct Connected {
     open: Arc<AtomicUsize>,
     serving: tokio::task::AbortHandle,
@@ -308,7 +308,7 @@ pub fn frame(number: u64, body: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &number.to_be_bytes(), body].concat()
 }
 
-/// Returns the frames that push texts to be hidden.
+/// Returns the frames that announce secrets to redact.
 #[must_use]
 pub fn secret_frames(secrets: impl IntoIterator<Item = Value>) -> Vec<u8> {
     secrets.into_iter().flat_map(|secret| frame(SECRETS, &packed(&secret))).collect()
@@ -323,7 +323,7 @@ pub fn packed(value: &Value) -> Vec<u8> {
 /// Returns the value of bytes in MessagePack.
 ///
 /// # Panics
-/// When they are none.
+/// If the bytes are not MessagePack.
 #[must_use]
 pub fn unpacked(bytes: &[u8]) -> Value {
     rmp_serde::from_slice(bytes).expect("these bytes were written as MessagePack")

@@ -8,16 +8,16 @@ use crate::program::{One, Program, Step, Turn};
 use crate::syntax::{Anchor, RepeatMode};
 
 /// Maximum number of steps of every search: some ten milliseconds in a release build.
-const STEPS: usize = 5_000_000;
+const BASE_STEP_BUDGET: usize = 5_000_000;
 
 /// Additional steps for each byte of text: a few for each character of a line, at each of its characters.
 const STEPS_PER_BYTE: usize = 64;
 
 /// Maximum number of open backtracking points, which bounds the memory of a search to some tens of megabytes.
-const MAX_WAYS: usize = 2_000_000;
+const MAX_BACKTRACK_POINTS: usize = 2_000_000;
 
 /// The value of an empty slot.
-const NOTHING: usize = usize::MAX;
+const UNSET_SLOT: usize = usize::MAX;
 
 /// A search was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub(crate) struct BudgetExceeded;
 ///
 /// Returns the slots of the run: begin and end of the match, then of each group, [`usize::MAX`] where there is none.
 pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Vec<usize>>, BudgetExceeded> {
-    let budget = STEPS.saturating_add((text.len() - from).saturating_mul(STEPS_PER_BYTE));
-    let mut run = Run { program, text, slots: vec![NOTHING; program.slots], ways: Vec::new(), budget };
+    let budget = BASE_STEP_BUDGET.saturating_add((text.len() - from).saturating_mul(STEPS_PER_BYTE));
+    let mut run = Run { program, text, slots: vec![UNSET_SLOT; program.slots], ways: Vec::new(), budget };
     let mut at = from;
     loop {
         if let Some(first) = &program.first_bytes {
@@ -60,9 +60,9 @@ enum Backtrack {
     Resume { step: usize, at: usize },
     /// One more iteration of the lazy loop at this step.
     Iterate { step: usize, at: usize },
-    /// Continue with one character less of what was repeated, down to `low`.
+    /// Give back one character of a greedy repetition, down to `low`.
     Retreat { step: usize, at: usize, low: usize },
-    /// Continue with one character more of what the step repeats, up to `left` of them.
+    /// Take one more character of a lazy repetition, up to `left`.
     Advance { step: usize, at: usize, left: u32 },
     /// The former value of a slot, to be put back on the way.
     Restore { slot: usize, value: usize },
@@ -80,7 +80,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs from a step up to its `Accept`, and returns where that was. A failed attempt leaves no trace.
+    /// Runs from a step up to its `Accept`, and returns that position. A failed attempt restores all slots.
     ///
     /// Calls itself for independent parts, as deep as groups are nested.
     fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, BudgetExceeded> {
@@ -95,7 +95,7 @@ impl Run<'_> {
                     return Ok(Some(at));
                 }
                 Step::One(one) => self.match_one(one, at).map(|at| (step + 1, at)),
-                Step::Many { one, min, max, mode } => self.many(step, at, one, (*min, *max), *mode)?,
+                Step::Many { one, min, max, mode } => self.match_repeated(step, at, one, (*min, *max), *mode)?,
                 Step::Anchor(anchor) => self.matches_anchor(*anchor, at).then_some((step + 1, at)),
                 Step::Split { first, second } => {
                     self.push(Backtrack::Resume { step: *second, at })?;
@@ -103,21 +103,21 @@ impl Run<'_> {
                 }
                 Step::Jump(target) => Some((*target, at)),
                 Step::Save(slot) => {
-                    self.save(*slot, at)?;
+                    self.save_slot(*slot, at)?;
                     Some((step + 1, at))
                 }
                 Step::Enter { count, last } => {
-                    self.save(*count, 0)?;
-                    self.save(*last, NOTHING)?;
+                    self.save_slot(*count, 0)?;
+                    self.save_slot(*last, UNSET_SLOT)?;
                     Some((step + 1, at))
                 }
                 Step::Loop(turn) => self.turn(step, at, turn)?,
                 Step::Atomic { end } => self.attempt(step + 1, at)?.map(|at| (*end, at)),
                 Step::Look { back, negated, end } => {
-                    (self.look(step + 1, at, *back, *negated)? != *negated).then_some((*end, at))
+                    (self.match_look_around(step + 1, at, *back, *negated)? != *negated).then_some((*end, at))
                 }
                 Step::Backref { group, ignore_case } => {
-                    self.group_again(*group, *ignore_case, at)?.map(|at| (step + 1, at))
+                    self.match_backreference(*group, *ignore_case, at)?.map(|at| (step + 1, at))
                 }
                 Step::Condition { group, otherwise } => {
                     Some((if self.group(*group).is_some() { step + 1 } else { *otherwise }, at))
@@ -125,7 +125,7 @@ impl Run<'_> {
             };
             let next = match next {
                 Some(next) => Some(next),
-                None => self.back(base)?,
+                None => self.backtrack(base)?,
             };
             match next {
                 Some(next) => (step, at) = next,
@@ -134,7 +134,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives up every way since `base`. What slots held stays: ways before `base` may need it.
+    /// Discards the backtracking points since `base`. Restore points stay: points before `base` may need them.
     fn commit(&mut self, base: usize) -> Result<(), BudgetExceeded> {
         self.spend(self.ways.len() - base)?;
         let mut kept = base;
@@ -148,8 +148,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Goes back to the last way that is open since `base`, putting slots back in between.
-    fn back(&mut self, base: usize) -> Result<Next, BudgetExceeded> {
+    /// Backtracks to the last point since `base`, restoring slots on the way.
+    fn backtrack(&mut self, base: usize) -> Result<Next, BudgetExceeded> {
         let program = self.program;
         while self.ways.len() > base
             && let Some(way) = self.ways.pop()
@@ -164,7 +164,7 @@ impl Run<'_> {
                     }
                 }
                 Backtrack::Retreat { step, at, low } => {
-                    let at = self.earlier(at, 1)?.unwrap_or(low);
+                    let at = self.position_before(at, 1)?.unwrap_or(low);
                     if at > low {
                         self.push(Backtrack::Retreat { step, at, low })?;
                     }
@@ -185,7 +185,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    fn many(
+    fn match_repeated(
         &mut self,
         step: usize,
         at: usize,
@@ -236,28 +236,33 @@ impl Run<'_> {
 
     fn iterate(&mut self, step: usize, at: usize, turn: &Turn) -> Result<(usize, usize), BudgetExceeded> {
         let done = self.slots[turn.count];
-        self.save(turn.count, done.saturating_add(1))?;
+        self.save_slot(turn.count, done.saturating_add(1))?;
         // Required iterations may take nothing.
         if done >= turn.min as usize {
-            self.save(turn.last, at)?;
+            self.save_slot(turn.last, at)?;
         }
         Ok((step + 1, at))
     }
 
-    /// Returns whether the part that begins at `step` is found here, or `back` characters earlier. What a negated part
-    /// saved is undone: there is no match that it belongs to.
-    fn look(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, BudgetExceeded> {
-        let Some(start) = self.earlier(at, back)? else { return Ok(false) };
+    /// Returns whether the look-around at `step` matches here, or `back` characters earlier. Slots saved by a negated part
+    /// are restored, because it is part of no match.
+    fn match_look_around(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, BudgetExceeded> {
+        let Some(start) = self.position_before(at, back)? else { return Ok(false) };
         let base = self.ways.len();
         let found = self.attempt(step, start)?.is_some();
         if negated {
-            self.back(base)?;
+            self.backtrack(base)?;
         }
         Ok(found)
     }
 
-    /// Takes what a group took, once more.
-    fn group_again(&mut self, group: usize, ignore_case: bool, at: usize) -> Result<Option<usize>, BudgetExceeded> {
+    /// Matches the text of a group again (a back-reference).
+    fn match_backreference(
+        &mut self,
+        group: usize,
+        ignore_case: bool,
+        at: usize,
+    ) -> Result<Option<usize>, BudgetExceeded> {
         let Some((begin, end)) = self.group(group) else { return Ok(None) };
         let text = self.text;
         self.spend(end - begin)?;
@@ -276,7 +281,7 @@ impl Run<'_> {
 
     fn group(&self, group: usize) -> Option<(usize, usize)> {
         let (begin, end) = (self.slots[2 * group], self.slots[2 * group + 1]);
-        (end != NOTHING && begin <= end).then_some((begin, end))
+        (end != UNSET_SLOT && begin <= end).then_some((begin, end))
     }
 
     fn match_one(&self, one: &One, at: usize) -> Option<usize> {
@@ -284,8 +289,8 @@ impl Run<'_> {
         one.takes(next).then(|| at + next.len_utf8())
     }
 
-    /// Returns the position so many characters earlier, when there is one.
-    fn earlier(&mut self, at: usize, characters: u64) -> Result<Option<usize>, BudgetExceeded> {
+    /// Returns the position `characters` earlier, if there is one.
+    fn position_before(&mut self, at: usize, characters: u64) -> Result<Option<usize>, BudgetExceeded> {
         let Ok(characters) = usize::try_from(characters) else { return Ok(None) };
         if characters == 0 {
             return Ok(Some(at));
@@ -316,14 +321,14 @@ impl Run<'_> {
     }
 
     fn push(&mut self, way: Backtrack) -> Result<(), BudgetExceeded> {
-        if self.ways.len() >= MAX_WAYS {
+        if self.ways.len() >= MAX_BACKTRACK_POINTS {
             return Err(BudgetExceeded);
         }
         self.ways.push(way);
         Ok(())
     }
 
-    fn save(&mut self, slot: usize, value: usize) -> Result<(), BudgetExceeded> {
+    fn save_slot(&mut self, slot: usize, value: usize) -> Result<(), BudgetExceeded> {
         self.push(Backtrack::Restore { slot, value: self.slots[slot] })?;
         self.slots[slot] = value;
         Ok(())

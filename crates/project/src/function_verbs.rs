@@ -1,4 +1,4 @@
-//! The parts of the verbs about saved workflows that concern functions.
+//! The function part of the verbs about saved workflows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,12 +21,12 @@ use crate::node_verbs::display_path;
 use crate::project::{FunctionWorkflow, Project};
 use crate::workflows::not_found;
 
-/// Lists the functions of a project. The machines with these names in its library take precedence.
+/// Lists the functions of a project. `machines` in its library take precedence over functions of the same name.
 pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
-    let mut kept: BTreeMap<&Path, (FunctionMetadata, Option<String>)> = BTreeMap::new();
+    let mut metadata_by_path: BTreeMap<&Path, (FunctionMetadata, Option<String>)> = BTreeMap::new();
     let infos = project.workflows().map(|workflow| {
         let loaded = &workflow.loaded;
-        let (metadata, trouble) = kept.entry(&loaded.path).or_insert_with(|| about(workflow));
+        let (metadata, problem) = metadata_by_path.entry(&loaded.path).or_insert_with(|| load_metadata(workflow));
         let counts = metadata.workflows.get(&workflow.id).cloned().unwrap_or_default();
         let Counts { status, run_count, success_count, last_run, .. } = counts;
         let description = workflow.description.as_deref();
@@ -42,35 +42,35 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             last_run,
             created: metadata.created.clone(),
             file: display_path(&loaded.path),
-            // Only a manual change or git can have added a machine in the same library.
+            // Only a manual change or git can add a machine of the same name to a library.
             hidden: workflow.library == folders.first && is_machine(),
-            note: loaded.note.clone().or_else(|| trouble.clone()),
+            note: loaded.note.clone().or_else(|| problem.clone()),
             ..WorkflowInfo::default()
         }
     });
     infos.collect()
 }
 
-/// Lists the unusable loaded files.
+/// Lists the loaded files that cannot be used.
 pub(super) fn broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
-    let of_libraries = project.broken.iter().filter(|broken| {
+    let in_libraries = project.broken.iter().filter(|broken| {
         let folder = broken.file.parent();
         folders.iter().any(|known| folder == Some(known) || broken.file == known)
     });
-    let told = of_libraries.map(|broken| BrokenWorkflow {
+    let workflows = in_libraries.map(|broken| BrokenWorkflow {
         file: display_path(&broken.file),
         reason: match &broken.name {
             Some(id) => format!("'{id}': {}", broken.reason),
             None => broken.reason.clone(),
         },
     });
-    told.collect()
+    workflows.collect()
 }
 
 /// Returns the full description of a function.
 pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
     let loaded = &workflow.loaded;
-    let (metadata, trouble) = about(workflow);
+    let (metadata, problem) = load_metadata(workflow);
     let counts = metadata.workflows.get(&workflow.id).cloned().unwrap_or_default();
     DescribeWorkflowReply {
         success: true,
@@ -93,7 +93,7 @@ pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
             line: workflow.line,
             declares: workflow.declared().iter().map(python::declaration_info).collect(),
             loaded_from: loaded.original.as_deref().map(display_path),
-            note: loaded.note.clone().or(trouble),
+            note: loaded.note.clone().or(problem),
             metadata: declared_metadata(workflow),
         }),
         ..DescribeWorkflowReply::default()
@@ -109,7 +109,7 @@ fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
     }
 }
 
-/// Removes the file of a function, unless it declares others, too.
+/// Removes the file of a function, unless it declares other functions.
 pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, DeleteError> {
     let (id, file) = (&workflow.id, workflow.file());
     let all = workflow.declared();
@@ -121,8 +121,9 @@ pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Res
     let mut reply = removed(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);
     // The user's own workflow with that name was hidden before.
-    let own = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
-    let machine = own.zip(id.parse::<WorkflowName>().ok()).filter(|(own, name)| own.get(name).is_ok());
+    let own_library = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
+    let machine =
+        own_library.zip(id.parse::<WorkflowName>().ok()).filter(|(own_library, name)| own_library.get(name).is_ok());
     reply.remaining = machine.map(|(own, name)| display_path(&own.file(&name)));
     Ok(reply)
 }
@@ -173,17 +174,17 @@ fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkf
     })
 }
 
-/// Returns the library's metadata of a function's file, and what is wrong with it.
-fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
+/// Returns the library's metadata of a function's file, and the problem with it, if any.
+fn load_metadata(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
     match Library::open(&workflow.library).function_file(&workflow.loaded.name) {
         Ok(file) => {
-            let trouble = file.trouble.map(|reason| {
+            let problem = file.trouble.map(|reason| {
                 let name = &workflow.loaded.name;
-                format!("the statistics of its runs in {name}.meta.json are invalid and start again: {reason}")
+                format!("the run statistics in {name}.meta.json are invalid and were reset: {reason}")
             });
-            (file.metadata, trouble)
+            (file.metadata, problem)
         }
-        // It has disappeared since the listing.
+        // The file has been removed since it was listed.
         Err(_) => (FunctionMetadata::default(), None),
     }
 }

@@ -1,28 +1,28 @@
-//! The session that a command names.
+//! Session names in command parameters.
 //!
-//! Clients of document 003 send a `session_id` with every command about workflows. Here the project of the caller is that
-//! session. The name is taken out of the parameters before they are read, so that no tool offers it to agents, who know
+//! Clients written for document 003 send a `session_id` with every workflow command. Here the session is the project of
+//! the caller. The name is removed from the parameters before they are parsed, so that no tool offers it to agents, who know
 //! `session_id` as the id of a terminal.
 
 use serde_json::{Map, Value};
 
 use crate::arguments::InvalidArguments;
 
-/// The session that is always there.
+/// Name of the default session, which always exists.
 pub const DEFAULT_SESSION: &str = "default";
 
-/// Commands that may name a session. `EXECUTE_WORKFLOW` has fields of its own for it.
+/// Commands that may name a session. `EXECUTE_WORKFLOW` declares its own fields for that.
 const COMMANDS: [&str; 5] =
     ["LIST_WORKFLOWS", "GET_WORKFLOW_RUN", "LIST_WORKFLOW_RUNS", "ANSWER_GATE", "CANCEL_WORKFLOW"];
 
-/// The fields that name it: that of document 003, and its newer name.
+/// Fields that name a session: that of document 003, and its newer name.
 const FIELDS: [&str; 2] = ["session_id", "workspace"];
 
-/// Takes the names of sessions out of the parameters of a command: none, one, or two where both fields are there. The
-/// parameters of any other command are left as they are.
+/// Removes the session names from the parameters of a command, and returns them: none, one, or two if both fields are set.
+/// Other commands are unchanged.
 ///
 /// # Errors
-/// If a name is no text.
+/// If a name is not a string.
 pub fn take_session(command: &str, parameters: &mut Value) -> Result<Vec<String>, InvalidArguments> {
     if !COMMANDS.contains(&command) {
         return Ok(Vec::new());
@@ -42,7 +42,7 @@ fn take_names(fields: &mut Map<String, Value>, names: &mut Vec<String>) -> Resul
         match fields.shift_remove(field) {
             None | Some(Value::Null) => {}
             Some(Value::String(name)) => names.push(name),
-            Some(_) => return Err(InvalidArguments { problems: vec![format!("{field} must be text")] }),
+            Some(_) => return Err(InvalidArguments { problems: vec![format!("{field} must be a string")] }),
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The requests to a terminal, in order: typed input, commands, waits, sizes and signals.
 //!
-//! Captured workflows come from the log. Each entry has its position in the output and what the program showed at that
-//! moment. Hidden input is a mark without a value. The log has bounds, and drops its oldest entries.
+//! Captures are made from this log. Each entry has its position in the output and the context of the program at that
+//! time. Hidden input is recorded without its value. The log is bounded, and drops its oldest entries.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -15,17 +15,17 @@ use crate::wait::Reason;
 /// Maximum number of held entries.
 const MAX_ENTRIES: usize = 4096;
 
-/// The most bytes of the held entries: each allocation with its capacity. What the allocator leaves unused between them
-/// was up to two fifths more, so that a log stays below 1 MiB.
+/// Maximum total size of the entries in bytes, counting the capacity of each allocation. Allocator fragmentation
+/// measured up to 40 % on top, so a log stays below 1 MiB.
 const MAX_LOG_BYTES: usize = 640 << 10;
 
-/// Overhead of the allocator for one allocation: its header, and the rounding of its size.
+/// Allocator overhead of one allocation: header and rounding.
 const ALLOCATION_BYTES: usize = 16;
 
-/// Size of an entry besides its texts: itself, and its place in the log.
+/// Size of an entry without its strings, including its slot in the log.
 const ENTRY_BYTES: usize = size_of::<LoggedInput>() + ALLOCATION_BYTES + size_of::<Box<LoggedInput>>();
 
-/// The most bytes of one text. The rest is cut off, which [`LoggedText::cut`] reports.
+/// Maximum size of one string, in bytes. Longer ones are truncated, which [`LoggedText::cut`] reports.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// Keys that end a line, or the program that reads it: Enter, Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-\\.
@@ -34,7 +34,7 @@ const LINE_ENDS: [char; 5] = ['\r', '\x03', '\x04', '\x1a', '\x1c'];
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedInput {
-    /// Its number, counted from 1. The numbers of dropped entries are missing.
+    /// Sequence number, from 1. Numbers of dropped entries are not reused.
     pub number: u64,
     /// Time of the request.
     pub at: SystemTime,
@@ -44,11 +44,11 @@ pub struct LoggedInput {
     pub offset: u64,
     /// Context that the program showed.
     pub context: InputContext,
-    /// The rows that received the input, without empty ones at the end: of a full screen, or of a program that draws in
+    /// The rows of the screen without trailing empty ones, for full-screen programs and programs that draw in
     /// place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// True if the program waited for input. None if unknown.
+    /// True if the program was waiting for input. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,
     /// The directory of the shell that was at its prompt.
@@ -72,7 +72,7 @@ pub(crate) struct Moment {
     pub(crate) directory: Option<String>,
 }
 
-/// Context that a program showed at an input.
+/// State of the foreground program at an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputContext {
     /// A shell that reports its prompts was at one.
@@ -118,9 +118,9 @@ pub enum LoggedAction {
         /// The keys, by name.
         keys: Vec<String>,
     },
-    /// A person typed in an attached terminal: the bytes that it sent, as text.
+    /// Bytes typed in an attached terminal, as text.
     Attached {
-        /// The bytes, one line at the most.
+        /// The bytes, at most one line.
         bytes: LoggedText,
     },
     /// Typed input that the program does not show.
@@ -139,7 +139,7 @@ pub enum LoggedAction {
     },
     /// A shell took a line typed at its prompt.
     Entered {
-        /// The line as the shell's editor showed it: with completions and entries of its history. None if a part of it
+        /// The line as shown by the shell's editor, after completion and history expansion. `None` if a part of it
         /// is hidden.
         line: Option<LoggedText>,
         /// Outcome of the command; none while it runs.
@@ -165,7 +165,7 @@ pub enum LoggedAction {
 /// Outcome of a command of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandOutcome {
-    /// It ended, with this exit code where the program reports one. The offsets are those of its output.
+    /// The command ended. The offsets delimit its output.
     Ended {
         /// The exit code.
         exit_code: Option<i32>,
@@ -174,14 +174,14 @@ pub enum CommandOutcome {
         /// Offset at which its output ends.
         end: u64,
     },
-    /// It requested input, or its time was up; it kept running.
+    /// The command requested input or timed out, and kept running.
     Left {
-        /// True if it requested input.
+        /// True if the command requested input.
         asked: bool,
         /// Offset at which its output begins.
         begin: u64,
     },
-    /// It was not run.
+    /// The command was not run.
     Refused(String),
 }
 
@@ -197,7 +197,7 @@ impl CommandOutcome {
     }
 }
 
-/// Returns the bytes of memory that a text takes besides its place.
+/// Returns the heap size of a string, in bytes.
 fn text_bytes(text: &String) -> usize {
     if text.capacity() == 0 { 0 } else { text.capacity() + ALLOCATION_BYTES }
 }
@@ -262,7 +262,7 @@ impl InputContext {
 /// The log of one terminal.
 #[derive(Debug, Default)]
 pub(crate) struct InputLog {
-    /// Each for itself, so that a queue that grows keeps no room for entries that are not there.
+    /// Boxed, so that the spare capacity of a grown queue costs a pointer per slot.
     entries: VecDeque<Box<LoggedInput>>,
     bytes: usize,
     /// The number of the newest entry.
@@ -282,7 +282,7 @@ impl InputLog {
         self.is_off
     }
 
-    /// Adds an entry, and returns its number. What a person types key by key in an attached terminal is one entry a line.
+    /// Adds an entry, and returns its number. Attached keystrokes are merged into one entry per line.
     pub(crate) fn add(&mut self, by: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
         if let Some(number) = self.continue_line(by, &moment.context, &action) {
             self.drop_oldest();
@@ -316,7 +316,7 @@ impl InputLog {
     /// line.
     fn continue_line(&mut self, by: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
         let is_same = |known: &InputContext| std::mem::discriminant(known) == std::mem::discriminant(context);
-        // A size and a wait are no input: the line continues behind them.
+        // Resizes and waits are not input: the line continues after them.
         let is_input = |entry: &&mut Box<LoggedInput>| {
             !matches!(entry.action, LoggedAction::Resized(_) | LoggedAction::Waited { .. })
         };
@@ -339,7 +339,7 @@ impl InputLog {
         Some(newest.number)
     }
 
-    /// Notes how the command of an entry ended, unless the log has dropped the entry.
+    /// Records the outcome of the command of an entry, unless the entry has been dropped.
     pub(crate) fn finish(&mut self, number: u64, ended: CommandOutcome) {
         let oldest = self.entries.front().map_or(0, |entry| entry.number);
         let index = number.checked_sub(oldest).and_then(|index| usize::try_from(index).ok());
@@ -353,7 +353,7 @@ impl InputLog {
         self.drop_oldest();
     }
 
-    /// Returns the entries from this number on.
+    /// Returns the entries with this number and higher.
     pub(crate) fn from(&self, number: u64) -> Vec<LoggedInput> {
         self.entries.iter().filter(|entry| entry.number >= number).map(|entry| LoggedInput::clone(entry)).collect()
     }

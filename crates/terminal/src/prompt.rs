@@ -1,32 +1,32 @@
-//! Prompts of programs that report nothing: interpreters, debuggers, and shells without the integration.
+//! Prompts of programs without shell integration: interpreters, debuggers, other shells.
 //!
-//! Owns the decision whether a row of the screen is a prompt, the request for the rest of an entry, or something else.
-//! It learns a prompt where a command goes in, and recognises it when it comes back. Pure: rows go in.
+//! Decides whether a row of the screen is a prompt, a continuation prompt or something else.
+//! It learns the prompt at which a command is entered, and recognises it when it returns. Pure: takes rows as input.
 
 use crate::{command, python_entry};
 
-/// Maximum characters of a row to look at, from its end.
+/// Maximum number of characters of a row to inspect, counted from its end.
 const MAX_ROW_CHARS: usize = 200;
 
 /// Characters that end the prompt of a shell.
 const SHELL_SIGILS: &[char] = &['$', '#', '%', '❯', '➜', 'λ', '»'];
 
-/// Prompts of a known program for an entry, and for the rest of one.
+/// Primary and continuation prompt of a known program.
 #[derive(Debug)]
 struct Interpreter {
-    /// Its name, as the kernel and people know it.
+    /// Process name.
     name: &'static str,
-    /// Returns the bytes of a row's end that are its prompt.
+    /// Length in bytes of the prompt at the end of a row, if there is one.
     prompt: fn(&str) -> Option<usize>,
-    /// Returns whether a row requests the rest of an entry.
+    /// Whether a row is a continuation prompt.
     continuation: fn(&str) -> bool,
     /// True if an empty line ends an entry of several lines.
     ends_with_empty_line: bool,
     /// True if an empty line at the prompt repeats the last entry.
     repeats_entries: bool,
-    /// True to paste an entry of several lines, because the program indents typed lines.
+    /// True if multi-line entries are pasted, because the program auto-indents typed lines.
     takes_pastes: bool,
-    /// True if an empty line stands before each prompt.
+    /// True if the program prints an empty line before each prompt.
     separates: bool,
 }
 
@@ -39,18 +39,18 @@ impl PartialEq for Interpreter {
 impl Eq for Interpreter {}
 
 /// Returns the length of the first of `prompts` that a row ends with.
-fn ends(row: &str, prompts: &[&str]) -> Option<usize> {
+fn prompt_suffix_len(row: &str, prompts: &[&str]) -> Option<usize> {
     prompts.iter().find(|prompt| row.ends_with(**prompt)).map(|prompt| prompt.len())
 }
 
-/// Returns the length of the end of a row behind the last `begin`, if the rest of it passes.
-fn ends_from(row: &str, begin: &str, passes: impl Fn(&str) -> bool) -> Option<usize> {
+/// Returns the length of the end of a row from the last `begin`, if the text after `begin` passes.
+fn suffix_len_from(row: &str, begin: &str, passes: impl Fn(&str) -> bool) -> Option<usize> {
     let at = row.rfind(begin)?;
     passes(&row[at + begin.len()..]).then_some(row.len() - at)
 }
 
-/// The character of a psql prompt that shows what it requests, before its sigil and the state of a transaction; see
-/// `PROMPT1` and `PROMPT2` in <https://www.postgresql.org/docs/current/app-psql.html>. A database's name is before it.
+/// Returns the character of a psql prompt that shows the input state, before the sigil and the transaction state; see
+/// `PROMPT1` and `PROMPT2` in <https://www.postgresql.org/docs/current/app-psql.html>. The database name precedes it.
 fn psql_state(row: &str) -> Option<char> {
     let prompt = row.strip_suffix("# ").or_else(|| row.strip_suffix("> "))?;
     let prompt = prompt.strip_suffix(['*', '!', '?']).unwrap_or(prompt);
@@ -63,7 +63,7 @@ fn psql_state(row: &str) -> Option<char> {
 const INTERPRETERS: &[Interpreter] = &[
     Interpreter {
         name: PYTHON,
-        prompt: |row| ends(row, &[">>> "]),
+        prompt: |row| prompt_suffix_len(row, &[">>> "]),
         continuation: |row| row.starts_with("... "),
         ends_with_empty_line: true,
         repeats_entries: false,
@@ -72,7 +72,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         name: "ipython",
-        prompt: |row| ends_from(row, "In [", |rest| is_number_then(rest, "]: ")),
+        prompt: |row| suffix_len_from(row, "In [", |rest| is_number_then(rest, "]: ")),
         continuation: |row| row.trim_start().starts_with("...:"),
         ends_with_empty_line: true,
         repeats_entries: false,
@@ -81,7 +81,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         name: "pdb",
-        prompt: |row| ends(row, &["(Pdb) ", "ipdb> ", "(Pdb++) "]),
+        prompt: |row| prompt_suffix_len(row, &["(Pdb) ", "ipdb> ", "(Pdb++) "]),
         continuation: |row| row.starts_with("... "),
         ends_with_empty_line: true,
         repeats_entries: true,
@@ -90,7 +90,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         name: "gdb",
-        prompt: |row| ends(row, &["(gdb) ", "(lldb) ", "(rr) "]),
+        prompt: |row| prompt_suffix_len(row, &["(gdb) ", "(lldb) ", "(rr) "]),
         continuation: |row| row == ">",
         ends_with_empty_line: false,
         repeats_entries: true,
@@ -99,7 +99,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         name: "sqlite3",
-        prompt: |row| ends(row, &["sqlite> "]),
+        prompt: |row| prompt_suffix_len(row, &["sqlite> "]),
         continuation: |row| row.ends_with("...> "),
         ends_with_empty_line: false,
         repeats_entries: false,
@@ -108,7 +108,10 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         name: "mysql",
-        prompt: |row| ends(row, &["mysql> "]).or_else(|| ends_from(row, "MariaDB [", |rest| rest.ends_with("]> "))),
+        prompt: |row| {
+            prompt_suffix_len(row, &["mysql> "])
+                .or_else(|| suffix_len_from(row, "MariaDB [", |rest| rest.ends_with("]> ")))
+        },
         continuation: |row| row.starts_with("    ") && row.ends_with("> ") && !row.trim().contains(' '),
         ends_with_empty_line: false,
         repeats_entries: false,
@@ -117,7 +120,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         name: "irb",
-        prompt: |row| ends_from(row, "irb(", |rest| rest.ends_with("> ") && !rest.ends_with("\"> ")),
+        prompt: |row| suffix_len_from(row, "irb(", |rest| rest.ends_with("> ") && !rest.ends_with("\"> ")),
         continuation: |row| row.starts_with("irb(") && (row.ends_with("* ") || row.ends_with("\"> ")),
         ends_with_empty_line: false,
         repeats_entries: false,
@@ -144,10 +147,10 @@ const INTERPRETERS: &[Interpreter] = &[
     },
 ];
 
-/// Programs whose prompt is `> `, and the name of the thread of some of them.
-const ANGLES: &[&str] = &["node", "MainThread", "R", "deno", "bun", "mongosh"];
+/// Programs whose prompt is `> `, including the thread name of some of them.
+const ANGLE_PROMPT_PROGRAMS: &[&str] = &["node", "MainThread", "R", "deno", "bun", "mongosh"];
 
-/// Prompts that shells show where a line is not complete, beside `> `.
+/// Continuation prompts of shells, besides `> `.
 const CONTINUATIONS: &[&str] = &[
     "quote>",
     "dquote>",
@@ -173,16 +176,16 @@ const CONTINUATIONS: &[&str] = &[
     "braceparam>",
 ];
 
-/// Maximum length of a row that has nothing but signs and requests the rest of an entry, in characters.
+/// Maximum length of a continuation prompt that is only punctuation, in characters.
 const MAX_CONTINUATION_SIGNS: usize = 4;
 
-/// The name of the prompt of Node and of programs like it.
+/// Name of the interpreter entry for Node and similar programs.
 const NODE: &str = "node";
 
-/// The name of Python's own prompt.
+/// Name of the interpreter entry for Python.
 const PYTHON: &str = "python";
 
-/// Programs that show no prompt.
+/// Programs without a prompt.
 const SILENT: &[&str] = &["bc", "dc"];
 
 /// Returns whether a text is a number and then `end`.
@@ -194,25 +197,25 @@ fn is_number_then(text: &str, end: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LearnedPrompt {
     kind: Kind,
-    /// The prompt, as it stood in its row.
+    /// The text of the prompt.
     text: String,
-    /// Shows a shell: by its text, or by the name of the program.
+    /// True if the prompt text or the program name indicates a shell.
     is_shell: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Known(&'static Interpreter),
-    /// No prompt at all: the cursor stands in an empty row.
+    /// No prompt: the cursor is in an empty row.
     Silent,
-    /// A prompt that ends in a usual sign, as of shells and many programs with commands.
+    /// A prompt that ends with a common sigil, as in shells and many interactive programs.
     Other,
 }
 
 /// Kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowKind {
-    /// The prompt is back. So many bytes at the row's beginning are output without an end of line.
+    /// A prompt, possibly after output without a final newline.
     Prompt {
         /// Bytes before the prompt.
         before: usize,
@@ -226,7 +229,7 @@ pub(crate) enum RowKind {
 impl LearnedPrompt {
     /// Learns the prompt in the text before the cursor. `program` is the program in the foreground, if known.
     ///
-    /// Questions are no prompts: `Continue? [Y/n] `, `Password: `.
+    /// Questions such as `Continue? [Y/n] ` and `Password: ` are not prompts.
     pub(crate) fn learn(before_cursor: &str, program: Option<&str>) -> Option<Self> {
         if before_cursor.is_empty() && program.is_some_and(|program| SILENT.contains(&program)) {
             return Some(Self { kind: Kind::Silent, text: String::new(), is_shell: false });
@@ -234,8 +237,8 @@ impl LearnedPrompt {
         if before_cursor.chars().count() > MAX_ROW_CHARS {
             return None;
         }
-        // What many programs show, and shells where a line is not complete.
-        if before_cursor == "> " && !program.is_some_and(|program| ANGLES.contains(&program)) {
+        // `> ` is the prompt of many programs, and the continuation prompt of shells.
+        if before_cursor == "> " && !program.is_some_and(|program| ANGLE_PROMPT_PROGRAMS.contains(&program)) {
             return None;
         }
         for interpreter in INTERPRETERS {
@@ -246,7 +249,7 @@ impl LearnedPrompt {
         }
         let (sigil, blanks) = sigil(before_cursor)?;
         let prompt = &before_cursor[..before_cursor.len() - blanks];
-        // A question that ends in a usual sign has a sentence before it.
+        // A question that ends with a sigil is a sentence.
         let is_word = !prompt.trim().contains(' ') && !CONTINUATIONS.contains(&prompt.trim());
         let is_percentage = sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
         let is_shell =
@@ -258,7 +261,7 @@ impl LearnedPrompt {
         })
     }
 
-    /// Returns whether it may be the prompt of a shell, so that it may receive a line for shells.
+    /// Returns whether the prompt may be that of a shell, which may receive shell commands.
     pub(crate) fn may_be_shell(&self) -> bool {
         self.is_shell
     }
@@ -268,19 +271,19 @@ impl LearnedPrompt {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.ends_with_empty_line)
     }
 
-    /// Divides a text to type line by line into entries. Each entry waits until the program has come back to its
-    /// prompt, or requests the rest of the last one.
+    /// Splits text into entries to type. Each entry is typed when the program has returned to its
+    /// prompt, or shows a continuation prompt.
     ///
     /// # Errors
-    /// The meaning of an empty line to the program, if the text has one that the program would take as a separate entry.
+    /// If the text has an empty line that the program would take as an entry: the meaning of that line.
     pub(crate) fn entries(&self, text: &str) -> Result<Vec<String>, &'static str> {
         let has_empty_line = text.split('\n').any(|line| line.trim().is_empty());
         match self.kind {
             Kind::Known(interpreter) if interpreter.repeats_entries && has_empty_line => {
-                return Err("the last entry once more");
+                return Err("a repetition of the last entry");
             }
             Kind::Known(interpreter) if interpreter.name == PYTHON => return Ok(python_entry::statements(text)),
-            Kind::Other if has_empty_line && !self.may_be_shell() => return Err("something that is not known here"),
+            Kind::Other if has_empty_line && !self.may_be_shell() => return Err("something unknown"),
             Kind::Known(_) | Kind::Silent | Kind::Other => {}
         }
         Ok(text.split('\n').map(str::to_owned).collect())
@@ -291,8 +294,8 @@ impl LearnedPrompt {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == PYTHON)
     }
 
-    /// Returns whether the program reads its terminal all the time, also during an entry, as Node does while one awaits
-    /// something.
+    /// Returns whether the program reads input even while it executes an entry, as Node does while it awaits
+    /// a promise.
     pub(crate) fn reads_while_it_works(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == NODE)
     }
@@ -303,8 +306,8 @@ impl LearnedPrompt {
         let has_signs_only = !row.is_empty()
             && row.chars().count() <= MAX_CONTINUATION_SIGNS
             && row.chars().all(|character| character.is_ascii_punctuation());
-        let begin: String = self.text.chars().take(SHARED).collect();
-        let is_variant = begin.chars().count() == SHARED
+        let begin: String = self.text.chars().take(MIN_SHARED_CHARS).collect();
+        let is_variant = begin.chars().count() == MIN_SHARED_CHARS
             && row.starts_with(&begin)
             && row.ends_with(|character: char| character.is_ascii_punctuation());
         has_signs_only || is_variant || CONTINUATIONS.contains(&row)
@@ -337,15 +340,15 @@ impl LearnedPrompt {
         }
     }
 
-    /// Returns whether this very prompt stands behind output without an end of line.
+    /// Returns whether the prompt follows output without a final newline.
     pub(crate) fn is_behind_output(&self, before_cursor: &str) -> bool {
         self.kind == Kind::Other && before_cursor.len() > self.text.len() && before_cursor.ends_with(&self.text)
     }
 
-    /// Returns the bytes at the beginning of `output` that are an entry of several lines, drawn again.
+    /// Returns the length in bytes of a redrawn multi-line entry at the beginning of `output`.
     pub(crate) fn redrawn_entry(&self, output: &str) -> usize {
         let Kind::Known(interpreter) = self.kind else { return 0 };
-        // The program counts entries, and may draw the prompt before or after that.
+        // The entry number in the prompt may or may not be incremented yet.
         let begin = without_digits(&self.text);
         let is_entry =
             |line: &str| without_digits(line).starts_with(&begin) || (interpreter.continuation)(&format!("{line} "));
@@ -353,8 +356,8 @@ impl LearnedPrompt {
         lines.map(str::len).sum()
     }
 
-    /// Takes away from `output` what belongs to the prompt behind it: an empty line between the two, and the prompt itself
-    /// where only blank lines are behind it, because editors that keep room for a menu end its line.
+    /// Removes the trailing prompt from `output`: an empty line before the prompt, and the prompt itself
+    /// if only blank lines follow, because editors that reserve rows for a menu end its line.
     pub(crate) fn trim_end(&self, output: &mut String) {
         let Kind::Known(interpreter) = self.kind else { return };
         // Other programs print such a last line as output.
@@ -372,7 +375,7 @@ impl LearnedPrompt {
     }
 }
 
-/// Returns the sign at the end of a prompt and the blanks behind it.
+/// Returns the sigil at the end of a prompt, and the number of blanks after it.
 fn sigil(prompt: &str) -> Option<(char, usize)> {
     let text = prompt.trim_end_matches(' ');
     let last = text.chars().next_back()?;
@@ -384,14 +387,14 @@ fn has_place(prompt: &str) -> bool {
     prompt.contains(['@', '/', '~'])
 }
 
-/// The first characters that two prompts of one shell share at the least.
-const SHARED: usize = 3;
+/// Minimum length of the common prefix of two prompts of one shell, in characters.
+const MIN_SHARED_CHARS: usize = 3;
 
 fn without_digits(text: &str) -> String {
     text.replace(|character: char| character.is_ascii_digit(), "")
 }
 
-/// Returns whether `row` is the prompt `learned` with another directory, time or number in it.
+/// Returns whether `row` is the prompt `learned` with a different directory, time or number.
 fn is_variant(learned: &str, row: &str) -> bool {
     if sigil(learned) != sigil(row) || sigil(row).is_none() || row.chars().count() > MAX_ROW_CHARS {
         return false;
@@ -400,13 +403,13 @@ fn is_variant(learned: &str, row: &str) -> bool {
     let shared = learned.chars().zip(row.chars()).take_while(|(one, other)| one == other).count();
     without_digits(learned) == without_digits(row)
         || (is_path(learned) && is_path(row))
-        || (has_place(learned) && shared >= SHARED)
+        || (has_place(learned) && shared >= MIN_SHARED_CHARS)
 }
 
-/// Returns the bytes at the beginning of a line that are output without an end of line, where zsh or fish has put its
-/// prompt behind it: they print a sign and fill the row, so that the prompt begins on the next row only behind output.
+/// Returns the length in bytes of output without a final newline, after which zsh or fish has printed its
+/// prompt: they print a marker and fill the row, so that the prompt starts on the next row only after output.
 pub(crate) fn unfinished_line(line: &str, cols: u16) -> usize {
-    // In a row in which the line continues, a return to the row's beginning is so many steps back.
+    // On a continuation row, the return to its beginning appears as backspaces.
     let Some((filled, _)) = line.split_once(['\r', '\x08']) else { return 0 };
     let before = filled.trim_end_matches(' ');
     if filled.len() - before.len() + 1 < usize::from(cols) {

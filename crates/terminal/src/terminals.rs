@@ -298,7 +298,7 @@ impl Terminals {
             logs_inputs: self.options.logs_inputs,
             idle: self.options.idle,
             hushed: self.hushed.clone(),
-            floods: self.floods.clone(),
+            scheduler: self.floods.clone(),
             activity: self.activity.clone(),
             life: life.clone(),
         };

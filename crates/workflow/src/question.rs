@@ -1,4 +1,4 @@
-//! The question of the action `gate`, and who may answer it.
+//! The question of a `gate` action, and the parties that may answer it.
 
 mod error;
 
@@ -18,14 +18,14 @@ const MAX_CHOICES: usize = 20;
 /// Maximum time limit of a gate, in seconds: a year.
 const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 
-/// Person or agent that may answer a gate.
+/// Parties that may answer a gate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
     /// A person, and no agent.
     #[default]
     Human,
-    /// The agent that runs it; a person may as well.
+    /// The agent that runs the workflow, or a person.
     Agent,
     /// People and agents: the first answer counts.
     Anyone,
@@ -34,7 +34,7 @@ pub enum AnsweredBy {
 impl AnsweredBy {
     const ALL: [(&'static str, Self); 3] = [("human", Self::Human), ("agent", Self::Agent), ("anyone", Self::Anyone)];
 
-    /// Returns the word for it.
+    /// Returns its name in a definition.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(_, who)| *who == self).map_or("human", |(name, _)| name)
@@ -52,36 +52,36 @@ pub struct Question {
     /// The form to fill in instead, as [`Form::schema`] returns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Value>,
-    /// Person or agent that may answer.
+    /// Parties that may answer.
     pub answered_by: AnsweredBy,
 }
 
 impl Question {
-    /// Reads the parameters of an action, all variables replaced: the question, and how long it waits.
+    /// Parses the parameters of an action, with all variables replaced, into the question and its timeout.
     ///
     /// # Errors
-    /// With the first problem of them.
+    /// Returns the first problem of the parameters.
     pub(crate) fn read(params: &Map<String, Value>) -> Result<(Self, Option<Duration>), InvalidQuestion> {
         if let Some(complaint) = complaints(params, |_| false).into_iter().next() {
             return Err(complaint);
         }
         let text = |key: &str| set(params, key).map(substitute::as_text);
         let choices = set(params, "choices").and_then(Value::as_array);
-        let who = text("answered_by").unwrap_or_default();
+        let answered_by = text("answered_by").unwrap_or_default();
         let question = Self {
             prompt: text("prompt").unwrap_or_default(),
             choices: choices.into_iter().flatten().map(substitute::as_text).collect(),
             form: set(params, "form").and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
             answered_by: AnsweredBy::ALL
                 .into_iter()
-                .find(|(name, _)| *name == who)
+                .find(|(name, _)| *name == answered_by)
                 .map(|(_, who)| who)
                 .unwrap_or_default(),
         };
-        Ok((question, set(params, "timeout").and_then(seconds)))
+        Ok((question, set(params, "timeout").and_then(parse_timeout)))
     }
 
-    /// Returns whether the question takes `answer`: one of the choices, a correctly filled form as JSON, or any text.
+    /// Returns whether `answer` is valid: one of the choices, a correctly filled form as JSON, or any text.
     #[must_use]
     pub fn takes(&self, answer: &str) -> bool {
         match &self.form {
@@ -90,7 +90,7 @@ impl Question {
         }
     }
 
-    /// Returns the fields that `answer` fills in, if there is a form and it is a good answer to it.
+    /// Returns the form fields of `answer`, if there is a form and the answer is valid for it.
     #[must_use]
     pub fn filled(&self, answer: &str) -> Option<Map<String, Value>> {
         let form = Form::read(self.form.as_ref()?).ok()?;
@@ -98,10 +98,10 @@ impl Question {
     }
 }
 
-/// Fields of the result of a gate in addition to the usual names of variables.
+/// Result fields of a gate besides the standard fields.
 const RESULT_FIELDS: [&str; 2] = ["by", "through"];
 
-/// Returns whether anything in a value may still become anything.
+/// Returns whether a value contains an `is_open` part.
 fn within(value: &Value, open: &impl Fn(&Value) -> bool) -> bool {
     match value {
         Value::Object(fields) => fields.values().any(|value| within(value, open)),
@@ -114,12 +114,12 @@ fn set<'p>(params: &'p Map<String, Value>, key: &str) -> Option<&'p Value> {
     params.get(key).filter(|value| !value.is_null())
 }
 
-fn seconds(value: &Value) -> Option<Duration> {
+fn parse_timeout(value: &Value) -> Option<Duration> {
     let number: f64 = substitute::as_text(value).trim().parse().ok()?;
     (0.0..=MAX_TIMEOUT_SECONDS).contains(&number).then(|| Duration::from_secs_f64(number))
 }
 
-/// Returns what is wrong with the parameters, as far as they are not `open`: may still become anything.
+/// Returns the problems of the parameters. Ignores `is_open` values, whose variables are not replaced yet.
 pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<InvalidQuestion> {
     let mut complaints = Vec::new();
     match set(params, "prompt") {
@@ -155,7 +155,7 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
             }
         }
     }
-    if let Some(value) = set(params, "timeout").filter(|value| !open(value) && seconds(value).is_none()) {
+    if let Some(value) = set(params, "timeout").filter(|value| !open(value) && parse_timeout(value).is_none()) {
         complaints.push(InvalidQuestion::Timeout(value.clone()));
     }
     if let Some(value) = set(params, "answered_by").filter(|value| !open(value))

@@ -1,7 +1,7 @@
-//! Files that lead a browser to the page with a ticket.
+//! HTML files that redirect a browser to the page, with a ticket.
 //!
-//! A browser starts with the name of such a file: its own arguments are readable by programs of other users, and the
-//! file is not. The daemon removes the file after the use or the expiry of its ticket.
+//! The browser is started with the path of such a file, because other users can read its arguments but not the
+//! file. The daemon removes the file when the ticket is used or expires.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use super::{SecretHash, secret};
 use crate::private_file;
 
-/// The beginning of the name of each file.
+/// Prefix of the file names.
 const PREFIX: &str = "open-";
 
-/// The end of the name of each file, by which a desktop finds the browser.
+/// Suffix of the file names; desktops choose the browser by it.
 const SUFFIX: &str = ".html";
 
-/// Reason for not writing a file.
+/// Failure to write a redirect file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RedirectError {
-    /// The address is not one of the page.
-    #[error("The address of the page is not http://localhost:PORT/")]
+    /// The address is not an address of the page.
+    #[error("the page address is not of the form http://localhost:PORT/")]
     Address,
     /// Writing the file failed.
-    #[error("The file that leads the browser to the page cannot be written: {0}")]
+    #[error("failed to write the redirect file: {0}")]
     File(#[from] io::Error),
 }
 
@@ -45,26 +45,26 @@ impl Drop for RedirectFile {
         if let Err(error) = std::fs::remove_file(&self.file)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(file = %self.file.display(), %error, "a file with a ticket of the page cannot be removed");
+            tracing::warn!(file = %self.file.display(), %error, "failed to remove a redirect file");
         }
     }
 }
 
 impl RedirectFiles {
-    /// Creates the files of a private directory, without those that an earlier daemon left there.
+    /// Manages the redirect files in a private directory. Removes files left by an earlier daemon.
     pub(super) fn new(folder: &Path) -> Self {
         let left = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         for entry in left {
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
-                // Tickets end with their daemon.
+                // Tickets do not outlive their daemon.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
         Self { folder: folder.to_owned(), files: Vec::new() }
     }
 
-    /// Writes the file that leads to `address` with `ticket`. Returns its path.
+    /// Writes a file that redirects to `address` with `ticket`. Returns its path.
     ///
     /// # Errors
     /// If the address is not one of the page, or writing the file fails.
@@ -87,7 +87,7 @@ impl RedirectFiles {
     }
 }
 
-/// Returns the document that leads to `address` with `ticket`. `None` if the address is not one of the page.
+/// Returns HTML that redirects to `address` with `ticket`. `None` if the address is not an address of the page.
 fn document(address: &str, ticket: &str) -> Option<String> {
     let (port, fragment) = address.strip_prefix("http://localhost:")?.split_once('/')?;
     port.parse::<u16>().ok()?;
@@ -100,7 +100,7 @@ fn document(address: &str, ticket: &str) -> Option<String> {
     let url = format!("http://localhost:{port}/#ticket={ticket}{fragment}").replace('&', "&amp;");
     Some(format!(
         "<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Steplatch</title>\n\
-         <meta http-equiv=\"refresh\" content=\"0; url={url}\">\n<p><a href=\"{url}\">To the page</a></p>\n"
+         <meta http-equiv=\"refresh\" content=\"0; url={url}\">\n<p><a href=\"{url}\">Open the page</a></p>\n"
     ))
 }
 

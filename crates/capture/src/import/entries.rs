@@ -1,4 +1,4 @@
-//! The entries of a log, made of the inputs of a recording. An entry has typed text only if that stands in the output.
+//! The entries of a log, made of the inputs of a recording. Typed text becomes part of an entry only if the output shows it.
 
 use steplatch_protocol::{InputKind, InputRecord};
 
@@ -9,13 +9,13 @@ use super::secrets::{Secrets, without_echo};
 use super::{MAX_PRINTED_BYTES, asks_for_secret, floor, is_same_prompt, shortened};
 use crate::session_log::Moment;
 
-/// Maximum distance behind a pasted line for the search of the next one, in bytes.
+/// Maximum number of bytes searched after a pasted line for the echo of the next one.
 const MAX_PASTE_BYTES: usize = 64 << 10;
 
-/// Maximum number of inputs before an input, and behind it, that may hold parts of one typed value.
+/// Maximum number of inputs before an input, and after it, that may be parts of one typed value.
 const MAX_PARTS: usize = 64;
 
-/// Returns the entries of the log, and the number of inputs missing in the output.
+/// Returns the log entries, and the number of inputs that the output does not show.
 pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
     let Recorded { text, mut inputs, exit, .. } = read;
     for input in &mut inputs {
@@ -29,7 +29,7 @@ pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
         .enumerate()
         .map(|(index, input)| !input.is_full_screen && input.size.is_none() && is_prompt(index, &input.row))
         .collect();
-    // The person left the shell at the end: a machine closes its terminal by itself.
+    // Drop a final `exit`: a machine closes its terminal itself.
     let last = inputs.iter().rposition(|input| input.size.is_none()).filter(|last| is_shell && at_prompt[*last]);
     let last = last.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04"));
     if let Some(last) = last {
@@ -43,27 +43,27 @@ pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
         exit,
         echo_end: 0,
         secrets: Secrets::default(),
-        hidden: 0,
+        hidden_count: 0,
         moments: Vec::new(),
     };
     for index in 0..inputs.len() {
-        writer.input(index);
+        writer.add_input(index);
     }
     let last_row = text.rsplit('\n').next().unwrap_or_default();
     let is_at_prompt = is_shell && (last.is_some() || !prompt.trim().is_empty() && is_same_prompt(&prompt, last_row));
     if is_at_prompt && !writer.moments.is_empty() {
-        writer.moments.push(waited_for_prompt(&inputs, text.len()));
+        writer.moments.push(final_prompt_entry(&inputs, text.len()));
     }
-    let Writer { mut moments, secrets, hidden, .. } = writer;
+    let Writer { mut moments, secrets, hidden_count, .. } = writer;
     secrets.mask(&mut moments);
     for (index, moment) in moments.iter_mut().enumerate() {
         moment.input.number = index as u64 + 1;
     }
-    (moments, hidden)
+    (moments, hidden_count)
 }
 
 /// Returns the entry of the prompt that a recording ends at.
-fn waited_for_prompt(inputs: &[RawInput], end: usize) -> Moment {
+fn final_prompt_entry(inputs: &[RawInput], end: usize) -> Moment {
     let input = InputRecord {
         kind: InputKind::Wait,
         context: "prompt".to_owned(),
@@ -75,13 +75,13 @@ fn waited_for_prompt(inputs: &[RawInput], end: usize) -> Moment {
     Moment { input, printed: String::new(), output: None }
 }
 
-/// Knowledge about an input.
+/// An input, as far as it can be reconstructed from the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Known {
-    /// Text that stands in the output, and keys behind it.
+    /// Text that the output shows, followed by keys.
     Typed { text: String, keys: Vec<String> },
-    /// The output does not have it.
-    Hidden { entered: bool },
+    /// Text that the output does not show.
+    Hidden { is_entered: bool },
 }
 
 struct Writer<'r> {
@@ -90,10 +90,10 @@ struct Writer<'r> {
     at_prompt: &'r [bool],
     is_shell: bool,
     exit: Option<i32>,
-    /// End of the echo of the input before.
+    /// End of the echo of the previous input.
     echo_end: usize,
     secrets: Secrets,
-    hidden: usize,
+    hidden_count: usize,
     moments: Vec<Moment>,
 }
 
@@ -102,12 +102,12 @@ impl Writer<'_> {
         self.inputs.get(index).map_or(self.text.len(), |input| input.begin)
     }
 
-    fn between(&self, begin: usize, end: usize) -> &str {
+    fn text_between(&self, begin: usize, end: usize) -> &str {
         self.text.get(begin..end).unwrap_or_default()
     }
 
     /// Adds the entries of an input.
-    fn input(&mut self, index: usize) {
+    fn add_input(&mut self, index: usize) {
         let input = &self.inputs[index];
         if self.is_enter_of_text(index) {
             return;
@@ -121,14 +121,18 @@ impl Writer<'_> {
             elapsed_time: Some((input.answered - input.seconds).max(0.0)),
             ..InputRecord::default()
         };
-        let printed = self.between(input.begin, self.begin(index + 1)).to_owned();
+        let printed = self.text_between(input.begin, self.begin(index + 1)).to_owned();
         if let Some((cols, rows)) = input.size {
             (record.kind, record.cols, record.rows) = (InputKind::Resize, Some(cols), Some(rows));
             self.moments.push(Moment { input: record, printed: shortened(&printed), output: None });
             return;
         }
         let line = EditedLine::from_input(&input.text);
-        let known = if input.is_full_screen { self.on_screen(index) } else { self.in_line(index, &line) };
+        let known = if input.is_full_screen {
+            self.reconstruct_full_screen(index)
+        } else {
+            self.reconstruct_line(index, &line)
+        };
         if known == (Known::Typed { text: String::new(), keys: Vec::new() }) {
             return;
         }
@@ -142,55 +146,55 @@ impl Writer<'_> {
         context.clone_into(&mut record.context);
         match known {
             Known::Typed { text, keys } => (record.text, record.keys) = (Some(text), keys),
-            Known::Hidden { entered } => {
+            Known::Hidden { is_entered } => {
                 record.kind = InputKind::Hidden;
-                record.keys = vec!["enter".to_owned(); usize::from(entered)];
+                record.keys = vec!["enter".to_owned(); usize::from(is_entered)];
             }
         }
-        let printed = if is_hidden { self.hides(index, &line, &printed) } else { printed };
+        let printed = if is_hidden { self.record_secrets(index, &line, &printed) } else { printed };
         let is_entered = self.at_prompt[index] && line.is_entered;
-        let entered = is_entered.then(|| self.entered(index, &record, &printed));
+        let entered_line = is_entered.then(|| self.entered_line(index, &record, &printed));
         let printed = if is_entered { String::new() } else { shortened(&printed) };
         self.moments.push(Moment { input: record, printed, output: None });
-        self.moments.extend(entered);
+        self.moments.extend(entered_line);
     }
 
-    /// Notes the values of an input missing in the output, and returns the output without them.
-    fn hides(&mut self, index: usize, line: &EditedLine, printed: &str) -> String {
+    /// Records the values of a hidden input as secrets, and returns the output without them.
+    fn record_secrets(&mut self, index: usize, line: &EditedLine, printed: &str) -> String {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
-        self.hidden += usize::from(!asks_for_secret(row));
-        let whole = EditedLine::from_input(&self.line_of(index));
+        self.hidden_count += usize::from(!asks_for_secret(row));
+        let whole = EditedLine::from_input(&self.whole_line(index));
         for line in [line, &whole] {
             self.secrets.add(&line.text);
             line.pieces.iter().for_each(|piece| self.secrets.add(piece));
             if input.is_full_screen {
                 // The first keys may be commands.
-                let rests = line.text.char_indices().skip(1).take(2).map(|(at, _)| &line.text[at..]);
-                rests.for_each(|rest| self.secrets.add(rest));
+                let suffixes = line.text.char_indices().skip(1).take(2).map(|(at, _)| &line.text[at..]);
+                suffixes.for_each(|rest| self.secrets.add(rest));
             }
         }
         without_echo(&line.text, printed)
     }
 
-    /// Returns the text typed before and behind an input up to Enter: a person may type a value in parts.
-    fn line_of(&self, index: usize) -> String {
-        let is_end = |input: &&RawInput| input.text.ends_with(['\r', '\n', '\x03', '\x04']);
-        let before = self.inputs[..index].iter().rev().take(MAX_PARTS).take_while(|input| !is_end(input)).count();
-        let behind = self.inputs[index..].iter().take(MAX_PARTS).take_while(|input| !is_end(input)).count();
+    /// Returns the whole line that an input is part of, up to Enter: a value may be typed in parts.
+    fn whole_line(&self, index: usize) -> String {
+        let ends_line = |input: &&RawInput| input.text.ends_with(['\r', '\n', '\x03', '\x04']);
+        let before = self.inputs[..index].iter().rev().take(MAX_PARTS).take_while(|input| !ends_line(input)).count();
+        let behind = self.inputs[index..].iter().take(MAX_PARTS).take_while(|input| !ends_line(input)).count();
         let end = (index + behind + 1).min(self.inputs.len());
         let texts = |inputs: &[RawInput]| inputs.iter().map(|input| input.text.as_str()).collect::<String>();
         let before = texts(&self.inputs[index - before..index]);
         let behind = texts(&self.inputs[index..end]);
-        // No secret is longer; one input has as many bytes at the most.
+        // An input, and so a secret, has at most this many bytes.
         let begin = floor(&before, before.len().saturating_sub(MAX_PRINTED_BYTES));
         format!("{}{}", &before[begin..], &behind[..floor(&behind, 2 * MAX_PRINTED_BYTES)])
     }
 
-    /// Returns what an input types into a line.
-    fn in_line(&mut self, index: usize, line: &EditedLine) -> Known {
+    /// Reconstructs an input to a line editor.
+    fn reconstruct_line(&mut self, index: usize, line: &EditedLine) -> Known {
         let input = &self.inputs[index];
-        let ends = |text: &str| if line.is_entered { format!("{text}\n") } else { text.to_owned() };
+        let with_newline = |text: &str| if line.is_entered { format!("{text}\n") } else { text.to_owned() };
         let end = line.end.map(str::to_owned);
         let (rest, behind) = rest_of_line(self.text, input.line_begin, input.column);
         let is_pasted = index > 0 && {
@@ -199,7 +203,7 @@ impl Writer<'_> {
         };
         if line.is_plain() {
             if line.text.trim().is_empty() {
-                return Known::Typed { text: ends(&line.text), keys: end.into_iter().collect() };
+                return Known::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
             }
             let next = self.inputs[index..].iter().find(|next| next.line_begin > input.line_begin);
             let limit = next.map_or(self.text.len(), |next| next.begin);
@@ -210,52 +214,52 @@ impl Writer<'_> {
             } else {
                 stands_in(rest, &line.text).then_some(behind)
             };
-            let Some(echo_end) = echo else { return Known::Hidden { entered: line.is_entered } };
+            let Some(echo_end) = echo else { return Known::Hidden { is_entered: line.is_entered } };
             self.echo_end = (echo_end + 1).min(self.text.len());
-            return Known::Typed { text: ends(&line.text), keys: end.into_iter().collect() };
+            return Known::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
         }
         let is_found = !is_pasted && has_pieces(rest, &line.pieces);
         let shown = rest.trim_end();
-        // Keys without a name may stand for characters.
+        // An unnamed key may have inserted a character.
         if !is_found || line.has_unknown_key && shown.trim_matches(MASKS).is_empty() {
-            return Known::Hidden { entered: line.is_entered };
+            return Known::Hidden { is_entered: line.is_entered };
         }
         self.echo_end = (behind + 1).min(self.text.len());
         let enter = line.is_entered.then(|| "enter".to_owned());
         let keys: Vec<String> = line.keys.iter().cloned().chain(enter).chain(end).collect();
         let is_completed = line.is_entered && (self.at_prompt[index] || line.keys.iter().any(|key| key == "tab"));
         match line.pieces.as_slice() {
-            // The editor shows another line than the pressed keys.
-            _ if is_completed && !shown.is_empty() => Known::Typed { text: ends(shown), keys: Vec::new() },
+            // The editor completed the line: it differs from the keys.
+            _ if is_completed && !shown.is_empty() => Known::Typed { text: with_newline(shown), keys: Vec::new() },
             [] if !line.has_unknown_key => Known::Typed { text: String::new(), keys },
             [piece] if input.text.starts_with(piece.as_str()) && stands_in(rest, piece) && !line.has_unknown_key => {
                 Known::Typed { text: piece.clone(), keys }
             }
-            _ => Known::Hidden { entered: line.is_entered },
+            _ => Known::Hidden { is_entered: line.is_entered },
         }
     }
 
-    /// Returns what an input types into a full-screen program: text or keys, which the reader divides.
-    fn on_screen(&self, index: usize) -> Known {
+    /// Reconstructs an input to a full-screen program: either text or keys; the reader has split them.
+    fn reconstruct_full_screen(&self, index: usize) -> Known {
         let input = &self.inputs[index];
         if let Some(keys) = named_keys(&input.text) {
             return Known::Typed { text: String::new(), keys };
         }
         if !input.text.starts_with(|sign: char| !sign.is_control()) {
-            // Some terminals send characters as sequences.
+            // Some terminals send characters as escape sequences.
             return if is_motion(&input.text) {
                 Known::Typed { text: input.text.clone(), keys: Vec::new() }
             } else {
-                Known::Hidden { entered: input.text.ends_with(['\r', '\n']) }
+                Known::Hidden { is_entered: input.text.ends_with(['\r', '\n']) }
             };
         }
-        let entered = self.is_entered_on_screen(index);
+        let is_entered = self.is_entered_on_screen(index);
         let before = input.screen.as_deref().unwrap_or_default();
         let after = self.inputs.get(index + 1).and_then(|next| next.screen.as_deref()).unwrap_or_default();
         if input.screen.is_some() && is_on_screen(&input.text, before, after, &input.drawn) {
-            Known::Typed { text: format!("{}{}", input.text, if entered { "\n" } else { "" }), keys: Vec::new() }
+            Known::Typed { text: format!("{}{}", input.text, if is_entered { "\n" } else { "" }), keys: Vec::new() }
         } else {
-            Known::Hidden { entered }
+            Known::Hidden { is_entered }
         }
     }
 
@@ -273,14 +277,14 @@ impl Writer<'_> {
         before.is_some_and(is_text) && self.is_entered_on_screen(index - 1)
     }
 
-    /// Returns the entry of a line that a shell took.
-    fn entered(&self, index: usize, record: &InputRecord, printed: &str) -> Moment {
+    /// Returns the entry of a line that a shell accepted.
+    fn entered_line(&self, index: usize, record: &InputRecord, printed: &str) -> Moment {
         let input = &self.inputs[index];
         let next = (index + 1..self.inputs.len()).find(|next| self.at_prompt[*next]);
-        let ends = next.map(|next| self.begin(next)).or_else(|| self.exit.map(|_| self.text.len()));
-        let output = self.between(input.begin, ends.unwrap_or(self.text.len()));
+        let output_end = next.map(|next| self.begin(next)).or_else(|| self.exit.map(|_| self.text.len()));
+        let output = self.text_between(input.begin, output_end.unwrap_or(self.text.len()));
         let output = output.split_once('\n').map_or("", |(_, rest)| rest);
-        // The prompt behind the output is none of it.
+        // Drop the trailing prompt; it is not part of the output.
         let output = if next.is_some() { output.rsplit_once('\n').map_or("", |(rest, _)| rest) } else { output };
         let inputs = &self.inputs[index..next.unwrap_or(self.inputs.len())];
         let answered = inputs.last().map_or(0.0, |last| last.answered);
@@ -290,10 +294,10 @@ impl Writer<'_> {
             context: "prompt".to_owned(),
             text: line,
             keys: Vec::new(),
-            reason: Some(if ends.is_some() { "ended" } else { "running" }.to_owned()),
+            reason: Some(if output_end.is_some() { "ended" } else { "running" }.to_owned()),
             elapsed_time: Some((answered - input.seconds).max(0.0)),
-            output_begin: ends.map(|_| input.begin as u64),
-            output_end: ends.map(|end| end as u64),
+            output_begin: output_end.map(|_| input.begin as u64),
+            output_end: output_end.map(|end| end as u64),
             exit_code: self.exit.filter(|_| next.is_none() && !self.is_shell),
             ..record.clone()
         };
@@ -301,15 +305,15 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the row of a screen that asks, if one does.
+/// Returns the row of a screen that asks a question, if there is one.
 fn question_row(screen: &str) -> String {
     let rows: Vec<&str> = screen.lines().map(crate::question::without_frame).collect();
-    let asks = |row: &&&str| row.trim_end().ends_with(['?', ':']);
-    let row = rows.iter().rfind(|row| asks_for_secret(row)).or_else(|| rows.iter().rfind(asks));
+    let is_question = |row: &&&str| row.trim_end().ends_with(['?', ':']);
+    let row = rows.iter().rfind(|row| asks_for_secret(row)).or_else(|| rows.iter().rfind(is_question));
     row.map(|row| row.trim().to_owned()).unwrap_or_default()
 }
 
-/// Returns whether control sequences are keys that move, or function keys, without characters in them.
+/// Returns whether the sequences are only cursor and function keys, without encoded characters.
 fn is_motion(sequences: &str) -> bool {
     let mut parts = sequences.split('\x1b').skip(1);
     parts.all(|part| {
@@ -319,7 +323,7 @@ fn is_motion(sequences: &str) -> bool {
     })
 }
 
-/// Returns a moment of a recording as ISO 8601, on a day of its own.
+/// Formats seconds since the start of a recording as ISO 8601, counted from 1970-01-01.
 fn timestamp(seconds: f64) -> String {
     let milliseconds = (seconds.clamp(0.0, 86_399.0) * 1000.0) as u64;
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);

@@ -1,4 +1,4 @@
-//! One machine: its terminal hosts, usually one, and the notes on them.
+//! A remote host: its terminal-host processes (usually one), and the notes about them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -29,26 +29,26 @@ use crate::terminal::HostedTerminal;
 use crate::wire::is_of_run;
 use crate::wire::{Ask, BoundedList, OpenedTerminal, Refusal};
 
-/// Time beyond its patience that a request waits for the reason why there is no connection.
+/// Extra time after its own timeout that a request waits for the reason of a connection failure.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The first and the longest pause before a patient request tries to connect again.
+/// First and maximum delay between connection attempts of a request that retries.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// Maximum number of remembered lost terminals.
 const MAX_LOST_TERMINALS: usize = 1000;
 
-/// Maximum number of terminal hosts of a machine: the current one, and those of versions before it that keep terminals. Each has a
-/// connection of its own.
+/// Maximum number of terminal hosts of a machine: the current one, and older versions that still keep terminals. Each has its
+/// own connection.
 const MAX_HOSTS: usize = 8;
 
 /// Maximum number of terminals that a host lists.
 const MAX_LISTED: usize = 1000;
 
-/// Maximum number of openings without an answer for one look-up.
+/// Maximum number of unanswered openings that one look-up covers.
 const MAX_LOOKED_UP: usize = 16;
 
-/// A machine.
+/// A remote host that the daemon opens terminals on.
 #[derive(Debug)]
 pub(crate) struct Machine {
     route: Arc<Route>,
@@ -56,18 +56,18 @@ pub(crate) struct Machine {
     folder: PathBuf,
     secrets: Arc<dyn MachineSecretSink>,
     hosts: Mutex<Vec<RemoteHost>>,
-    /// Held during the request of a host, so that only one connection begins at a time.
-    connecting: tokio::sync::Mutex<()>,
-    /// The installed version over there, and the last failure to reach the machine at all.
+    /// Held while a host is requested, so that only one connection attempt runs at a time.
+    connect_lock: tokio::sync::Mutex<()>,
+    /// The version installed on the machine, and the last failure to connect to it.
     contact: Mutex<ContactState>,
-    /// Steps with the opening of a terminal in progress.
+    /// Steps that are opening a terminal.
     opening: Mutex<HashSet<String>>,
     /// Terminals that ended with their host, oldest first, and its process id.
-    lost: Mutex<VecDeque<(TerminalId, u32)>>,
+    lost_terminals: Mutex<VecDeque<(TerminalId, u32)>>,
     /// Held during a write of the notes, so that older ones do not follow newer ones.
-    writing: tokio::sync::Mutex<()>,
+    write_lock: tokio::sync::Mutex<()>,
     changed: Arc<watch::Sender<u64>>,
-    this: Weak<Self>,
+    weak_self: Weak<Self>,
 }
 
 /// An opening of a terminal in progress.
@@ -94,12 +94,12 @@ struct ContactState {
 }
 
 impl Machine {
-    /// Takes over a machine. Connects to a machine with terminals at once.
+    /// Creates a machine from its configuration and its notes. Connects immediately if the notes list terminals.
     pub(crate) fn new(config: RemoteHostConfig, setup: &RemoteSetup, changed: Arc<watch::Sender<u64>>) -> Arc<Self> {
         let folder = setup.notes.clone();
         let mut notes = MachineNotes::read(&folder, &config.name);
         if notes.ssh != config.ssh {
-            // Another machine has the name now. This one must not repeat a begun step of the other one.
+            // The name now denotes another machine, which must not repeat a step begun on the former one.
             notes.terminals.clear();
             notes.openings.retain(|step, opening| is_of_run(step) && !opening.is_settled);
             notes.ssh.clone_from(&config.ssh);
@@ -121,13 +121,13 @@ impl Machine {
             folder,
             secrets: setup.secrets.clone(),
             hosts: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
+            connect_lock: tokio::sync::Mutex::default(),
             contact: Mutex::default(),
             opening: Mutex::default(),
-            lost: Mutex::default(),
-            writing: tokio::sync::Mutex::default(),
+            lost_terminals: Mutex::default(),
+            write_lock: tokio::sync::Mutex::default(),
             changed,
-            this: this.clone(),
+            weak_self: this.clone(),
         });
         for socket in sockets {
             machine.adopt(socket, None);
@@ -143,13 +143,13 @@ impl Machine {
         self.hosts.lock().clone()
     }
 
-    /// Takes a host into the table and follows its connection.
+    /// Adds a host to the table and watches its connection.
     fn adopt(&self, socket: String, reached: Option<Reached>) -> RemoteHost {
         let (secrets, name) = (self.secrets.clone(), self.config().name.clone());
         let on_secret: OnSecret = Arc::new(move |secret: SecretText| secrets.hide_on(&name, secret));
         let host = RemoteHost::new(self.route.clone(), socket, reached, on_secret);
         self.hosts.lock().push(host.clone());
-        let (mut follow, machine) = (host.follow(), self.this.clone());
+        let (mut follow, machine) = (host.follow(), self.weak_self.clone());
         let socket = host.socket().to_owned();
         tokio::spawn(async move {
             loop {
@@ -171,13 +171,13 @@ impl Machine {
         host
     }
 
-    /// Forgets a host that has ended, and remembers what ended with it.
+    /// Removes a host that has ended, and records the terminals that ended with it.
     async fn host_ended(&self, socket: &str, pid: u32) {
         self.hosts.lock().retain(|known| known.socket() != socket);
         let ended = self.notes.lock().forget_host(socket);
         ended.iter().for_each(|terminal| self.secrets.forget(terminal));
         {
-            let mut lost = self.lost.lock();
+            let mut lost = self.lost_terminals.lock();
             lost.extend(ended.into_iter().map(|terminal| (terminal, pid)));
             let surplus = lost.len().saturating_sub(MAX_LOST_TERMINALS);
             lost.drain(..surplus);
@@ -185,11 +185,11 @@ impl Machine {
         self.write_notes().await;
     }
 
-    /// Returns the host that opens new terminals, with a connection. A patient request, as of a run, tries again after
-    /// a failure that may pass. A name that leads nowhere is one of these only after a first connection to the machine.
+    /// Returns the connected host that opens new terminals. A request with a long timeout, such as that of a run, retries after
+    /// a temporary failure. An unknown host name counts as temporary only once the machine has been connected before.
     ///
     /// # Errors
-    /// If the machine is out of reach for that time, or a person has to do something first.
+    /// If the machine is unreachable for that long, or a person has to act first.
     pub(crate) async fn current(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
         let began = Instant::now();
         let mut pause = RETRY_PAUSES.0;
@@ -211,40 +211,42 @@ impl Machine {
         }
     }
 
-    /// Connects now, and reports the first failure, whatever it is.
+    /// Connects, and returns the first failure of any kind.
     ///
     /// # Errors
-    /// If the attempt fails, or takes longer than that.
+    /// If the attempt fails or times out.
     pub(crate) async fn check(&self, patience: Duration) -> Result<(), RemoteError> {
         self.connect(patience, Awaited::FirstFailure).await.map(drop)
     }
 
-    /// Connects in one attempt, which continues after this call has timed out: the answer to a question of `ssh` may
-    /// come after the end of a request.
+    /// Makes one connection attempt, which continues after this call has timed out: the answer to an `ssh` question may
+    /// arrive after the request has ended.
     async fn connect(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
-        let Some(machine) = self.this.upgrade() else { return Err(self.late()) };
-        let connecting = tokio::spawn(async move { machine.connected(patience, until).await });
+        let Some(machine) = self.weak_self.upgrade() else { return Err(self.not_connected_error()) };
+        let connecting = tokio::spawn(async move { machine.connect_alone(patience, until).await });
         match tokio::time::timeout(patience + REASON_TIMEOUT, connecting).await {
             Ok(Ok(connected)) => connected,
-            Ok(Err(_)) | Err(_) => Err(self.late()),
+            Ok(Err(_)) | Err(_) => Err(self.not_connected_error()),
         }
     }
 
-    /// Returns that there is no connection yet.
-    fn late(&self) -> RemoteError {
+    /// Returns the error for a connection that is not established in time.
+    fn not_connected_error(&self) -> RemoteError {
         let host = self.config().name.clone();
         let why = match self.route.questions.is_open(&host) {
             true => ConnectFailure::Unanswered { host: host.clone() },
             false => match self.contact.lock().failure.clone() {
                 Some((_, why)) => why,
-                None => ConnectFailure::Connection("it is still being connected to; try again in a moment".to_owned()),
+                None => ConnectFailure::Connection(
+                    "the connection is still being established; try again in a moment".to_owned(),
+                ),
             },
         };
         RemoteError::Failed { host, why }
     }
 
-    async fn connected(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
-        let _alone = self.connecting.lock().await;
+    async fn connect_alone(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
+        let _guard = self.connect_lock.lock().await;
         let current = self.hosts().into_iter().find(|host| host.opens_new() && !host.is_over());
         let host = match current {
             Some(host) => host,
@@ -255,7 +257,7 @@ impl Machine {
                 self.contact.lock().failure = None;
                 Ok(host)
             }
-            // It has ended meanwhile, so this starts another one.
+            // The host has ended in the meantime; start another one.
             Err(AskError::RemoteHostLost { .. }) => {
                 let host = self.find_current().await?;
                 host.reached_until(patience, until).await.map_err(|error| self.failed(&host, &error))?;
@@ -273,7 +275,7 @@ impl Machine {
         RemoteError::Failed { host: self.config().name.clone(), why }
     }
 
-    /// Requests the host that opens new terminals. The machine starts one if there is none.
+    /// Requests the host for new terminals. The relay starts one if none is running.
     async fn find_current(&self) -> Result<RemoteHost, RemoteError> {
         self.contact.lock().is_connecting = true;
         self.changed.send_modify(|changed| *changed += 1);
@@ -287,18 +289,20 @@ impl Machine {
         self.changed.send_modify(|changed| *changed += 1);
         let reached = match dialed {
             Ok(Dialed::Reached(reached)) => reached,
-            Ok(Dialed::Gone) => return Err(failed(ConnectFailure::Host("the relay found none".to_owned()))),
+            Ok(Dialed::Gone) => {
+                return Err(failed(ConnectFailure::Host("the relay found no terminal host".to_owned())));
+            }
             Err(why) => return Err(failed(why)),
         };
         self.contact.lock().version = Some(reached.version.clone());
         let known = self.hosts().into_iter().find(|host| host.socket() == reached.socket);
-        // A known one has a connection of its own.
+        // A known host already has a connection.
         if let Some(known) = known {
             return Ok(known);
         }
         self.make_room().map_err(failed)?;
         let host = self.adopt(reached.socket.clone(), Some(*reached));
-        // The next daemon is the same client, and finds this host, also before there is a terminal.
+        // Lets the next daemon find this host before it has a terminal.
         self.write_notes().await;
         Ok(host)
     }
@@ -312,7 +316,9 @@ impl Machine {
         }
         match hosts.len() < MAX_HOSTS {
             true => Ok(()),
-            false => Err(ConnectFailure::Host(format!("it has {MAX_HOSTS} terminal hosts with terminals already"))),
+            false => {
+                Err(ConnectFailure::Host(format!("{MAX_HOSTS} terminal hosts with open terminals already run there")))
+            }
         }
     }
 
@@ -345,7 +351,7 @@ impl Machine {
         RemoteHostStatus { config, state, version: version.or_else(|| contact.version.clone()), terminals }
     }
 
-    /// Returns the host that keeps a terminal, by the notes.
+    /// Finds the host of a terminal in the notes.
     pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
         let (socket, id) = self.notes.lock().find(id_or_name)?;
         Some((self.hosts().into_iter().find(|host| host.socket() == socket)?, id))
@@ -361,7 +367,7 @@ impl Machine {
         self.notes.lock().openings.contains_key(step)
     }
 
-    /// Notes an opening before its request to a host: from then on the next daemon finds it.
+    /// Records an opening before requesting it from a host, so that the next daemon finds it.
     pub(crate) async fn begin_opening(self: &Arc<Self>, step: &str, host: &RemoteHost, spec: &Spec) -> OpeningGuard {
         self.opening.lock().insert(step.to_owned());
         let opening = Opening {
@@ -380,7 +386,7 @@ impl Machine {
         guard
     }
 
-    /// Notes that a step of a run is about to write a file at a host: the next daemon repeats the request there, and nowhere else.
+    /// Records that a step of a run writes a file on a host, so that the next daemon repeats the request on that host only.
     pub(crate) async fn begin_write(&self, step: &str, host: &RemoteHost) {
         if is_of_run(step) && self.notes.lock().writes.insert(step.to_owned(), host.socket().to_owned()).is_none() {
             self.write_notes().await;
@@ -390,7 +396,7 @@ impl Machine {
     /// Returns the host that performs the effects of a step: the host of its earlier request, else the current host.
     ///
     /// # Errors
-    /// If the machine is out of reach, or the host of the step has ended with its results.
+    /// If the machine is unreachable, or the host of the step has ended and its results are lost.
     pub(crate) async fn host_for(&self, step: &str, patience: Duration) -> Result<RemoteHost, HostsError> {
         let Some(socket) = self.notes.lock().socket_of(step).map(str::to_owned) else {
             return Ok(self.current(patience).await?);
@@ -399,7 +405,7 @@ impl Machine {
         known.ok_or_else(|| AskError::Refused(Refusal::OutcomeUnknown).into())
     }
 
-    /// Notes that the daemon has stored the results of `steps`, as [`names_step`] takes it, or has given the steps up.
+    /// Records that the daemon has stored the results of `steps` (see [`names_step`] for the pattern), or has abandoned them.
     /// Does not wait for the machine.
     pub(crate) fn settle(self: &Arc<Self>, steps: &str) {
         let hosts = self.hosts();
@@ -417,10 +423,10 @@ impl Machine {
         self.notes.lock().lost_steps(|socket| hosts.iter().any(|host| host.socket() == socket))
     }
 
-    /// Notes the terminal that a step has opened. `is_taken` recognises terminals of other machines, and of this one.
+    /// Records the terminal that a step has opened. `is_taken` returns whether an id is already in use on any machine.
     ///
     /// # Errors
-    /// If it cannot be a new terminal of the machine.
+    /// If the id is not that of a new terminal of this machine.
     pub(crate) async fn opened(
         &self,
         step: &str,
@@ -436,7 +442,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Notes that a step has opened no terminal.
+    /// Records that a step has not opened a terminal.
     pub(crate) async fn abandon_opening(&self, step: &str) {
         let is_changed = {
             let mut notes = self.notes.lock();
@@ -451,7 +457,7 @@ impl Machine {
     /// Returns the terminal that a step has opened here.
     ///
     /// # Errors
-    /// If the machine has not reported it, and does not answer.
+    /// If the terminal is not in the notes and the machine does not answer.
     pub(crate) async fn opened_by(
         &self,
         step: &str,
@@ -485,8 +491,8 @@ impl Machine {
         Ok(Some(opened.id))
     }
 
-    /// Describes the terminals: of a host with a connection in their present state, else in their last known state.
-    /// Lists only terminals that this installation has opened: a machine can name no other ones.
+    /// Describes the terminals: in their current state if the host is connected, otherwise in their last known state.
+    /// Lists only terminals that this installation has opened, whatever the machine reports.
     pub(crate) async fn list(&self, is_taken: impl Fn(&TerminalId) -> bool) -> Vec<(Description, RemotePlace)> {
         let hosts = self.hosts();
         let listing = hosts.iter().map(|host| self.list_host(host, &is_taken));
@@ -514,7 +520,7 @@ impl Machine {
         let listed = listed.and_then(|listed| match whole(listed) {
             Ok(listed) => Some(listed.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect()),
             Err(what) => {
-                tracing::warn!(host = self.config().name, what, "a machine sent a list of terminals that cannot be");
+                tracing::warn!(host = self.config().name, what, "a machine sent an invalid list of terminals");
                 None
             }
         });
@@ -535,7 +541,7 @@ impl Machine {
         terminals.into_iter().map(|terminal| (terminal, place.clone())).collect()
     }
 
-    /// Finds the terminals whose openings have no answer, if the host lists some without a note.
+    /// Looks up the terminals of unanswered openings, if the host lists terminals that are not in the notes.
     async fn look_up_missing(
         &self,
         host: &RemoteHost,
@@ -555,7 +561,7 @@ impl Machine {
         };
         for step in unanswered {
             if let Err(error) = self.look_up(host, up, &step, is_taken).await {
-                tracing::warn!(%error, step, "the terminal that a step has opened is not known");
+                tracing::warn!(%error, step, "failed to look up the terminal of a step");
             }
         }
     }
@@ -587,20 +593,20 @@ impl Machine {
 
     /// Returns the process id of the host that a terminal ended with.
     pub(crate) fn lost(&self, id: &str) -> Option<u32> {
-        self.lost.lock().iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid)
+        self.lost_terminals.lock().iter().find(|(lost_terminals, _)| lost_terminals.as_str() == id).map(|(_, pid)| *pid)
     }
 
     async fn write_notes(&self) {
-        let _alone = self.writing.lock().await;
+        let _alone = self.write_lock.lock().await;
         let (notes, folder, name) = (self.notes.lock().clone(), self.folder.clone(), self.config().name.clone());
         let written = tokio::task::spawn_blocking(move || notes.write(&folder, &name)).await;
         if let Err(error) = written.map_err(std::io::Error::other).and_then(|written| written) {
-            tracing::warn!(%error, "what is known of another machine cannot be noted");
+            tracing::warn!(%error, "failed to write the notes of a remote host");
         }
     }
 }
 
-/// Returns whether the notes of a machine have nothing for a later daemon.
+/// Returns whether a later daemon needs nothing from these notes.
 fn is_unused(notes: &MachineNotes) -> bool {
     notes.openings.is_empty() && notes.writes.is_empty() && notes.terminals.values().all(Vec::is_empty)
 }

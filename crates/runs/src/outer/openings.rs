@@ -1,6 +1,6 @@
 //! Actions that open a terminal of their own, held until the engine has recorded their end.
 //!
-//! The worker that requested one may disconnect meanwhile. The next worker repeats the request under the same step, and
+//! The worker that requested one may disconnect in the meantime. The next worker repeats the request for the same step, and
 //! gets the outcome of the same action. Without that, the end of the first request would close the terminal, and the
 //! next worker could not repeat the step.
 
@@ -13,19 +13,19 @@ use steplatch_workflow::{Event, Outcome};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Actions in progress, and actions without a recorded end.
+/// Actions in progress, and finished actions whose end is not recorded yet.
 #[derive(Debug, Default)]
 pub(crate) struct Openings(Mutex<HashMap<String, Opening>>);
 
 #[derive(Debug)]
 struct Opening {
     outcome: watch::Receiver<Option<Outcome>>,
-    acting: AbortHandle,
+    task: AbortHandle,
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        self.acting.abort();
+        self.task.abort();
     }
 }
 
@@ -50,21 +50,21 @@ impl Openings {
             let mut open = self.0.lock();
             let opening = open.entry(step.to_string()).or_insert_with(|| {
                 let (ended, outcome) = watch::channel(None);
-                let acting = tokio::spawn(async move {
+                let task = tokio::spawn(async move {
                     ended.send_replace(Some(act.await));
                 });
-                Opening { outcome, acting: acting.abort_handle() }
+                Opening { outcome, task: task.abort_handle() }
             });
             opening.outcome.clone()
         };
         match outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone()) {
             Ok(outcome) => outcome.unwrap_or(Outcome::Unknown),
-            // Its run has ended, or the daemon stops.
+            // The run has ended, or the daemon is stopping.
             Err(_) => Outcome::Unknown,
         }
     }
 
-    /// Forgets the actions of these steps, whose ends are in the journal.
+    /// Removes the actions of these steps, whose ends are in the journal.
     pub(super) fn forget_steps(&self, ended: &[StepId]) {
         let mut open = self.0.lock();
         for step in ended {
@@ -72,7 +72,7 @@ impl Openings {
         }
     }
 
-    /// Forgets the actions of a run that has ended. Drops one in progress.
+    /// Removes the actions of a run that has ended, and aborts the one in progress.
     pub(super) fn forget(&self, run: &RunId) {
         let of_run = format!("{run}/");
         self.0.lock().retain(|step, _| !step.starts_with(&of_run));

@@ -1,5 +1,5 @@
-//! A run of a remote workflow that is on an outer engine: its service does the work, this daemon drives it, and the
-//! engine follows it, so that people see and cancel it there, and a run that the engine decides can wait for it.
+//! Remote runs on an outer engine: the service does the work, this daemon drives the run, and the
+//! engine mirrors it. It can be seen and cancelled in the engine, and a run decided by the engine can wait for it.
 
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, Input};
 use tokio::sync::oneshot;
@@ -10,7 +10,7 @@ use crate::engine::{Handled, RunKind as _};
 use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
-    /// Returns whether the run above, which the engine decides, has continued without this one while it began. (`&mut`:
+    /// Returns whether the parent run, which the engine decides, continued without this run while it started. (`&mut`:
     /// a run is not `Sync`.)
     pub(super) async fn is_left_alone(&mut self) -> bool {
         let shared = &self.recorder.shared;
@@ -25,15 +25,15 @@ impl RemoteRun {
                 self.show_trouble(started.err());
                 true
             }
-            MirrorMessage::Lost(how) => {
-                let reason = Mirror::lost(&how);
+            MirrorMessage::Lost(cause) => {
+                let reason = Mirror::lost(&cause);
                 !matches!(self.input_recorded(Input::Cancel { reason }).await, Handled::Lost)
             }
             MirrorMessage::Task(task, reply) => {
                 self.show_trouble(None);
                 self.take_task(task, reply).await
             }
-            // It has no events of the engine. The sender learns that it has no driver for them.
+            // A remote run has no engine events. The dropped reply tells the sender so.
             MirrorMessage::Events(_) => true,
         }
     }
@@ -46,7 +46,7 @@ impl RemoteRun {
                     for input in inputs {
                         let handled = match input {
                             FunctionInput::Passed { input } if !self.is_over() => self.input_recorded(*input).await,
-                            // The call that follows the run has ended; this turn reports why.
+                            // The call that follows the run has ended; this turn reports the reason.
                             _ => Handled::Ignored,
                         };
                         if matches!(handled, Handled::Lost) {
@@ -55,7 +55,7 @@ impl RemoteRun {
                         taken.push(matches!(handled, Handled::Recorded));
                     }
                 }
-                // The journal answers for a run that has ended: it has the outcome.
+                // For a run that has ended, the outcome is read from the journal.
                 if !self.is_over() {
                     self.turns.end(turn, taken, self.standing(), reply);
                 }
@@ -66,7 +66,7 @@ impl RemoteRun {
                 self.turns.follow(number, &standing, reply);
                 true
             }
-            // It starts no runs, and has no effects of a machine.
+            // A remote run starts no child runs and performs no machine effects.
             EngineTask::BeginRun { .. }
             | EngineTask::Perform { .. }
             | EngineTask::ReadScreens { .. }
@@ -74,7 +74,7 @@ impl RemoteRun {
         }
     }
 
-    /// Reports the standing of the run to the engine, if that has changed.
+    /// Reports the status of the run to the engine if it has changed.
     pub(super) fn report_standing(&mut self) {
         let standing = self.standing();
         self.turns.note_standing(&standing);
@@ -84,7 +84,7 @@ impl RemoteRun {
         let progress = self.progress();
         let status = self.state.there.as_ref().and_then(|there| there.status.clone());
         Standing {
-            // The engine stores it as plain text, for its lists.
+            // The engine stores it unencrypted and shows it in lists.
             status: self.recorder.shared.secrets.masked(status.unwrap_or_else(|| progress.state.name().to_owned())),
             gate: progress.asks_elsewhere,
             waits: progress.waits(),

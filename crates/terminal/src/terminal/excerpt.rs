@@ -1,8 +1,8 @@
-//! Parts of the output, cut to a size that a reader can take.
+//! Excerpts: parts of the output, truncated to a size limit.
 //!
-//! A part may be a gigabyte long and its reader wants ten thousand characters: so ranges of offsets
-//! describe a part, and a read takes only the needed text from both of its ends. The text between
-//! counts in bytes, because counting its characters would mean reading it.
+//! A part may be a gigabyte long while its reader requests ten thousand characters, so ranges of offsets
+//! describe a part, and only the text needed from its two ends is read. The omitted middle
+//! is counted in bytes, because counting characters would require reading it.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::{Excerpt, Limit, Part};
 use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
 use crate::lines::{as_printed, overlaid, settled};
 
-/// Returns `part` of `history`. What full-screen programs drew is no part of it.
+/// Returns `part` of `history`, without output drawn by full-screen programs.
 pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
     let held = history.start();
     let (pieces, dropped_before) = match part {
@@ -22,20 +22,20 @@ pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit:
             let pieces = Pieces::from(history, input_offset, |start, zone| !typed(start, zone));
             (pieces, (input_offset < held).then_some(held))
         }
-        Part::New { from, reach, .. } => return news(history, from, reach, limit),
+        Part::New { from, reach, .. } => return read_new(history, from, reach, limit),
         // A tail does not include dropped output.
         Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
     };
     let shown = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
-    cut(history, &pieces, history.end(), dropped_before, limit, shown)
+    read_limited(history, &pieces, history.end(), dropped_before, limit, shown)
 }
 
 /// Maximum bytes of a line before an offset that the search for its new part reads.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// Returns what is new to a client that has read up to `from`. Of the line that it has read the beginning of, that is
-/// the rest; all of it, if the beginning looks otherwise now.
-fn news(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt {
+/// Returns the output that is new to a client that has read up to `from`. Of a partly read line, returns
+/// the rest, or the whole line if the part already read has changed since.
+fn read_new(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt {
     let held = history.start();
     let from = from.clamp(held, history.end());
     let low = from.saturating_sub(MAX_LINE_BYTES).max(held);
@@ -46,7 +46,7 @@ fn news(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt {
     };
     let seen = text_in(line..from);
     let mut excerpt =
-        cut(history, &Pieces::from(history, from, |_, _| true), history.end(), None, limit, str::to_owned);
+        read_limited(history, &Pieces::from(history, from, |_, _| true), history.end(), None, limit, str::to_owned);
     let (first, rest) = match excerpt.head.find('\n') {
         Some(end) => excerpt.head.split_at(end),
         None => (excerpt.head.as_str(), ""),
@@ -66,7 +66,7 @@ fn news(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt {
     excerpt
 }
 
-/// Returns lines as an excerpt, as much of them as `limit` allows.
+/// Joins lines to an excerpt of at most `limit`.
 pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Limit) -> Excerpt {
     let text = lines.collect::<Vec<_>>().join("\n");
     let text = text.trim_end();
@@ -86,9 +86,9 @@ pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Lim
 /// Maximum bytes of all pieces together.
 const MAX_PIECES_BYTES: usize = 4 << 20;
 
-/// Returns a text as its finished lines looked, with the blanks at the end of its last line if that is open: they
-/// belong to a question, and a pattern may ask for them.
-fn settled_whole(raw: &str) -> String {
+/// Returns the settled text, keeping trailing blanks of an unfinished last line: they
+/// may be part of a question, and a pattern may match them.
+fn settle_keeping_blanks(raw: &str) -> String {
     let mut text = settled(raw);
     if !text.is_empty() && !text.ends_with([' ', '\n']) {
         text.extend(raw.chars().rev().take_while(|sign| *sign == ' '));
@@ -96,35 +96,36 @@ fn settled_whole(raw: &str) -> String {
     text
 }
 
-/// Returns the texts between offsets as the finished lines looked, each with its beginning and its end where it is
-/// longer than `most` characters. Once there are [`MAX_PIECES_BYTES`] bytes, the others are empty.
+/// Returns the settled text of each range, shortened to its beginning and end if it is
+/// longer than `max_chars` characters. Ranges beyond [`MAX_PIECES_BYTES`] in total are empty.
 pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> Vec<String> {
-    let mut left = MAX_PIECES_BYTES;
+    let mut remaining = MAX_PIECES_BYTES;
     let text = |(begin, end): &(u64, u64)| {
         let pieces = Pieces::within(history, *begin..(*end).max(*begin), |_, _| true);
-        let excerpt = cut(history, &pieces, *end, None, Limit::HeadAndTail(most.min(left)), settled_whole);
+        let excerpt =
+            read_limited(history, &pieces, *end, None, Limit::HeadAndTail(most.min(remaining)), settle_keeping_blanks);
         let text = match excerpt.tail {
             Some(tail) => format!("{}\n…\n{tail}", excerpt.head),
             None => excerpt.head,
         };
-        left = left.saturating_sub(text.len());
+        remaining = remaining.saturating_sub(text.len());
         text
     };
     ranges.iter().map(text).collect()
 }
 
-/// Returns the text in `ranges`, in order, that is in `wanted` zones, as the program printed it.
+/// Returns the printed text of `ranges`, in order, restricted to zone `wanted`.
 pub(super) fn as_printed_in(history: &History, ranges: &[Range<u64>], wanted: Zone, limit: Limit) -> Excerpt {
     let held = history.start();
     let dropped_before = ranges.first().is_some_and(|range| range.start < held).then_some(held);
     let end = ranges.last().map_or(held, |range| range.end);
     let pieces = ranges.iter().flat_map(|range| Pieces::within(history, range.clone(), |_, zone| zone == wanted).0);
     let pieces = Pieces(pieces.collect());
-    cut(history, &pieces, end, dropped_before, limit, as_printed)
+    read_limited(history, &pieces, end, dropped_before, limit, as_printed)
 }
 
-/// Reads `pieces`, which end at `end`, as far as `limit` goes, and has `shown` make them readable.
-fn cut(
+/// Reads at most `limit` of `pieces`, which end at `end`, and formats the text with `shown`.
+fn read_limited(
     history: &History,
     pieces: &Pieces,
     end: u64,
@@ -163,12 +164,12 @@ const PORTION: u64 = 4096;
 struct Pieces(Vec<Range<u64>>);
 
 impl Pieces {
-    /// Returns the `wanted` ranges that the history holds from `start` on, without drawn text.
+    /// Returns the `wanted` ranges of the history after `start`, without text of full-screen programs.
     fn from(history: &History, start: u64, wanted: impl Fn(u64, Zone) -> bool) -> Self {
         Self::within(history, start..history.end(), wanted)
     }
 
-    /// Returns the `wanted` ranges that the history holds in `range`, without drawn text.
+    /// Returns the `wanted` ranges of the history within `range`, without text of full-screen programs.
     fn within(history: &History, range: Range<u64>, wanted: impl Fn(u64, Zone) -> bool) -> Self {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);
@@ -185,7 +186,7 @@ impl Pieces {
         self.0.iter().map(|piece| piece.end - piece.start).sum()
     }
 
-    /// The last `count` lines. A line that is still open counts as one.
+    /// Keeps the last `count` lines. An unfinished line counts as one.
     fn last_lines(mut self, history: &History, count: usize) -> Self {
         let Some(last) = self.0.last() else { return self };
         if count == 0 {
@@ -220,7 +221,7 @@ impl Pieces {
                 text.pieces.push((text.raw.len(), begins));
                 text.raw.push_str(&read);
                 missing = missing.saturating_sub(read.chars().count() as u64);
-                // Where the disk failed there is nothing to read, and nothing to wait for.
+                // An empty read means that the disk failed: skip the range.
                 from = if read.is_empty() { to } else { begins + read.len() as u64 };
             }
         }
@@ -248,7 +249,7 @@ impl Pieces {
     }
 }
 
-/// Text with the means to find the offset of each of its bytes.
+/// Text, with a map from its bytes to offsets of the history.
 struct Text {
     raw: String,
     /// Beginning of each piece in `raw`, and its offset.
@@ -262,14 +263,14 @@ impl Text {
     }
 }
 
-/// Returns where to cut so that at most `most` characters precede the cut: behind a line, where there is one.
+/// Returns the position after at most `max_chars` characters, preferably after a newline.
 fn cut_before(text: &str, most: usize) -> usize {
     let limit = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
     let line = text[..floor_char_boundary(text, limit)].rfind('\n').map(|newline| newline + 1);
     line.filter(|line| *line > limit / 2).unwrap_or(limit)
 }
 
-/// Returns where to cut so that at most `most` characters follow the cut: before a line, where there is one.
+/// Returns the position before the last `max_chars` characters, preferably at the start of a line.
 fn cut_after(text: &str, most: usize) -> usize {
     let limit = text.char_indices().rev().nth(most.saturating_sub(1)).map_or(0, |(at, _)| at);
     let from = ceil_char_boundary(text, limit);

@@ -1,7 +1,7 @@
 //! The task that owns a terminal's parts and serves the requests to it.
 //!
-//! One `select` holds all that can wake it: a request, output, room to write, the end of the
-//! program, a deadline. After each, the task looks at every pending wait.
+//! One `select!` holds every wake-up source: requests, output, write readiness, the exit of the
+//! program, a deadline. After each event the task checks every pending wait.
 
 mod entry;
 mod exchanging;
@@ -65,47 +65,47 @@ pub(crate) struct TerminalParts {
     pub(crate) transcript: Transcript,
     /// Fixed properties, and those that the task keeps current.
     pub(crate) description: Description,
-    /// The agreement with its shell, if it is one that reports what it does.
+    /// The integration session of its shell, if the shell has one.
     pub(crate) agreed: Option<IntegrationSession>,
-    /// Time that it stays readable after its program has ended.
+    /// Time for which the terminal stays readable after its program has ended.
     pub(crate) grace: Duration,
-    /// Time without a writer, a viewer, a wait and output before it is closed.
+    /// Time without a writer, viewer, wait or output after which the terminal closes.
     pub(crate) idle: Option<Duration>,
     /// True if it logs requests.
     pub(crate) logs_inputs: bool,
-    /// Log of the lines typed unseen.
+    /// Log of lines typed without echo.
     pub(crate) hushed: HiddenInputLog,
-    /// The queue of terminals that print without end.
-    pub(crate) floods: OutputScheduler,
-    /// Signal that something happened in the terminal.
+    /// Scheduler of terminals that print without pause.
+    pub(crate) scheduler: OutputScheduler,
+    /// Notifies of activity in the terminal.
     pub(crate) activity: Activity,
-    /// The stages of its life, shared with its handles.
+    /// Lifecycle state, shared with the handles.
     pub(crate) life: Lifecycle,
 }
 
-/// Portions read in one turn, so that a flood does not keep requests waiting.
+/// Maximum number of reads per turn, so that continuous output does not delay requests.
 const READS_PER_TURN: usize = 3;
 
-/// Portions of a turn after each of which the task looks at the waits, before it reads the rest.
+/// Number of reads of a turn that are each followed by a check of the waits.
 const PROMPT_PORTIONS: usize = 2;
 
-/// Maximum bytes of input that a program has not read yet.
+/// Maximum number of bytes of input that the program has not read yet.
 const MAX_WAITING_INPUT_BYTES: usize = 4 << 20;
 
-/// Time before an input in which output shows that the program prints of its own accord.
+/// Output within this time before an input counts as unrelated to it.
 const NOISE_TIME: Duration = Duration::from_millis(150);
 
-/// Time after an input in which output may be the answer to it.
+/// Output within this time after an input may be the response to it.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
-/// Time limit for output after the program ended, while another process holds the terminal open.
+/// Time to drain output after the program has ended, if another process holds the terminal open.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// Maximum time that quiet does not begin while the program has not read its input: a program may never read.
+/// Maximum time for which unread input delays the start of the quiet period: a program may never read it.
 const UNREAD_INPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Portions that an attached client may be behind before it gets the whole screen again.
-const VIEWER_BACKLOG: usize = 256;
+/// Number of chunks that a viewer may lag before it receives the whole screen again.
+const VIEWER_BACKLOG_CHUNKS: usize = 256;
 
 struct Task {
     pty: Pty,
@@ -116,54 +116,54 @@ struct Task {
     activity: Activity,
     life: Lifecycle,
     echo: Echo,
-    /// The shell whose marks count: the innermost integrated one.
+    /// The innermost integrated shell, whose marks are followed.
     shell: Shell,
     /// The shells around it, outermost first.
     outer: Vec<Shell>,
     /// Time at which the last inner shell ended.
     left_inner: Option<Instant>,
     outgoing: Outgoing,
-    /// True if the program was printing something of its own accord at the last input.
+    /// True if the program was already printing at the last input.
     is_noisy: bool,
-    /// Answers to printed queries that no program can read yet.
+    /// Replies to terminal queries that no program can read yet.
     answers: Answers,
     inputs: InputLog,
-    /// The entry of the line that the shell took last and that runs, and where its output begins.
+    /// Log entry of the running line that the shell accepted last, and the offset of its output.
     entered: Option<(u64, u64)>,
     seat: WriteLock,
     idle: Option<Duration>,
-    /// Time of the last reason to keep it open.
+    /// Time of the last use.
     last_use: Instant,
     hushed: HiddenInputLog,
     hushed_line: HiddenLine,
     place: Place,
-    /// The other side has closed: there is nothing to read, and no reader of input.
+    /// The program side is closed: there is no more output and nothing reads input.
     closed: bool,
-    /// The program ended so; the task awaits the rest of its output until then.
+    /// Exit of the program, and the deadline for draining its output.
     ending: Option<(Exit, Instant)>,
-    /// It ended and all of its output is here; readable until then.
+    /// Exit of the program after all output was read, and the time until which it stays readable.
     ended: Option<(Exit, Instant)>,
     input_offset: u64,
     last_input: Instant,
     last_output: Instant,
-    /// Counts changes of the screen, for one search after each.
+    /// Version of the screen, incremented with each change.
     drawn: u64,
     marks: ScreenMarks,
     /// Version of the screen at the last typed input.
     input_drawn: u64,
-    /// A command with a waiting caller, and a request that the shell has not answered.
+    /// The command that a caller waits for.
     running: Option<Running>,
     /// Commands that wait for the shell's prompt, oldest first.
-    entering: Vec<Entering>,
-    /// The outcomes of earlier ones.
+    queued_commands: Vec<Entering>,
+    /// The integration request that the shell has not answered yet.
     exchanging: Option<Exchanging>,
-    /// A line that the terminal types by itself into an inner shell.
+    /// A line that the terminal types into an inner shell on its own.
     typed_line: Option<HiddenLineTask>,
-    /// An entry at a prompt without marks, with a waiting caller.
+    /// The entry at a prompt without marks that a caller waits for.
     entry: Option<PromptEntry>,
     /// The prompt of the last entry.
     last_prompt: Option<LearnedPrompt>,
-    /// The programs that came back to that prompt, and the time of the last input before.
+    /// The program that returned to that prompt, and the time of the input before it.
     reached_prompt: Option<(Pid, Instant)>,
     waits: Vec<Pending>,
     watchers: ScreenWatchers,
@@ -175,27 +175,27 @@ struct Task {
 struct Pending {
     search: Search,
     has_patterns: bool,
-    /// Offset at which it began to look.
+    /// Offset at which the search started.
     from: u64,
-    /// The patterns again, for a wait that looks at the screen, and the drawing it looked at last.
+    /// Patterns of a wait on the screen, and the screen version searched last.
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
-    /// Ends at a prompt: any, or one shown after so many.
+    /// Ends at a prompt, if more than this number of prompts have been shown.
     prompt_after: Option<u64>,
     quiet: Option<Quiet>,
-    /// Until when the quiet does not begin while the program has not read its input.
+    /// Time until which unread input delays the start of the quiet period.
     unread_until: Instant,
     /// Ends when the program waits for input.
     input: Option<InputWatch>,
-    /// Ends at a match only once the program reads input in this way.
+    /// Ends at a match only when the program reads input this way.
     reads: Option<InputReading>,
-    /// The match that stands there, of a wait that ends once the program reads input.
+    /// The match found so far, while the wait is for the program to read input.
     found: Option<PatternMatch>,
-    /// The count of drawn portions at the last search of such a wait.
+    /// Screen version at the last search of such a wait.
     searched_at: Option<u64>,
-    /// Time at which it began, or at which the terminal had all of the input whose answer it waits for; and whether
-    /// there was output since.
+    /// Time at which the wait began, or at which its input had been written in full; and whether
+    /// output has arrived since.
     began: Instant,
-    heard: bool,
+    has_output: bool,
     deadline: Instant,
     missed_before: Option<u64>,
     /// Its part of the log of inputs, once it has ended.
@@ -223,19 +223,19 @@ enum Reply {
 }
 
 impl Pending {
-    /// Returns whether it waits only for the prompt of a shell, besides a match.
+    /// Returns whether the wait is for a shell prompt, besides a match.
     fn is_for_prompt(&self) -> bool {
         self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
     }
 
-    /// Returns whether it ends at a prompt of the shell or the exit, but not at a question of a quiet program.
+    /// Returns whether the wait ends only at a shell prompt or at exit, not at a question of a quiet program.
     fn needs_prompt(&self) -> bool {
         self.is_for_prompt() && !self.input.as_ref().is_some_and(InputWatch::guesses)
     }
 
     fn quiet_at(&self, last_output: Instant) -> Option<Instant> {
         let quiet = self.quiet?;
-        Some(if self.heard {
+        Some(if self.has_output {
             last_output.max(self.began) + quiet.after_output
         } else {
             self.began + quiet.without_output
@@ -243,7 +243,7 @@ impl Pending {
     }
 }
 
-/// Keeps a terminal until its close, then calls `removed`.
+/// Runs a terminal until it is closed, then calls `removed`.
 pub(crate) async fn run(
     parts: TerminalParts,
     mut requests: mpsc::UnboundedReceiver<Request>,
@@ -272,7 +272,7 @@ pub(crate) async fn run(
         last_use: Instant::now(),
         hushed: parts.hushed,
         hushed_line: HiddenLine::default(),
-        place: Place::new(parts.floods),
+        place: Place::new(parts.scheduler),
         closed: false,
         ending: None,
         ended: None,
@@ -283,7 +283,7 @@ pub(crate) async fn run(
         marks: ScreenMarks::default(),
         input_drawn: 0,
         running: None,
-        entering: Vec::new(),
+        queued_commands: Vec::new(),
         exchanging: None,
         typed_line: None,
         entry: None,
@@ -291,7 +291,7 @@ pub(crate) async fn run(
         reached_prompt: None,
         waits: Vec::new(),
         watchers: ScreenWatchers::default(),
-        viewers: broadcast::Sender::new(VIEWER_BACKLOG),
+        viewers: broadcast::Sender::new(VIEWER_BACKLOG_CHUNKS),
         without_questions: QueryFilter::default(),
     };
     let closing = task.serve(&mut requests).await;
@@ -307,7 +307,7 @@ pub(crate) async fn run(
 type ClosingRequest = Option<(Closing, oneshot::Sender<Closed>)>;
 
 impl Task {
-    /// Serves until a caller closes the terminal, its grace time has ended, or no handle is left.
+    /// Serves requests until the terminal is closed, its grace time has passed, or no handle is left.
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
         loop {
             let more = self.check_waits();
@@ -324,7 +324,7 @@ impl Task {
                 turn = self.place.turn(), if readable && self.place.is_flooding() => {
                     self.take_turn(Ok(()));
                     drop(turn);
-                    // It may be the only one that floods: others get their turn all the same.
+                    // Yield even if no other terminal is flooding, so that other tasks run.
                     tokio::task::yield_now().await;
                 }
                 _ = self.pty.writable(), if !self.closed && self.has_due_input() => self.write_waiting(),
@@ -365,9 +365,9 @@ impl Task {
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
-        let entering = self.entering.iter().map(|entering| entering.look_at);
-        let prompt = self.prompt_look_at().filter(|_| !self.entering.is_empty());
-        waits.chain(own.into_iter().flatten()).chain(entering).chain(prompt).min()
+        let queued_commands = self.queued_commands.iter().map(|queued_commands| queued_commands.look_at);
+        let prompt = self.prompt_look_at().filter(|_| !self.queued_commands.is_empty());
+        waits.chain(own.into_iter().flatten()).chain(queued_commands).chain(prompt).min()
     }
 
     /// Returns the time at which the unused terminal closes.
@@ -381,7 +381,7 @@ impl Task {
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
 
-    /// Returns whether the terminal types by itself, so that it can enter no command.
+    /// Returns whether the terminal is typing on its own, so that it cannot enter a command.
     fn is_typing_itself(&self) -> bool {
         self.exchanging.is_some() || self.typed_line.is_some()
     }
@@ -405,7 +405,7 @@ impl Task {
                 let mut wait = self.pending(Vec::new(), 0, at_most, Reply::Ready(reply));
                 wait.prompt_after = Some(0);
                 wait.quiet = Some(quiet);
-                wait.heard = self.intake.transcript.history().end() > 0;
+                wait.has_output = self.intake.transcript.history().end() > 0;
                 self.waits.push(wait);
             }
             Request::View(colours, reply) => {
@@ -604,7 +604,7 @@ impl Task {
         self.description.last_activity = SystemTime::now();
         self.activity.note_event();
         for wait in &mut self.waits {
-            wait.heard = true;
+            wait.has_output = true;
         }
         self.stir_watches();
         self.follow_marks();
@@ -999,7 +999,7 @@ impl Task {
             found: None,
             searched_at: None,
             began: now,
-            heard: false,
+            has_output: false,
             deadline: now + at_most,
             missed_before: (from < start).then_some(start),
             logged: None,

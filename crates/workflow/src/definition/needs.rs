@@ -1,8 +1,8 @@
-//! Required initial variables of a run.
+//! Initial variables that a run requires.
 //!
-//! A placeholder has a known name if that is an argument, a field of a state's result or a standard name. Any other
-//! must be among the initial variables, which a definition does not list: it is a warning of the parser, and an error
-//! at the start of a run without it.
+//! A placeholder is known if it names an argument, a field of a state's result or a standard variable. Any other
+//! name must be an initial variable, which a definition does not declare: the parser warns about it, and starting a run
+//! without it is an error.
 
 use std::collections::BTreeSet;
 
@@ -16,23 +16,23 @@ use crate::substitute::{self, Placeholder};
 use crate::variables::STANDARD_NAMES;
 use crate::{dialogue, groups, items, parallel, tool};
 
-/// A variable in a placeholder that nothing in the definition gives a value.
+/// A placeholder variable that the definition does not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NeededVariable {
     /// Its name, without the path into it.
     name: String,
     /// The place of the first text with it.
     pointer: String,
-    /// The nearest known name, as `, did you mean 'x'?`, or a full stop.
+    /// Suggestion that ends the sentence: `, did you mean 'x'?`, or a full stop.
     meant: String,
-    /// True if only messages of `fail` have it, which appear as their author wrote them.
+    /// True if only messages of `fail` use it, where unreplaced placeholders are kept.
     is_optional: bool,
 }
 
 /// Fields that the result of every action may have.
-const OF_EVERY_RESULT: [&str; 4] = ["success", "error", "timeout_occurred", "outcome_unknown"];
+const COMMON_RESULT_FIELDS: [&str; 4] = ["success", "error", "timeout_occurred", "outcome_unknown"];
 
-/// Returns the needed variables of these states, each once, with its first place.
+/// Collects the variables that these states need, each once, with its first location.
 pub(super) fn collect_needs(
     tools: &dyn ToolCatalog,
     arguments: &Contract,
@@ -40,7 +40,7 @@ pub(super) fn collect_needs(
     states: &[State],
 ) -> Vec<NeededVariable> {
     let fields: Vec<(&str, Option<Vec<String>>)> =
-        states.iter().map(|state| (state.name.as_str(), fields_of(tools, state))).collect();
+        states.iter().map(|state| (state.name.as_str(), result_fields(tools, state))).collect();
     let waits = states.iter().filter(|state| tool::waits(&state.action.tool, &state.action.params));
     let patterns = waits.flat_map(|state| groups::patterns(state.action.params()));
     let sets = states.iter().filter(|state| state.action.tool == tool::SET);
@@ -48,12 +48,12 @@ pub(super) fn collect_needs(
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let patterns =
         patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
-    // With several runs at once, only the parameters of its run know an item.
-    let in_turn = states.iter().filter(|state| state.for_each_at_once().is_none());
-    let items = in_turn.filter_map(State::for_each).map(|for_each| for_each.name.as_str());
+    // In a parallel `for_each`, the item is only visible in the parameters of its own run.
+    let sequential = states.iter().filter(|state| state.for_each_at_once().is_none());
+    let items = sequential.filter_map(State::for_each).map(|for_each| for_each.name.as_str());
     let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).chain(items).collect();
     let is_known = |name: &str| {
-        let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
+        let is_field_of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
             field.is_some_and(|field| match fields {
                 Some(fields) => fields.iter().any(|known| known == field),
@@ -63,7 +63,7 @@ pub(super) fn collect_needs(
         STANDARD_NAMES.contains(&name)
             || named.contains(&name)
             || arguments.get(name).is_some()
-            || fields.iter().any(of_state)
+            || fields.iter().any(is_field_of_state)
     };
     let mut needs: Vec<NeededVariable> = Vec::new();
     let of_states = states.iter().flat_map(|state| {
@@ -75,12 +75,12 @@ pub(super) fn collect_needs(
         let found = placeholders(state).into_iter().filter(move |(one, pointer)| !is_item(one, pointer));
         found.map(move |found| (is_optional, found))
     });
-    let of_returned = return_values.iter().flat_map(|value| {
+    let in_return_values = return_values.iter().flat_map(|value| {
         let pointer = format!("/return_values/{}/from", escaped(value.name()));
         let found = value.from.as_deref().into_iter().flat_map(substitute::placeholders);
         found.map(move |one| (false, (one, pointer.clone())))
     });
-    for (is_optional, (placeholder, pointer)) in of_states.chain(of_returned) {
+    for (is_optional, (placeholder, pointer)) in of_states.chain(in_return_values) {
         let name = placeholder.root();
         if placeholder.may_stay || placeholder.is_secret() || is_known(name) {
             continue;
@@ -106,8 +106,8 @@ pub(super) fn collect_needs(
     needs
 }
 
-/// Returns the fields that the result of a state may have; `None` where it may have any.
-fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
+/// Returns the possible fields of the result of a state. `None` if any field is possible.
+fn result_fields(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
     let action = state.action();
     let texts = |fields: &[&str]| fields.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut fields = match action.tool() {
@@ -118,14 +118,14 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         tool::GATE => {
             let form = action.params().get("form").map(Form::read);
             let names = match &form {
-                // A form with placeholders is unknown before the entry of the state.
+                // A form with placeholders is not known until the state is entered.
                 Some(Err(_)) => return None,
                 Some(Ok(form)) => form.fields().iter().map(Field::name).collect(),
                 None => Vec::new(),
             };
             texts(&[&["answer", "by", "through"], &names[..]].concat())
         }
-        // A function and a remote workflow have results of their own.
+        // Functions and remote workflows may return any fields.
         tool::RUN_WORKFLOW => return None,
         other => tools.fields(other)?,
     };
@@ -133,25 +133,25 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         fields.push(tool::RAW_OUTPUT.to_owned());
     }
     if tool::waits(action.tool(), action.params()) {
-        // An input that waits has the fields of a wait.
+        // An input that waits returns the fields of a wait, too.
         fields.extend(texts(&tool::WAIT_FIELDS));
     }
-    fields.extend(texts(&OF_EVERY_RESULT));
+    fields.extend(texts(&COMMON_RESULT_FIELDS));
     if state.for_each().is_some() {
         fields.extend(texts(&[items::RESULTS, items::FAILED]));
     }
     Some(fields)
 }
 
-/// Returns the placeholders of a state, each with the place of its text.
+/// Returns the placeholders of a state, each with its JSON pointer.
 fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
     let at = format!("/states/{}", escaped(&state.name));
     let mut texts = Vec::new();
     for (pointer, value) in state.replaced_params() {
-        texts_at(value, format!("{at}/action/params{pointer}"), &mut texts);
+        collect_texts(value, format!("{at}/action/params{pointer}"), &mut texts);
     }
     if let Some(for_each) = state.for_each() {
-        texts_at(&for_each.items, format!("{at}/for_each"), &mut texts);
+        collect_texts(&for_each.items, format!("{at}/for_each"), &mut texts);
     }
     for (index, transition) in state.transitions.iter().enumerate() {
         let pointer = format!("{at}/transitions/{index}/condition");
@@ -169,37 +169,37 @@ fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
     found.filter(|one| !is_known(one)).collect()
 }
 
-/// Collects the texts in a value, each with its place.
-fn texts_at<'v>(value: &'v Value, pointer: String, texts: &mut Vec<(&'v str, String)>) {
+/// Collects the strings in a value, each with its JSON pointer.
+fn collect_texts<'v>(value: &'v Value, pointer: String, texts: &mut Vec<(&'v str, String)>) {
     match value {
         Value::String(text) => texts.push((text, pointer)),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| texts_at(item, format!("{pointer}/{index}"), texts));
+            items.iter().enumerate().for_each(|(index, item)| collect_texts(item, format!("{pointer}/{index}"), texts));
         }
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, field)| texts_at(field, format!("{pointer}/{}", escaped(name)), texts));
+            fields.iter().for_each(|(name, field)| collect_texts(field, format!("{pointer}/{}", escaped(name)), texts));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Returns the names of the secrets that these states refer to, without those that are arguments.
+/// Returns the names of the secrets that these states use and that are not arguments.
 pub(super) fn secrets(arguments: &Contract, return_values: &Contract, states: &[State]) -> BTreeSet<String> {
     let texts = states.iter().flat_map(State::texts).chain(return_values.iter().filter_map(|one| one.from.as_deref()));
-    let of_texts = texts.flat_map(substitute::placeholders).filter_map(|one| one.name.strip_prefix(substitute::SECRET));
+    let in_texts = texts.flat_map(substitute::placeholders).filter_map(|one| one.name.strip_prefix(substitute::SECRET));
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let answers = dialogues.flat_map(|state| dialogue::secret_names(state.action.params()).map(|(_, name)| name));
     let answers = answers.filter(|name| arguments.get(name).is_none());
-    of_texts.chain(answers).map(str::to_owned).collect()
+    in_texts.chain(answers).map(str::to_owned).collect()
 }
 
 impl NeededVariable {
-    /// Returns the warning that its run requires it.
+    /// Returns the warning about this variable.
     pub(super) fn warning(&self) -> Problem {
         let Self { name, pointer, meant, .. } = self;
         let message = format!(
-            "{{{name}}} is no argument and no result of a state{meant} Runs must be started with it: add {name} to \
-             initial_variables. If it is meant as text, write {{{{{name}}}}}"
+            "{{{name}}} is neither an argument nor a result of a state{meant} Start runs with it: add {name} to \
+             initial_variables. To use it as literal text, write {{{{{name}}}}}"
         );
         Problem::warning(pointer, message)
     }
@@ -207,19 +207,19 @@ impl NeededVariable {
     fn violation(&self) -> String {
         let Self { name, pointer, meant, .. } = self;
         format!(
-            "{{{name}}} at {pointer} has no value{meant} Add {name} to initial_variables, or write {{{{{name}}}}} if it is \
-             meant as text"
+            "{{{name}}} at {pointer} has no value{meant} Add {name} to initial_variables, or write {{{{{name}}}}} for literal \
+             text"
         )
     }
 }
 
 impl Definition {
-    /// Returns the warnings of a nested definition, without warnings about its given variables.
+    /// Returns the warnings of a nested definition, except those about variables that are passed to it.
     pub(super) fn warnings_with(self, given: Option<&Value>) -> Vec<Problem> {
         let is_given = |name: &str| match given {
             None | Some(Value::Null) => false,
             Some(Value::Object(given)) => given.contains_key(name),
-            // It is unknown before the entry of the state.
+            // The variables are not known until the state is entered.
             Some(_) => true,
         };
         let unneeded: Vec<Problem> =
@@ -227,8 +227,8 @@ impl Definition {
         self.warnings.into_iter().filter(|warning| !unneeded.contains(warning)).collect()
     }
 
-    /// Gives initial variables of a run the names of arguments, where they differ from those in case only and are no
-    /// variables of the definition themselves.
+    /// Renames initial variables to the arguments that they match except for case, unless they are themselves
+    /// variables of the definition.
     pub fn match_names(&self, given: &mut Map<String, Value>) {
         for argument in self.arguments.iter().map(ContractVariable::name) {
             let is_meant = |name: &&String| {
@@ -245,16 +245,16 @@ impl Definition {
         }
     }
 
-    /// Checks that a run can start with these variables: variables of arguments fit their schemas, and every
-    /// placeholder that nothing else gives a value is among them. `in_shell` answers whether the shell that the run
-    /// will work in may have a variable; where it may not, the run requires a value of each required argument.
+    /// Checks that a run can start with these variables: arguments match their schemas, and every
+    /// variable that is needed is present. `in_shell` returns whether the shell that the run
+    /// will use may have a variable; if not, each required argument needs a value.
     ///
     /// # Errors
-    /// With everything that is wrong. The messages have no values of secrets.
+    /// Returns all violations. The messages contain no secret values.
     pub fn check_start(
         &self,
         initial: &Map<String, Value>,
-        in_shell: impl Fn(&str) -> bool,
+        is_in_shell: impl Fn(&str) -> bool,
     ) -> Result<(), InvalidVariables> {
         let mut violations = self.arguments.violations(initial);
         let missing = self.arguments.iter().filter(|argument| {
@@ -262,7 +262,7 @@ impl Definition {
             argument.is_required()
                 && argument.default().is_none()
                 && !initial.contains_key(name)
-                && !(is_of_environment(name) && in_shell(name))
+                && !(is_of_environment(name) && is_in_shell(name))
                 && !self.sets_variable(name)
         });
         violations.extend(missing.map(|argument| {

@@ -102,9 +102,9 @@ impl FunctionRun {
         &mut self,
         number: u64,
         mut entries: Vec<Entry>,
-        told: FrameInput,
+        input: FrameInput,
     ) -> bool {
-        let recorded = match &told {
+        let recorded = match &input {
             FrameInput::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
             FrameInput::Inline(ordinal) => Some(Step::Inlined { ordinal: *ordinal }),
             FrameInput::Cancelled => Some(Step::Cancelled),
@@ -114,7 +114,7 @@ impl FunctionRun {
         tokio::pin!(out_of_patience);
         let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
         let gone = async {
-            match told {
+            match input {
                 FrameInput::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
                 FrameInput::Inline(ordinal) => execution.inline(ordinal).await,
                 FrameInput::Nothing | FrameInput::Cancelled => Ok(None),
@@ -123,12 +123,12 @@ impl FunctionRun {
         let gone = tokio::select! {
             biased;
             gone = gone => gone,
-            // This drops the result of the computation. The next event is the cancel itself.
+            // Drops the computation. The next event is the cancellation.
             () = &mut out_of_patience => return self.give_up(entries).await,
         };
         let is_replayed = matches!(gone, Ok(None));
         let gone = match gone {
-            Ok(None) => match self.history_of(number, recorded).await {
+            Ok(None) => match self.function_history(number, recorded).await {
                 Ok(history) => match self.frames.get_mut(&number) {
                     Some(Frame::Function { execution, .. }) => {
                         tokio::select! {
@@ -154,7 +154,7 @@ impl FunctionRun {
         entries.extend(following);
         self.drop_calls(&dropped);
         if let Some(ended) = ended {
-            return self.function_ended(number, entries, at, ended).await;
+            return self.record_function_end(number, entries, at, ended).await;
         }
         if !self.append(entries).await || !self.close(number, &closed).await {
             return false;
@@ -173,7 +173,7 @@ impl FunctionRun {
         true
     }
 
-    async fn function_ended(
+    async fn record_function_end(
         &mut self,
         number: u64,
         mut entries: Vec<Entry>,
@@ -184,7 +184,7 @@ impl FunctionRun {
             entries.extend(self.folded.root_ended(&self.recorder.run.id, at, &entries, ended));
             return self.append(entries).await;
         }
-        // The journal has calls that it made last without awaiting them, but they get no answer.
+        // Calls that it did not await are in the journal, but stay unanswered.
         if !self.append(entries).await {
             return false;
         }
@@ -221,13 +221,13 @@ impl FunctionRun {
         events.iter().for_each(|event| of.progress.apply(event));
         let came = of.progress.ended().map(|_| result(&of.called.node, &of.graph, &of.progress));
         let mut last = self.folded.last;
-        let mut begun = Vec::new();
+        let mut started = Vec::new();
         for event in events {
             let (mut node, mut timeout) = (None, None);
             let call = match &event {
                 GraphEvent::AttemptStarted { .. } => {
                     last += 1;
-                    begun.push(last);
+                    started.push(last);
                     Some(last)
                 }
                 GraphEvent::AttemptEnded { outcome, .. } => {
@@ -243,11 +243,11 @@ impl FunctionRun {
         if !self.append(entries).await {
             return false;
         }
-        let mut begun = begun.into_iter();
+        let mut started = started.into_iter();
         for effect in effects {
             match effect {
                 Effect::Run { node, input, timeout, .. } => {
-                    if let Some(call) = begun.next() {
+                    if let Some(call) = started.next() {
                         let timeout = timeout.map(TimeSpan::from);
                         self.call_node(call, at, node.as_str(), input, timeout, Attempt::First);
                     }
@@ -295,7 +295,7 @@ impl FunctionRun {
         }
     }
 
-    /// Resumes a frame that another daemon left: the calls that it waits for are open, or there are none.
+    /// Resumes a frame of another daemon. Its pending calls, if any, are open.
     ///
     /// # Errors
     ///
@@ -304,7 +304,8 @@ impl FunctionRun {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
             // Answers that arrived during a pause may not have reached the function.
-            let found = if self.folded.was_paused { self.history_of(number, None).await?.held } else { Vec::new() };
+            let found =
+                if self.folded.was_paused { self.function_history(number, None).await?.held } else { Vec::new() };
             if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&number) {
                 *held = found;
             }
@@ -331,14 +332,14 @@ impl FunctionRun {
         Ok(())
     }
 
-    /// Returns the entries that mark a call, and everything below it, as abandoned. Ends what it started.
+    /// Returns the entries that mark a call and its descendants as abandoned, and cancels their work.
     pub(in crate::function) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
         let Abandonment { entries, calls } = self.folded.abandon(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);
         entries
     }
 
-    /// Ends what these calls started.
+    /// Cancels the work of these calls.
     fn drop_calls(&mut self, calls: &[u64]) {
         for number in calls {
             self.work.interrupt(*number);
@@ -347,7 +348,7 @@ impl FunctionRun {
     }
 
     /// Returns the calls and answers of a function so far, with a last step that is not in the journal yet.
-    async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionSteps, HistoryError> {
+    async fn function_history(&self, frame: u64, last: Option<Step>) -> Result<FunctionSteps, HistoryError> {
         Ok(FunctionSteps::from_entries(frame, self.entries().await?, last))
     }
 

@@ -1,10 +1,10 @@
-//! Modes: which there are, which of them are on, and what turning one on does.
+//! Terminal modes: the known ones, their state, and the effect of setting them.
 //!
 //! Numbers and names are those of xterm's ctlseqs (SM, RM, DECSET, DECRST,
-//! DECRQM, XTSAVE, XTRESTORE). The page only remembers a few modes, since what
-//! they change is on no terminal here: the printer, the speed of scrolling, a
-//! keyboard that output could lock. What an agent or a person types always
-//! passes.
+//! DECRQM, XTSAVE, XTRESTORE). A few modes are only stored, because they have no
+//! effect on an emulator: the printer, the scrolling speed, a
+//! keyboard lock. Typed input is never
+//! locked.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const KEPT: [u16; 10] = [DECCOLM, 4, 5, 18, 19, ALLOW_COLUMN_MODE, MORE_FIX, 42,
 /// ANSI modes that the page keeps: KAM and SRM.
 const KEPT_ANSI: [u16; 2] = [2, 12];
 
-/// ANSI modes of ECMA-48 that no terminal of DEC ever turns on: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM, TTM,
+/// ECMA-48 modes that are permanently reset on DEC terminals: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM, TTM,
 /// SATM, TSM, EBM.
 const NEVER_ON: [u16; 12] = [1, 5, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19];
 
@@ -54,9 +54,9 @@ impl From<Option<bool>> for State {
 /// Modes that the emulator does not keep.
 #[derive(Debug, Default)]
 pub(super) struct ExtraModes {
-    /// A bit for each of [`KEPT`], and behind them for each of [`KEPT_ANSI`].
+    /// One bit for each of [`KEPT`], followed by one for each of [`KEPT_ANSI`].
     on: u16,
-    /// Saved DEC modes (XTSAVE); only known ones get here.
+    /// Saved DEC modes (XTSAVE), known ones only.
     saved: BTreeMap<u16, bool>,
 }
 
@@ -74,14 +74,14 @@ impl ExtraModes {
     }
 
     pub(super) fn is_set(&self, mode: u16) -> bool {
-        self.dec(mode) == Some(true)
+        self.dec_mode(mode) == Some(true)
     }
 
-    pub(super) fn dec(&self, mode: u16) -> Option<bool> {
+    pub(super) fn dec_mode(&self, mode: u16) -> Option<bool> {
         Self::bit(&KEPT, 0, mode).map(|bit| self.on & bit != 0)
     }
 
-    fn ansi(&self, mode: u16) -> Option<bool> {
+    fn ansi_mode(&self, mode: u16) -> Option<bool> {
         Self::bit(&KEPT_ANSI, KEPT.len(), mode).map(|bit| self.on & bit != 0)
     }
 
@@ -93,13 +93,13 @@ impl ExtraModes {
         self.set(Self::bit(&KEPT, 0, mode), on);
     }
 
-    /// Returns whether a cursor at the left margin goes back to the line before. Mode 45 is what it was in xterm until
-    /// patch 380, and mode 1045 is since then: wrapped lines and others behave alike.
+    /// Returns whether a cursor at the left margin wraps to the previous line. This was mode 45 in xterm until
+    /// patch 380 and is mode 1045 since then, which does not distinguish wrapped lines.
     pub(super) fn reverse_wrap(&self) -> bool {
         self.is_set(REVERSE_WRAP) || self.is_set(EXTENDED_REVERSE_WRAP)
     }
 
-    /// DECSTR: as in xterm, turns off the modes that change the writing of text.
+    /// DECSTR: resets the modes that affect text output, as xterm does.
     pub(super) fn soft_reset(&mut self) {
         for mode in [REVERSE_WRAP, EXTENDED_REVERSE_WRAP, 42] {
             self.set_dec(mode, false);
@@ -111,12 +111,12 @@ impl ExtraModes {
 }
 
 impl XtermScreen {
-    /// Turns a DEC mode on or off, with all that this does.
+    /// Sets or resets a DEC mode and applies its side effects.
     pub(super) fn change_mode(&mut self, mode: PrivateMode, on: bool) {
         match mode.raw() {
             DECCOLM => {
                 if self.remembered.is_set(ALLOW_COLUMN_MODE) {
-                    self.column_mode(on);
+                    self.set_column_mode(on);
                 }
             }
             6 => {
@@ -141,8 +141,8 @@ impl XtermScreen {
         }
     }
 
-    /// DECCOLM clears the screen and removes the margins. The opener of the terminal decides how wide it is.
-    fn column_mode(&mut self, on: bool) {
+    /// DECCOLM: clears the screen and the margins. The width does not change; the client that opened the terminal sets it.
+    fn set_column_mode(&mut self, on: bool) {
         self.remembered.set_dec(DECCOLM, on);
         self.sides = None;
         self.reset_margins();
@@ -150,14 +150,14 @@ impl XtermScreen {
         self.place(0, 0);
     }
 
-    /// Modes 47 and 1047: the cursor stays where it was. Only 47 finds the alternate screen as the program left it.
-    fn show_alternate(&mut self, on: bool, keeps: bool) {
+    /// Modes 47 and 1047: keep the cursor position. Only 47 keeps the contents of the alternate screen.
+    fn show_alternate(&mut self, on: bool, keeps_contents: bool) {
         if self.has(TermMode::ALT_SCREEN) == on {
             return;
         }
         let cursor = self.term.grid().cursor.clone();
         if !on {
-            self.alternate = keeps.then(|| self.all_cells());
+            self.alternate = keeps_contents.then(|| self.all_cells());
         }
         self.term.swap_alt();
         self.term.grid_mut().cursor = cursor;
@@ -173,7 +173,7 @@ impl XtermScreen {
         (0..self.rows()).map(|row| self.term.grid()[line(row)][..Column(columns)].to_vec()).collect()
     }
 
-    /// Mode 1049 saves the main screen's cursor, which is back when the main screen is.
+    /// Mode 1049: saves the cursor of the main screen, and restores it with that screen.
     fn show_alternate_with_its_cursor(&mut self, on: bool) {
         if self.has(TermMode::ALT_SCREEN) == on {
             return;
@@ -182,13 +182,13 @@ impl XtermScreen {
         if on {
             self.saved_origin[0] = self.origin();
         } else {
-            // This moves the cursor, so it is done while that is the other screen's.
+            // This moves the cursor, so it must happen before the screens are swapped.
             self.set_origin(self.saved_origin[0]);
         }
         self.term.swap_alt();
     }
 
-    /// Returns whether a DEC mode is on; nothing if there is no such mode.
+    /// Returns whether a DEC mode is set; `None` for unknown modes.
     fn dec_mode(&self, mode: u16) -> Option<bool> {
         let flag = match mode {
             1 => TermMode::APP_CURSOR,
@@ -208,9 +208,9 @@ impl XtermScreen {
             2004 => TermMode::BRACKETED_PASTE,
             12 => return Some(self.term.cursor_style().blinking),
             69 => return (self.level >= 4).then_some(self.sides.is_some()),
-            // The answer to the query comes after the output held back.
+            // The reply is sent after the held-back output, when the mode is reset again.
             2026 => return Some(false),
-            other => return self.remembered.dec(other),
+            other => return self.remembered.dec_mode(other),
         };
         Some(self.has(flag))
     }
@@ -218,7 +218,7 @@ impl XtermScreen {
     /// DECRQM for a DEC mode.
     pub(super) fn report_dec_mode(&self, mode: u16) {
         let state = match mode {
-            // DECANM: there is no VT52 here. DECARM: the terminal does not repeat keys.
+            // DECANM: no VT52 mode. DECARM: key repeat is not up to the terminal.
             2 | 8 => State::AlwaysOn,
             // DECHCCM: the screen shows all columns.
             60 => State::AlwaysOff,
@@ -233,19 +233,19 @@ impl XtermScreen {
             4 => Some(self.has(TermMode::INSERT)).into(),
             20 => Some(self.has(TermMode::LINE_FEED_NEW_LINE)).into(),
             mode if NEVER_ON.contains(&mode) => State::AlwaysOff,
-            mode => self.remembered.ansi(mode).into(),
+            mode => self.remembered.ansi_mode(mode).into(),
         };
         self.report_mode_state("", mode, state);
     }
 
     fn report_mode_state(&self, marker: &str, mode: u16, state: State) {
-        // DECRQM came with level 3.
+        // DECRQM requires conformance level 3.
         if self.level >= 3 {
             self.outbox.reply(format!("\x1b[{marker}{mode};{}$y", state as u8).as_bytes());
         }
     }
 
-    /// XTSAVE. The choice of the screen is no part of it: the transcript would not learn of a change.
+    /// XTSAVE, without the choice of screen, because the transcript is not notified of a restored one.
     pub(super) fn save_modes(&mut self, modes: &[u16]) {
         for mode in modes.iter().filter(|mode| !matches!(mode, 47 | 1047 | 1049)) {
             if let Some(on) = self.dec_mode(*mode) {
@@ -254,20 +254,20 @@ impl XtermScreen {
         }
     }
 
-    /// XTRESTORE: unsaved modes stay unchanged.
+    /// XTRESTORE: modes that were not saved stay unchanged.
     pub(super) fn restore_modes(&mut self, modes: &[u16]) {
         for mode in modes {
             if let Some(on) = self.remembered.saved.get(mode).copied()
                 && self.dec_mode(*mode) != Some(on)
             {
-                self.change_mode(numbered(*mode), on);
+                self.change_mode(private_mode(*mode), on);
             }
         }
     }
 }
 
-/// The emulator's name for a mode, where it has one.
-fn numbered(mode: u16) -> PrivateMode {
+/// Returns the emulator's name for a mode, if it has one.
+fn private_mode(mode: u16) -> PrivateMode {
     use alacritty_terminal::vte::ansi::NamedPrivateMode as Named;
     const NAMED: [Named; 17] = [
         Named::CursorKeys,

@@ -219,10 +219,10 @@ impl Task {
 
     /// Tries again to enter the commands that wait for a prompt.
     fn enter_waiting_commands(&mut self) {
-        for entering in std::mem::take(&mut self.entering) {
+        for queued_commands in std::mem::take(&mut self.queued_commands) {
             // A caller that disconnected does not want it any more.
-            if !entering.reply.is_closed() {
-                self.enter_command(entering);
+            if !queued_commands.reply.is_closed() {
+                self.enter_command(queued_commands);
             }
         }
     }
@@ -354,7 +354,7 @@ impl Task {
                 let pause = (2 * pause).min(MAX_PAUSE);
                 let entering = Entering { request, reply, until, deadline, look_at, pause };
                 match now < until_when {
-                    true => self.entering.push(entering),
+                    true => self.queued_commands.push(entering),
                     false => entering.refuse(&error),
                 }
                 return;

@@ -117,16 +117,47 @@ pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
 }
 
 /// Names inputs of a patched machine's states, if the states are new or type something else, that are irreversible, or
-/// for which that is unknown. The capture did not make them, so unseen text is unknown here.
+/// for which that is unknown; and the new values of its arguments that programs get. The capture did not make them, so
+/// unseen text is unknown here.
 #[must_use]
 pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
+    let mut found = new_environment(before, after);
+    found.extend(inputs_of_states(before, after));
+    found
+}
+
+/// Names new default values of exported arguments that decide what programs do.
+fn new_environment(before: &Definition, after: &Definition) -> Vec<Weakening> {
+    let value_of = |definition: &Definition, name: &str| {
+        let argument = definition.arguments().iter().find(|argument| argument.name() == name)?;
+        argument.is_exported().then(|| argument.default().map(str::to_owned)).flatten()
+    };
+    let named = after.arguments().iter().filter_map(|argument| {
+        let value = value_of(after, argument.name())
+            .filter(|value| value_of(before, argument.name()).as_ref() != Some(value))?;
+        let line = assignment(argument.name(), &value.into());
+        let reason = judge(&format!("{line} true"), Reader::Shell).reason()?;
+        let what = format!("programs get {}: {reason}", excerpt(&line));
+        Some(Weakening { place: format!("/arguments/{}", argument.name()), what })
+    });
+    named.collect()
+}
+
+fn assignment(name: &str, value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    format!("{name}={}", quoted(&text))
+}
+
+fn inputs_of_states(before: &Definition, after: &Definition) -> Vec<Weakening> {
     let named = |state: &State| {
         let name = state.name();
         let inputs = inputs(after, state);
         if before.state(name).is_some_and(|known| self::inputs(before, known) == inputs) {
             return None;
         }
-        let reasons = inputs.into_iter().filter_map(|(text, reader)| {
+        let acts = unread_action(state)
+            .filter(|_| before.state(name).is_none_or(|known| known.action().params() != state.action().params()));
+        let reasons = acts.into_iter().chain(inputs.into_iter().filter_map(|(text, reader)| {
             // An unquoted value may be any text.
             let mut is_quoted = true;
             let line = marked(&text, |written| {
@@ -134,6 +165,10 @@ pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weake
                 MARK
             });
             let mut judgement = judge(&line, reader);
+            if reader == Reader::Shell && has_editing_keys(&text) {
+                (judgement.effect, judgement.because) =
+                    (judgement.effect.max(Effect::Unknown), excerpt(&visible(&text)));
+            }
             let is_line = reader == Reader::Shell;
             if is_line && (!is_quoted || !judgement.unseen.is_empty()) && judgement.effect < Effect::Unknown {
                 judgement.because = excerpt(&text);
@@ -141,12 +176,55 @@ pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weake
             }
             judgement.because = judgement.because.replace(MARK, "{…}");
             judgement.reason()
-        });
+        }));
         let reason = reasons.min_by_key(|reason| !reason.contains("cannot"))?;
         let state = if before.state(name).is_none() { "the new state" } else { "the state" };
         Some(Weakening { place: format!("/states/{name}/action"), what: format!("{state} '{name}': {reason}") })
     };
     after.states().iter().filter_map(named).collect()
+}
+
+/// Returns the reason of an action that does more than a line says: files, procedures and other machines.
+fn unread_action(state: &State) -> Option<String> {
+    let (name, params) = (state.action().tool(), state.action().params());
+    let what = match name {
+        // Without another file to write, it only reads.
+        tool::GET_FILE if !params.contains_key("to") && !params.contains_key("host") => None,
+        tool::PUT_FILE | tool::GET_FILE => {
+            let files = ["path", "from", "to"].iter().filter_map(|name| params.get(*name)?.as_str());
+            Some(format!("{name} {}", files.collect::<Vec<_>>().join(" ")))
+        }
+        _ if tool::CALLS.contains(&name) || matches!(name, tool::RUN_WORKFLOW | tool::PARALLEL) => {
+            let callee = ["node", "graph", "workflow_name", "name"].iter().find_map(|name| params.get(*name)?.as_str());
+            Some(format!("{name} {}", callee.unwrap_or_default()).trim_end().to_owned())
+        }
+        _ => params.get("host").and_then(Value::as_str).map(|host| format!("{name} on the host {host}")),
+    };
+    what.map(|what| format!("it is not known whether '{}' can be taken back", excerpt(&what)))
+}
+
+/// Returns whether a text has keys with which a line editor changes the line, or takes another one.
+fn has_editing_keys(text: &str) -> bool {
+    text.chars().any(|sign| sign.is_control() && !matches!(sign, '\n' | '\r' | '\t'))
+}
+
+fn visible(text: &str) -> String {
+    text.chars().map(|sign| if sign.is_control() && sign != '\n' { '␛' } else { sign }).collect()
+}
+
+/// Returns what keys type into a shell, and whether they are more than characters and Enter.
+fn typed_by_keys(keys: &Value) -> (String, bool) {
+    let (mut text, mut is_more) = (String::new(), false);
+    for key in keys.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        match key {
+            "enter" | "return" => text.push('\n'),
+            "space" => text.push(' '),
+            "ctrl-c" | "ctrl-d" | "escape" | "esc" => {}
+            key if key.chars().count() == 1 => text.push_str(key),
+            _ => is_more = true,
+        }
+    }
+    (text, is_more)
 }
 
 /// Returns what a state types, runs or hands over, with what reads it.
@@ -165,15 +243,23 @@ fn inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)> {
         }
         tool::SEND_INPUT | tool::DIALOGUE => {
             let rules = params.get("rules").and_then(Value::as_array).into_iter().flatten();
-            let types = params.get("input_text").into_iter().chain(rules.filter_map(|rule| rule.get("type")));
-            for text in types.filter_map(Value::as_str) {
-                if may_be_read_by_shell(definition, state.name()) {
-                    inputs.push((text.to_owned(), Reader::Shell));
+            let written = rules.filter_map(|rule| rule.get("type")).filter_map(Value::as_str).map(str::to_owned);
+            let (by_keys, has_more) = params.get("keys").map(typed_by_keys).unwrap_or_default();
+            let in_shell = may_be_read_by_shell(definition, state.name());
+            if in_shell && has_more {
+                inputs.push((format!("{by_keys}\u{1b}"), Reader::Shell));
+            }
+            let typed = format!("{}{by_keys}", param("input_text").unwrap_or_default());
+            for text in written.chain((!typed.is_empty()).then_some(typed)) {
+                // Enter is a carriage return, too.
+                let text = text.replace('\r', "\n");
+                if in_shell {
+                    inputs.push((text, Reader::Shell));
                 } else if let Some((first, rest)) = text.split_once('\n') {
                     // The program may have ended by then.
                     inputs.extend([(first.to_owned(), Reader::Program), (rest.to_owned(), Reader::Shell)]);
                 } else {
-                    inputs.push((text.to_owned(), Reader::Program));
+                    inputs.push((text, Reader::Program));
                 }
             }
         }
@@ -184,9 +270,8 @@ fn inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)> {
         }
     }
     if let Some(Value::Object(environment)) = params.get("environment") {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let variables =
-            environment.iter().map(|(name, value)| (format!("{name}={}", quoted(&text(value))), Reader::Shell));
+            environment.iter().map(|(name, value)| (format!("{} true", assignment(name, value)), Reader::Shell));
         inputs.extend(variables);
     }
     inputs

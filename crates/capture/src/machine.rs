@@ -94,7 +94,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
         if let Some(chosen) = writer.chosen.get_mut(turn.log) {
             let label = match &turn.menu {
                 Menu::Printed(menu) if menu.is_usual => menu.label.as_str(),
-                Menu::None | Menu::Printed(_) | Menu::Mentioned(_) | Menu::Drawn { .. } => "",
+                Menu::None | Menu::Printed(_) | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Drawn { .. } => "",
             };
             label.clone_into(chosen);
         }
@@ -751,7 +751,7 @@ impl Writer<'_> {
                         self.guess(state, format!("the row '{row}' is not compared"), reason);
                         Wait::pattern(pattern)
                     }
-                    Menu::None | Menu::Printed(_) | Menu::Drawn { .. } => Wait::pattern(pattern),
+                    Menu::None | Menu::Printed(_) | Menu::TooLarge(_) | Menu::Drawn { .. } => Wait::pattern(pattern),
                 };
                 // The client waited for the same.
                 if waits.iter().any(|known| known.params == wait.params) {
@@ -765,6 +765,13 @@ impl Writer<'_> {
             }
             Ending::Screen(rows) => match landmark(screen.or(turn.screen.as_deref()), rows) {
                 Some(row) => {
+                    if let Menu::TooLarge(count) = turn.menu {
+                        self.guess(
+                            state,
+                            "the next key is pressed whatever the other rows show",
+                            format!("{count} rows are too many to be compared"),
+                        );
+                    }
                     let pattern = general(row, &self.shown_bindings(), &self.facts, turn.leeway);
                     self.note_used_in(&pattern);
                     self.guess(

@@ -20,7 +20,9 @@ pub(crate) enum Menu {
     Printed(PrintedMenu),
     /// This printed row has the answer as a word, so comparisons skip it.
     Mentioned(String),
-    /// Rows of the screen. Keys move to one of them.
+    /// Rows of a full screen that are too many to be compared, and their number.
+    TooLarge(usize),
+    /// Rows of the screen. Keys choose one of them.
     Drawn {
         /// The rows, top first.
         rows: Vec<String>,
@@ -32,8 +34,10 @@ pub(crate) enum Menu {
 /// The last block of entries before a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrintedMenu {
-    /// The typed number.
-    number: String,
+    /// The typed answer.
+    answer: String,
+    /// The numbers or letters in it.
+    keys: Vec<String>,
     /// The signs before and behind the number; none in a table.
     signs: Option<(&'static str, char)>,
     /// The label of the entry with the number.
@@ -65,16 +69,15 @@ const MAX_ROWS: usize = 60;
 pub(crate) const ANOTHER_ENTRY: &str = "another_entry";
 
 impl Menu {
-    /// Returns the menu of a full screen.
+    /// Returns the menu of a full screen. A key means there what the rows say: it moves, confirms, or is that of a command.
     pub(crate) fn of_screen(screen: &str, act: &Act) -> Self {
-        if !is_moved_in(act) {
-            return Self::None;
-        }
         let rows: Vec<String> = filled_rows(screen.lines());
-        if rows.is_empty() || rows.len() > MAX_SCREEN_ROWS {
-            return Self::None;
+        match rows.len() {
+            _ if !is_choice(act) => Self::None,
+            0 => Self::None,
+            1..=MAX_SCREEN_ROWS => Self::Drawn { rows, is_last: false },
+            count => Self::TooLarge(count),
         }
-        Self::Drawn { rows, is_last: false }
     }
 
     /// Returns the rows that a program draws in place: those around the cursor, which stands behind `row`, down to the
@@ -97,9 +100,8 @@ impl Menu {
         Self::Drawn { rows, is_last: true }
     }
 
-    /// Returns the menu that an input chooses from by a number, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
-    /// `2 Paris`, or by a number or letter that stands in each row in another form. The last printed line is the
-    /// question.
+    /// Returns the menu that an input chooses from by numbers, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
+    /// `2 Paris`, or by numbers or letters that each row has in another form. The last printed line is the question.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
         let usual = Self::usual(printed, act);
         if usual == Self::None { Self::of_any_form(printed, act) } else { usual }
@@ -107,13 +109,14 @@ impl Menu {
 
     fn usual(printed: &str, act: &Act) -> Self {
         let Act::Typed { text, .. } = act else { return Self::None };
-        let number = text.trim();
-        if number.is_empty() || number.len() > 3 || !is_number(number) {
+        let answer = text.trim();
+        let numbers: Vec<&str> = split_words(answer).collect();
+        if numbers.is_empty() || !numbers.iter().all(|word| is_number(word) && value(word).len() <= 3) {
             return Self::None;
         }
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let Some((question, lines)) = lines.split_last() else { return Self::None };
-        let is_offered = |entry: &Entry<'_>| entry.number == number;
+        let is_offered = |entry: &Entry<'_>| numbers.iter().any(|number| value(number) == value(entry.number));
         if entries(question, true).iter().any(is_offered) {
             // The comparison of the question takes all of its words.
             return Self::None;
@@ -132,7 +135,7 @@ impl Menu {
             first += 1;
         }
         let Some(entry) = entries(lines[chosen], is_table).into_iter().rfind(is_offered) else { return Self::None };
-        let (number, signs, label) = (entry.number.to_owned(), entry.signs, entry.label.to_owned());
+        let (keys, signs, label) = (keys_of(&numbers), entry.signs, entry.label.to_owned());
         let texts = |lines: &[&str]| -> Vec<String> {
             let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
             filled.map(str::to_owned).collect()
@@ -141,45 +144,66 @@ impl Menu {
         let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
         let (rows, between) = (texts(&lines[first..=last]), texts(&lines[last + 1..]));
         // The first line is the input that the program got before.
-        let has_decoy = is_mentioned(&number, lines.get(1..first).unwrap_or_default());
-        Self::Printed(PrintedMenu { number, signs, label, rows, between, has_decoy, is_usual: true })
+        let has_decoy = is_mentioned(&keys, lines.get(1..first).unwrap_or_default());
+        // The label is that of the answer only where this is the number alone.
+        let (signs, label) = if answer == entry.number { (signs, label) } else { (None, String::new()) };
+        Self::Printed(PrintedMenu {
+            answer: answer.to_owned(),
+            keys,
+            signs,
+            label,
+            rows,
+            between,
+            has_decoy,
+            is_usual: true,
+        })
     }
 
-    /// Returns the menu whose rows have the answer and other short words at the same place, with all that stands between it and the
-    /// question.
+    /// Returns the menu whose rows have the answer and other short words at the same place, with all rows between it and the
+    /// question. Letters may be typed in the other case.
     fn of_any_form(printed: &str, act: &Act) -> Self {
         let Act::Typed { text, .. } = act else { return Self::None };
         let answer = text.trim();
+        let words: Vec<&str> = split_words(answer).collect();
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let Some((_, lines)) = lines.split_last() else { return Self::None };
-        if answer.is_empty() || answer.contains(|sign: char| !sign.is_alphanumeric()) {
-            return Self::None;
-        }
         // The first line is the input that the program got before.
         let lines = lines.get(1..).unwrap_or_default();
-        let is_of =
-            |place: Place, line: &str| place.key(line).is_some_and(|key| key != answer && is_alike(key, answer));
-        let chosen = PLACES.into_iter().find_map(|place| {
-            let is_chosen = |line: &&str| place.key(line) == Some(answer);
-            let chosen = lines.iter().rposition(is_chosen).filter(|_| is_key(answer))?;
+        let is_answer = |word: &str| words.iter().any(|answer| is_same_key(answer, word));
+        let is_of = |place: Place, line: &str| {
+            place.key(line).is_some_and(|key| !is_answer(key) && words.iter().any(|answer| is_alike(key, answer)))
+        };
+        let are_keys = !words.is_empty() && words.iter().all(|word| is_key(word));
+        let chosen = PLACES.into_iter().filter(|_| are_keys).find_map(|place| {
+            let is_chosen = |line: &&str| place.key(line).is_some_and(is_answer);
+            let chosen = lines.iter().rposition(is_chosen)?;
+            let is_of_menu = |line: &&str| is_of(place, line) || words.len() > 1 && is_chosen(line);
             let beside = [chosen.checked_sub(1), Some(chosen + 1)].into_iter().flatten();
-            beside.filter_map(|at| lines.get(at)).any(|line| is_of(place, line)).then_some((place, chosen))
+            beside.filter_map(|at| lines.get(at)).any(is_of_menu).then(|| {
+                let is_of_block = |line: &str| is_of(place, line) || place.key(line).is_some_and(is_answer);
+                lines[..chosen].iter().rposition(|line| !is_of_block(line)).map_or(0, |above| above + 1)
+            })
         });
-        let Some((place, chosen)) = chosen else {
-            let mentions = |line: &&&str| split_words(line).any(|word| word == answer);
-            let row = lines.iter().rfind(mentions).filter(|_| answer.chars().count() > 1 || is_number(answer));
+        // Several entries in one row, as `[S]mall / [F]ull`.
+        let marked = || lines.iter().rposition(|line| are_keys && words.iter().any(|word| is_marked(word, line)));
+        let Some(first) = chosen.or_else(marked) else {
+            let mentions = |line: &&&str| split_words(line).any(is_answer);
+            let is_telling = answer.chars().count() > 1 || is_number(answer);
+            let row = lines.iter().rfind(mentions).filter(|_| is_telling && words.len() == 1);
             return row.map_or(Self::None, |row| Self::Mentioned(row.trim().to_owned()));
         };
-        let first = lines[..chosen].iter().rposition(|line| !is_of(place, line)).map_or(0, |above| above + 1);
         let filled = lines[first..].iter().map(|line| line.trim()).filter(|line| !line.is_empty());
-        let label = split_words(lines[chosen]).filter(|word| *word != answer).collect::<Vec<_>>().join(" ");
+        let row = lines[first..].iter().rfind(|line| split_words(line).any(is_answer)).unwrap_or(&lines[first]);
+        let label = split_words(row).filter(|word| !is_answer(word)).collect::<Vec<_>>().join(" ");
+        let keys = keys_of(&words);
         Self::Printed(PrintedMenu {
-            number: answer.to_owned(),
+            answer: answer.to_owned(),
             signs: None,
             label,
             rows: filled.map(str::to_owned).collect(),
             between: Vec::new(),
-            has_decoy: is_mentioned(answer, &lines[..first]),
+            has_decoy: is_mentioned(&keys, &lines[..first]),
+            keys,
             is_usual: false,
         })
     }
@@ -189,7 +213,7 @@ impl PrintedMenu {
     /// Returns the entry that is chosen.
     pub(crate) fn entry(&self) -> String {
         let (open, close) = self.signs.map_or(("", String::new()), |(open, close)| (open, close.to_string()));
-        format!("{open}{}{close} {}", self.number, self.label)
+        format!("{open}{}{close} {}", self.answer, self.label).trim_end().to_owned()
     }
 
     /// Returns whether the pattern has the group [`ANOTHER_ENTRY`].
@@ -203,21 +227,59 @@ impl PrintedMenu {
         let rows = self.rows.iter().chain(&self.between);
         let rows: Vec<String> = rows.map(|row| general(row, bindings, facts, Leeway::Nothing)).collect();
         let another = match self.finds_another() {
-            true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", mention(&self.number)),
+            true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", mention(&self.keys)),
             false => String::new(),
         };
         format!(r"{another}^[^\S\n]*{}\s*\n", rows.join(r"\s*\n\s*"))
     }
 }
 
-/// Returns the pattern of a number or letter that stands alone, as that of an entry in any form does.
-fn mention(number: &str) -> String {
-    format!(r"(?<![^\W_]|[.,-]){number}(?![^\W_]|[.,]\d)")
+/// Returns the numbers or letters of an answer, as they are in rows: letters in both cases, numbers also without leading zeros.
+fn keys_of(words: &[&str]) -> Vec<String> {
+    let forms = words
+        .iter()
+        .flat_map(|word| [(*word).to_owned(), word.to_lowercase(), word.to_uppercase(), value(word).to_owned()]);
+    let mut keys: Vec<String> = forms.collect();
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
-/// Returns whether a number or letter stands alone in these lines.
-fn is_mentioned(number: &str, lines: &[&str]) -> bool {
-    Pattern::new(&mention(number)).is_ok_and(|mark| mark.is_match(&lines.join("\n")).unwrap_or(true))
+/// Returns a number without leading zeros, or another word.
+fn value(word: &str) -> &str {
+    let value = word.trim_start_matches('0');
+    if value.is_empty() && !word.is_empty() { "0" } else { value }
+}
+
+/// Returns whether two words choose the same entry.
+fn is_same_key(one: &str, other: &str) -> bool {
+    match is_number(one) && is_number(other) {
+        true => value(one) == value(other),
+        false => one.to_lowercase() == other.to_lowercase(),
+    }
+}
+
+/// Returns whether a row marks a letter or number as the key of an entry: `[F]ull`, `(f)`, `f)`, `f = full`.
+fn is_marked(key: &str, row: &str) -> bool {
+    row.char_indices().any(|(at, _)| {
+        let (before, rest) = row.split_at(at);
+        let length = rest.chars().take_while(|sign| sign.is_alphanumeric()).map(char::len_utf8).sum();
+        let (word, after) = rest.split_at(length);
+        let is_apart = !before.ends_with(char::is_alphanumeric);
+        let after = after.trim_start_matches(' ');
+        is_apart && length > 0 && is_same_key(word, key) && after.starts_with([')', ']', '>', '}', '=', ':'])
+    })
+}
+
+/// Returns the pattern of a number or letter that stands alone, as that of an entry in any form does.
+fn mention(keys: &[String]) -> String {
+    let keys = if let [key] = keys { key.clone() } else { format!("(?:{})", keys.join("|")) };
+    format!(r"(?<![^\W_]|[.,-]){keys}(?![^\W_]|[.,]\d)")
+}
+
+/// Returns whether one of these numbers or letters stands alone in these lines.
+fn is_mentioned(keys: &[String], lines: &[&str]) -> bool {
+    Pattern::new(&mention(keys)).is_ok_and(|mark| mark.is_match(&lines.join("\n")).unwrap_or(true))
 }
 
 /// The place of the number or letter in a row of a menu, among its words.
@@ -325,12 +387,18 @@ fn filled_rows<'r>(rows: impl Iterator<Item = &'r str>) -> Vec<String> {
     rows.map(without_frame).filter(|row| !row.is_empty()).map(str::to_owned).collect()
 }
 
-/// Keys that move to another entry.
-const MOVING: [&str; 9] = ["up", "down", "left", "right", "tab", "pageup", "pagedown", "home", "end"];
+/// Keys that leave a full screen or a part of it, and choose nothing.
+const LEAVING: [&str; 4] = ["escape", "esc", "ctrl-c", "ctrl-d"];
 
-/// Returns whether an input moves to an entry of a full screen.
-fn is_moved_in(act: &Act) -> bool {
-    matches!(act, Act::Typed { text, keys } if text.is_empty() && keys.iter().any(|key| MOVING.contains(&key.as_str())))
+/// Returns whether an input chooses from what a full screen shows: keys that move or confirm, a letter or a number. A `q` leaves it,
+/// and longer text is data.
+fn is_choice(act: &Act) -> bool {
+    let Act::Typed { text, keys } = act else { return false };
+    let typed = text.trim_end_matches(['\n', '\r']);
+    let is_leaving =
+        typed.eq_ignore_ascii_case("q") || typed.is_empty() && keys.iter().all(|key| LEAVING.contains(&key.as_str()));
+    let is_short = typed.chars().count() <= 1 || is_number(typed.trim());
+    is_short && (!text.is_empty() || !keys.is_empty()) && (!is_leaving || typed.len() < text.len())
 }
 
 /// Returns whether an input is a line of text.
@@ -362,7 +430,7 @@ mod tests {
     fn entry(printed: &str, text: &str) -> Option<String> {
         match Menu::printed(printed, &typed(text)) {
             Menu::Printed(menu) => Some(menu.entry()),
-            Menu::None | Menu::Mentioned(_) | Menu::Drawn { .. } => None,
+            Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Drawn { .. } => None,
         }
     }
 
@@ -435,7 +503,7 @@ mod tests {
     fn drawn(screen: &str, row: &str, act: &Act) -> Vec<String> {
         match Menu::drawn(screen, row, &Entered { text: "node x.js".to_owned(), row: None }, act) {
             Menu::Drawn { rows, .. } => rows,
-            Menu::None | Menu::Mentioned(_) | Menu::Printed(_) => Vec::new(),
+            Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => Vec::new(),
         }
     }
 
@@ -465,6 +533,27 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_in_another_form_chooses_from_the_same_rows() {
+        let menu = "sh x\n1) logs\n2) cache\n3) temp files\nRemove which? ";
+        for answer in ["3", "1,3", "1 3", "1-3", "3.", "3)", "#3", "03", "+3"] {
+            let typed = format!("{answer}\n");
+            assert!(goes_on(menu, &typed, menu), "{answer}");
+            assert!(!goes_on(menu, &typed, &menu.replace("temp files", "the database")), "{answer}");
+        }
+        for (menu, answer, entry, other) in [
+            ("sh x\nA) small\nB) full\nWhich? ", "b", "full", "wipe"),
+            ("sh x\n[S]mall/[F]ull\nWhich? ", "f", "[F]ull", "[F]ormat"),
+            ("sh x\nsmall (S)\nfull (F)\nWhich? ", "f", "full", "wipe"),
+            ("sh x\na - logs\nb - cache\nWhich? ", "a,b", "cache", "database"),
+            ("sh x\ns = small, f = full\nWhich? ", "F", "full", "wipe"),
+        ] {
+            let typed = format!("{answer}\n");
+            assert!(goes_on(menu, &typed, menu), "{menu}");
+            assert!(!goes_on(menu, &typed, &menu.replace(entry, other)), "{menu}");
+        }
+    }
+
+    #[test]
     fn lists_of_other_programs_are_menus_too() {
         for (screen, row, row_count) in [
             ("$ node x.js\n? Deploy (Use arrow keys)\n » staging\n   production\n", "? Deploy", 3),
@@ -481,14 +570,19 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_a_full_screen_are_a_menu_where_keys_move() {
+    fn the_rows_of_a_full_screen_are_a_menu_for_keys_that_choose() {
         let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
         let rows = |act: &Act| match Menu::of_screen(screen, act) {
             Menu::Drawn { rows, .. } => rows,
-            Menu::None | Menu::Mentioned(_) | Menu::Printed(_) => Vec::new(),
+            Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => Vec::new(),
         };
         assert_eq!(rows(&pressed(&["down", "enter"])), ["Setup", "Which?", "de Berlin", "12"]);
-        assert_eq!(rows(&pressed(&["enter"])), Vec::<String>::new());
-        assert_eq!(Menu::of_screen(&"a row\n".repeat(17), &pressed(&["down"])), Menu::None);
+        for act in [&pressed(&["enter"]), &typed("d"), &typed("2"), &typed("\n"), &pressed(&["f10"]), &typed("q\n")] {
+            assert_eq!(rows(act).len(), 4, "{act:?}");
+        }
+        for act in [&typed("q"), &pressed(&["escape"]), &typed("my-box\n"), &typed(":wq\n")] {
+            assert_eq!(rows(act), Vec::<String>::new(), "{act:?}");
+        }
+        assert_eq!(Menu::of_screen(&"a row\n".repeat(17), &pressed(&["down"])), Menu::TooLarge(17));
     }
 }

@@ -352,6 +352,8 @@ impl Reader<'_> {
         let next = self.next_input(at).map(|next| &next.input);
         let menu = next.map(|next| self.menu(at, &ending, &printed, next)).unwrap_or_default();
         let leeway = match (&ending, next) {
+            // A number that chooses is no data, however many digits it has.
+            _ if matches!(menu, Menu::Printed(_)) => Leeway::Identifiers,
             (Ending::Question(line), Some(next)) => leeway_of(&act_of(next), line),
             (Ending::Screen(rows), Some(next)) => leeway_of(&act_of(next), rows),
             (Ending::Password(_), Some(_)) => Leeway::Identifiers,
@@ -453,17 +455,26 @@ fn leeway_of(answer: &Act, question: &str) -> Leeway {
     if !text.trim().is_empty() && text.trim().lines().all(is_data) { Leeway::Data } else { Leeway::Identifiers }
 }
 
-/// Returns whether a question has an answer in it, as a word or as a phrase.
+/// Returns whether a question has an answer in it, from the beginning of a word to the end of one.
 fn offers(question: &str, answer: &str) -> bool {
     let [question, answer] = [question, answer.trim()].map(str::to_lowercase);
-    let mut words = question.split(|sign: char| !sign.is_alphanumeric());
-    words.any(|word| word == answer) || answer.contains(char::is_whitespace) && question.contains(&answer)
+    let is_in_word = |sign: Option<char>, beside: Option<char>| {
+        sign.is_some_and(char::is_alphanumeric) && beside.is_some_and(char::is_alphanumeric)
+    };
+    question.match_indices(&answer).any(|(at, found)| {
+        let (before, after) = (&question[..at], &question[at + found.len()..]);
+        !is_in_word(before.chars().next_back(), found.chars().next())
+            && !is_in_word(found.chars().next_back(), after.chars().next())
+    })
 }
 
 impl Turn {
     /// Notes that the answer to the question is the value of an input, or another one the other time: it is data.
     pub(crate) fn note_given(&mut self) {
         let (Ending::Question(question) | Ending::Screen(question)) = &self.ending else { return };
+        if matches!(&self.menu, Menu::Printed(menu) if menu.is_usual) {
+            return;
+        }
         if self.answer.chars().count() > 1 && !offers(question, &self.answer) {
             self.leeway = Leeway::Data;
         }
@@ -613,6 +624,22 @@ mod tests {
         // Of a program that reads, the last output is the question.
         assert_eq!(asking_line("sh x\ncompiling\n", true).as_deref(), Some("compiling\n"));
         assert_eq!(asking_line("sh x\n\n", true), None);
+    }
+
+    #[test]
+    fn a_word_of_the_question_is_no_data() {
+        for (question, answer) in [
+            ("Erase 2 of 9 disks? Type sda-1 to confirm: ", "sda-1"),
+            ("Remove /srv/data and 3000 backups? Type the path: ", "/srv/data"),
+            ("Wipe 30000 files? /yes or /no: ", "/yes"),
+            ("Pay 5000 EUR to ana@example.org? Type the address again: ", "ana@example.org"),
+            ("Drop 3 tables of shop_v2? Type its name: ", "shop_v2"),
+        ] {
+            let answer = Act::Typed { text: format!("{answer}\n"), keys: Vec::new() };
+            assert_eq!(leeway_of(&answer, question), Leeway::Identifiers, "{question}");
+        }
+        let answer = Act::Typed { text: "sda-1\n".to_owned(), keys: Vec::new() };
+        assert_eq!(leeway_of(&answer, "Which of 9 disks, as sda-12? "), Leeway::Data);
     }
 
     #[test]

@@ -9,14 +9,14 @@ const SHOWING: &str = "ls ll la dir cat bat head less more pwd which whereis typ
     whoami id uname uptime df du ps printenv grep egrep fgrep rg zgrep zcat bzcat xzcat tail help cut column nl echo cmp comm diff";
 
 /// Programs and words of shells that write no file which an argument names, and change nothing that cannot be undone.
-const WRITING_NO_FILE: &str = "[ test true false : cd pushd popd dirs printf read exit logout set shift unset hash jobs fg bg wait sleep \
-    let getopts ulimit umask shopt bind complete compgen alias unalias disown suspend times break continue return seq yes date cal \
+const WRITING_NO_FILE: &str = "[ test true false : cd pushd popd dirs printf read exit logout set shift unset jobs fg bg wait sleep \
+    let getopts ulimit umask shopt bind complete alias unalias disown suspend times break continue return seq yes date cal \
     arch nproc free lscpu lsblk lsusb lspci lsmod lsof pgrep pidof pstree top htop vmstat iostat ss netstat ping traceroute dig \
-    nslookup host getent groups users who w last tty stty reset tput locale hexdump od strings nm ldd objdump readelf size tr \
+    nslookup host getent groups users who w last tty stty reset tput locale hexdump od strings nm objdump readelf size tr \
     rev tac fold fmt expand paste join basename dirname realpath readlink md5sum sha1sum sha256sum sha512sum b2sum cksum \
     base64 jq bc expr factor mkdir mkfifo mktemp touch sync go mypy pylint shellcheck flake8 whiptail dialog ssh-keyscan createdb \
-    createuser pg_isready gdb lldb useradd adduser groupadd mount startx apropos gpg-agent pytest tox nox jest vitest mocha rspec \
-    ctest ninja notify-send xdg-open say tsort numfmt envsubst whatis bzgrep xzgrep zless";
+    createuser pg_isready gdb lldb apropos gpg-agent pytest tox nox jest vitest mocha rspec \
+    ctest ninja notify-send say tsort numfmt envsubst whatis bzgrep xzgrep zless";
 
 /// Programs with reversible work, unless an argument names a file of the system: they may write it.
 const REVERSIBLE: &str = "xxd uniq shuf yq gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zip csplit split \
@@ -25,7 +25,51 @@ const REVERSIBLE: &str = "xxd uniq shuf yq gzip gunzip bzip2 bunzip2 xz unxz zst
     initdb pg_dump pg_dumpall mysqldump strip virtualenv asciinema script rename";
 
 /// Beginnings of options of compilers that read their value and do not write it.
-const READ_OPTIONS: [&str; 7] = ["-I", "-L", "-D", "-B", "-isystem", "--sysroot", "-Wl"];
+const READ_OPTIONS: [&str; 6] = ["-I", "-L", "-D", "-isystem", "--sysroot", "-Wl"];
+
+/// Parts of names of options, and of settings in arguments, whose value is a program or has one in it.
+const NAMING_PROGRAMS: [&str; 24] = [
+    "exec",
+    "command",
+    "plugin",
+    "wrapper",
+    "linker",
+    "launcher",
+    "compiler",
+    "pager",
+    "renderer",
+    "rsh",
+    "shell",
+    "engine",
+    "provider-path",
+    "preprocess",
+    "hook",
+    "helper",
+    "load-ext",
+    "init-file",
+    "askpass",
+    "editor",
+    "browser",
+    "viewer",
+    "vettool",
+    "runner",
+];
+
+/// Parts of names of options that take something away, or work in spite of a reason against it.
+const TAKING_AWAY: [&str; 12] = [
+    "force",
+    "prune",
+    "delete",
+    "remove",
+    "overwrite",
+    "replace",
+    "migrate",
+    "purge",
+    "destroy",
+    "clear",
+    "vacuum",
+    "abort",
+];
 
 /// Programs that take away what they work on, with any arguments.
 const IRREVERSIBLE: &str = "rm unlink shred srm wipe dd mkfs mke2fs mkswap fdisk sfdisk cfdisk gdisk sgdisk parted wipefs blkdiscard truncate \
@@ -81,7 +125,7 @@ const COMMANDS: [Commands; 40] = [
             logout load save import export commit pause unpause wait attach rename stop restart container:start container:stop \
             container:create image:build image:pull image:tag image:save volume:create network:create network:connect \
             compose:build compose:up compose:pull compose:start compose:stop compose:restart compose:create compose:version \
-            compose:pause compose:unpause context:use manifest:inspect",
+            compose:pause compose:unpause manifest:inspect",
         irreversible: "push rm rmi prune kill container:rm container:prune container:kill image:rm image:prune image:push volume:rm \
             volume:prune network:rm network:prune system:prune builder:prune buildx:prune compose:rm compose:kill compose:push \
             service:rm stack:rm secret:rm config:rm node:rm swarm:leave context:rm plugin:rm",
@@ -90,7 +134,7 @@ const COMMANDS: [Commands; 40] = [
         names: "kubectl oc",
         valued: "--namespace -n --context --kubeconfig --cluster --user -s --server",
         reversible: "get describe logs version explain api-resources api-versions top cluster-info auth:can-i diff config:view \
-            config:get-contexts config:current-context rollout:status rollout:history events create expose run port-forward proxy wait config:use-context config:set-context uncordon rollout:pause \
+            config:get-contexts config:current-context rollout:status rollout:history events create expose run port-forward proxy wait uncordon rollout:pause \
             rollout:resume attach completion",
         irreversible: "apply delete replace drain scale patch edit cordon taint rollout:undo rollout:restart set autoscale label annotate",
     },
@@ -103,7 +147,7 @@ const COMMANDS: [Commands; 40] = [
     Commands {
         names: "terraform tofu terragrunt",
         valued: "",
-        reversible: "show output providers graph state:list state:show workspace:list workspace:show version init validate fmt plan get workspace:select workspace:new console test",
+        reversible: "show output providers graph state:list state:show workspace:list workspace:show version init validate fmt plan get workspace:new console test",
         irreversible: "apply destroy import taint untaint refresh state:rm state:mv state:push state:replace-provider force-unlock \
             workspace:delete",
     },
@@ -165,7 +209,7 @@ const COMMANDS: [Commands; 40] = [
     Commands {
         names: "gcloud az doctl heroku fly flyctl vercel netlify firebase eb ibmcloud oci linode-cli hcloud scw railway wrangler",
         valued: "--project --account --region --zone --subscription -a --app --resource-group",
-        reversible: "apps ps logs status list info config:list config:get-value auth:list account:show login auth:login version help whoami config:set dev",
+        reversible: "apps:list ps logs status list info config:list config:get-value auth:list account:show login auth:login version help whoami dev",
         irreversible: "deploy destroy delete rm remove app:deploy run:deploy functions:deploy publish scale rollback promote purge reset",
     },
     Commands {
@@ -207,8 +251,8 @@ const COMMANDS: [Commands; 40] = [
     Commands {
         names: "ip",
         valued: "-n -f -family",
-        reversible: "addr a address link route r neigh rule addr:show a:show address:show link:show route:show route:get neigh:show \
-            rule:show",
+        reversible: "addr:show a:show address:show link:show route:show route:get neigh:show \
+            rule:show addr:list a:list a:s address:list link:list link:s link:ls route:list r:show r:list neigh:list rule:list",
         irreversible: "addr:del addr:flush address:del address:flush link:del link:delete route:del route:flush neigh:flush rule:flush \
             netns:del a:del a:flush r:del r:flush",
     },
@@ -222,7 +266,7 @@ const COMMANDS: [Commands; 40] = [
     Commands {
         names: "redis-cli",
         valued: "-h -p -a -n -u --user --pass -r -i",
-        reversible: "get keys info ping exists ttl type llen lrange smembers hget hgetall scan dbsize zrange strlen mget time set setnx sadd lpush rpush hset incr zadd append publish config:get",
+        reversible: "get keys info ping exists ttl type llen lrange smembers hget hgetall scan dbsize zrange strlen mget time setnx sadd lpush rpush publish config:get",
         irreversible: "flushall flushdb del unlink shutdown config:set config:resetstat expire rename hdel srem lpop rpop spop zrem \
             swapdb move restore script:flush",
     },
@@ -254,7 +298,7 @@ const COMMANDS: [Commands; 40] = [
     Commands {
         names: "vault consul etcdctl nomad",
         valued: "-address -namespace --endpoints",
-        reversible: "read list status get kv:get kv:list member:list members operator:raft token:lookup login version put kv:put write",
+        reversible: "read list status get kv:get kv:list member:list members operator:raft token:lookup login version kv:put",
         irreversible: "delete del destroy kv:delete kv:destroy kv:metadata token:revoke lease:revoke stop job:stop operator:seal leave",
     },
     Commands {
@@ -285,7 +329,7 @@ const COMMANDS: [Commands; 40] = [
         names: "steplatch",
         valued: "",
         reversible: "runs:list runs:show runs:events terminal:list terminal:read workflow:list workflow:show workflow:history daemon:status \
-            gates:list doctor hosts:list hosts:check terminal:open workflow:test workflow:lint workflow:export daemon:restart",
+            gates:list doctor hosts:list hosts:check workflow:test workflow:lint workflow:export daemon:restart",
         irreversible: "",
     },
     Commands {
@@ -295,7 +339,7 @@ const COMMANDS: [Commands; 40] = [
         irreversible: "rm push delete gc remove upload",
     },
     Commands { names: "sysctl", valued: "", reversible: "-a", irreversible: "" },
-    Commands { names: "umount swapoff swapon losetup", valued: "", reversible: "*", irreversible: "" },
+    Commands { names: "swapoff swapon losetup", valued: "", reversible: "*", irreversible: "" },
 ];
 
 /// Beginnings of words which mean that a program of the project takes something away, or gives something out of hand.
@@ -341,10 +385,22 @@ const TELLING: [&str; 36] = [
 /// Words that mean so for a target or a script alone: as an argument they often name a kind of build.
 const TELLING_NAMES: [&str; 1] = ["releas"];
 
-/// Variables that decide which programs are run.
-const OF_PROGRAMS: &str = "PATH LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PROMPT_COMMAND PS4 GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER \
-    GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER LESSOPEN PYTHONSTARTUP PYTHONPATH PERL5OPT PERL5LIB \
-    NODE_OPTIONS RUSTC_WRAPPER RUSTC CC CXX MAKEFLAGS SHELL IFS BROWSER SSH_ASKPASS";
+/// Variables that change the words, the time or the amount of output, and no program, file or place that a program works with. Any other
+/// one may: of a list of those that do, one is always missing.
+const HARMLESS_VARIABLES: &str = "LANG LANGUAGE TZ TERM COLORTERM COLUMNS LINES NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR CI DEBUG VERBOSE QUIET \
+    RUST_LOG RUST_BACKTRACE CARGO_TERM_COLOR CARGO_INCREMENTAL CARGO_NET_OFFLINE NODE_ENV RAILS_ENV RACK_ENV APP_ENV FLASK_ENV FLASK_DEBUG DJANGO_DEBUG \
+    PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 DEBIAN_FRONTEND NEEDRESTART_MODE CGO_ENABLED GOOS GOARCH \
+    GOMAXPROCS OMP_NUM_THREADS MAKELEVEL POSIXLY_CORRECT TIMEFORMAT HISTCONTROL HISTSIZE USER LOGNAME HOSTNAME PORT VERSION SEED JOBS";
+
+/// Variables that a shell acts on, or that are exported everywhere.
+const KEPT_BY_SHELLS: &str = "PATH HOME LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 GIT_SSH GIT_SSH_COMMAND \
+    GIT_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER LESSOPEN PYTHONSTARTUP PYTHONPATH PERL5OPT \
+    PERL5LIB NODE_OPTIONS RUSTC_WRAPPER RUSTC CC CXX MAKEFLAGS SHELL IFS BROWSER SSH_ASKPASS RUSTFLAGS GOFLAGS DOCKER_HOST KUBECONFIG GIT_DIR \
+    CDPATH FIGNORE GLOBIGNORE FPATH ZDOTDIR HISTFILE";
+
+/// Variables whose value is a program with its arguments.
+const NAMING_VARIABLES: &str = "GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER \
+    RUSTC_WRAPPER RUSTC CC CXX SHELL BROWSER SSH_ASKPASS PROMPT_COMMAND";
 
 /// Programs that run the one behind them: their names, their options with a value, and their options without one.
 const WRAPPERS: [(&str, &str, &str); 21] = [
@@ -477,39 +533,62 @@ fn has_option(words: &[Argument], wanted: &str) -> bool {
     words.iter().take_while(|word| word.fixed() != Some("--")).any(|word| is_option(word, wanted))
 }
 
+/// Returns whether the value of a variable is a number or a switch, which names nothing.
+fn is_switch(value: &str) -> bool {
+    has_word("true false yes no on off", &value.to_lowercase())
+        || value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+/// Returns whether an option, or a setting as `key=value`, has one of these parts in its name.
+fn has_part(word: &Argument, parts: &[&str]) -> bool {
+    let text = word.text.to_lowercase();
+    let is_option = text.starts_with(['-', '+']);
+    let name = text.split_once('=').map_or(text.as_str(), |(name, _)| name);
+    let is_negated = name.starts_with("--no-") || name.starts_with("--ignore-") || name.starts_with("--without-");
+    (is_option || name.len() < text.len()) && !is_negated && parts.iter().any(|part| name.contains(part))
+}
+
+/// Returns whether arguments name a program that is run, or a file with arguments (`@file`).
+fn names_program(arguments: &[Argument]) -> bool {
+    arguments.iter().any(|one| has_part(one, &NAMING_PROGRAMS) || one.text.starts_with('@'))
+}
+
 fn join_words(words: &[Argument]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 impl Judge {
-    /// Judges variables that a command gets, or that the shell keeps.
-    pub(super) fn variables(&mut self, all: &[(String, Argument)]) {
+    /// Judges variables that a command gets, if they are exported, or that the shell keeps.
+    pub(super) fn variables(&mut self, all: &[(String, Argument)], is_exported: bool) {
         for (name, value) in all {
             // The shell may evaluate a quoted command substitution later: in a prompt, in arithmetic, in a subscript.
             if value.is_fixed && has_substitution(&value.text) {
                 self.note_effect(Unknown, &format!("{name}={}", value.text));
             }
-            if has_word(OF_PROGRAMS, name) || name.starts_with("GIT_CONFIG") || name.starts_with("npm_config") {
-                match value.fixed() {
-                    Some(program)
-                        if name == "SHELL" && has_word(SHELLS, program.rsplit('/').next().unwrap_or_default()) =>
-                    {
-                        self.note_effect(Reversible, program);
-                    }
-                    Some(program)
-                        if name != "PATH"
-                            && !name.starts_with("LD_")
-                            && !program.is_empty()
-                            && !has_word(SHELLS, program) =>
-                    {
-                        // Arguments of it may be code.
-                        if program.contains(char::is_whitespace) {
-                            self.note_effect(Unknown, &format!("{name}={program}"));
-                        }
-                        self.give(program.to_owned());
-                    }
-                    _ => self.note_effect(Unknown, &format!("{name}={}", value.text)),
+            let is_switch = value.fixed().is_some_and(is_switch);
+            if has_word(HARMLESS_VARIABLES, name)
+                || name.starts_with("LC_")
+                || is_switch && !has_word(KEPT_BY_SHELLS, name)
+            {
+                continue;
+            }
+            match value.fixed() {
+                Some(program)
+                    if name == "SHELL" && has_word(SHELLS, program.rsplit('/').next().unwrap_or_default()) =>
+                {
+                    self.note_effect(Reversible, program);
                 }
+                Some(program)
+                    if has_word(NAMING_VARIABLES, name) && !program.is_empty() && !has_word(SHELLS, program) =>
+                {
+                    // Arguments of it may be code.
+                    if program.contains(char::is_whitespace) {
+                        self.note_effect(Unknown, &format!("{name}={program}"));
+                    }
+                    self.give(program.to_owned());
+                }
+                _ if !is_exported && !has_word(KEPT_BY_SHELLS, name) => {}
+                _ => self.note_effect(Unknown, &format!("{name}={}", value.text)),
             }
         }
     }
@@ -671,7 +750,7 @@ impl Judge {
         let runs = match name {
             "rg" => has_option(arguments, "--pre --hostname-bin"),
             "man" | "less" | "more" | "bat" => {
-                has_option(arguments, "-P --pager --use-preprocessor")
+                has_option(arguments, "-P -H --pager --html --use-preprocessor")
                     || arguments.iter().any(|one| one.text.starts_with('+'))
             }
             "history" => has_option(arguments, "-c -d -w -r -a"),
@@ -682,6 +761,12 @@ impl Judge {
 
     /// Judges a program whose work can be undone, unless an option has it run or write something else.
     fn reversible(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
+        // The words of these are their own.
+        let has_options =
+            !has_word("[ test let alias unalias shopt ulimit set say notify-send seq printf yes whiptail dialog", name);
+        if has_options && (names_program(arguments) || arguments.iter().any(|one| has_part(one, &TAKING_AWAY))) {
+            self.note_effect(Unknown, all);
+        }
         match name {
             "alias" => {
                 for one in arguments {
@@ -692,7 +777,21 @@ impl Judge {
                     }
                 }
             }
-            "bind" | "complete" | "compgen" if has_option(arguments, "-x -C -F") => {
+            "bind" if !arguments.is_empty() => return self.note_effect(Unknown, all),
+            "complete" if has_option(arguments, "-C -F -W -P -S -X") => return self.note_effect(Unknown, all),
+            "ss" if has_option(arguments, "-K --kill") => return self.note_effect(Unknown, all),
+            "zip" if has_option(arguments, "-T -TT -m -d --test --unzip-command --move") => {
+                return self.note_effect(Unknown, all);
+            }
+            "split" | "pandoc" if arguments.iter().any(|one| has_part(one, &["filter"]) || one.text == "-F") => {
+                return self.note_effect(Unknown, all);
+            }
+            "zstd" | "unzstd" if has_option(arguments, "--rm") => return self.note_effect(Unknown, all),
+            "asciinema" if has_option(arguments, "-c") => return self.note_effect(Unknown, all),
+            "ssh-keygen" if has_option(arguments, "-D -w -R") => return self.note_effect(Unknown, all),
+            "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++"
+                if arguments.iter().any(|one| one.text.starts_with("-B") || one.text.starts_with("-specs")) =>
+            {
                 return self.note_effect(Unknown, all);
             }
             // The shell evaluates a subscript in quotes, too.
@@ -703,7 +802,7 @@ impl Judge {
                 return self.note_effect(Unknown, all);
             }
             "script" => return self.other_user(arguments, stdin, all),
-            "ssh-add" if has_option(arguments, "-d -D") => return self.note_effect(Unknown, all),
+            "ssh-add" if has_option(arguments, "-d -D -s -e") => return self.note_effect(Unknown, all),
             "go" => return self.go(arguments, all),
             "gdb" | "lldb" if !matches!(stdin, Stdin::Terminal) => return self.note_effect(Unknown, all),
             "gdb" | "lldb" if has_option(arguments, "-x -ex -p -batch -o -s --command --eval-command --pid") => {
@@ -712,6 +811,9 @@ impl Judge {
             "mkfifo" | "mkdir" | "touch" => {
                 arguments.iter().filter(|one| !one.text.starts_with('-')).for_each(|one| self.makes(one));
             }
+            "openssl" if arguments.first().is_some_and(|one| has_word("engine provider", &one.text)) => {
+                return self.note_effect(Unknown, all);
+            }
             "openssl"
                 if arguments.first().is_some_and(|one| has_word("rand genrsa genpkey req x509 enc", &one.text)) =>
             {
@@ -719,9 +821,6 @@ impl Judge {
                 if let Some(file) = out.next() {
                     self.writes(&file);
                 }
-            }
-            "mount" if has_option(arguments, "-o") && arguments.iter().any(|one| one.text.contains("remount")) => {
-                return self.note_effect(Unknown, all);
             }
             "rename" | "yq" if has_option(arguments, "-i --in-place -f --force") => {
                 return self.note_effect(Unknown, all);
@@ -762,13 +861,38 @@ impl Judge {
         let is_dry = has_option(arguments, "--dry-run --dryrun --simulate --just-print")
             || (name == "cargo" && has_option(arguments, "-n"))
             || (name.starts_with("apt") && has_option(arguments, "-s"));
+        // Behind two dashes are the arguments of another program.
+        let own: Vec<Argument> = arguments.iter().take_while(|one| one.text != "--").cloned().collect();
+        let is_forced = own.iter().any(|one| has_part(one, &TAKING_AWAY)) && !is_dry;
+        if names_program(&own) || is_forced || name == "cargo" && has_option(&own, "--config -Z") {
+            self.note_effect(Unknown, all);
+        }
+        let is_of_multiplexer = has_word("screen tmux zellij", name);
+        if is_of_multiplexer && (has_option(&own, "-f -c") || arguments.iter().any(|one| one.text.contains("#("))) {
+            self.note_effect(Unknown, all);
+        }
+        if name == "dmesg" && has_option(&own, "-C -c --clear --read-clear") {
+            return self.note_effect(Irreversible, all);
+        }
         let Some(sub) = words.first() else {
             let is_fine = known.reversible.starts_with(' ') || arguments.is_empty();
             return self.note_effect(if is_fine { Reversible } else { Unknown }, all);
         };
         let Some(sub) = sub.fixed() else { return self.note_effect(Unknown, all) };
         match (name, sub) {
+            ("steplatch", "terminal") if words.get(1).is_some_and(|word| word.text == "open") => {
+                return match arguments.iter().position(|one| one.text == "--") {
+                    Some(at) => self.command(&arguments[at + 1..], stdin),
+                    None => self.note_effect(Reversible, all),
+                };
+            }
+            ("docker" | "podman" | "nerdctl", "cp") => {
+                if let Some(target) = words.last().filter(|target| !target.text.contains(':')) {
+                    self.writes(&(*target).clone());
+                }
+            }
             ("docker" | "podman" | "nerdctl", _) if self.container(arguments, stdin, all) => return,
+            ("ip", _) if words.len() == 1 => return self.note_effect(Reversible, all),
             ("kubectl" | "oc", "run") if !arguments.iter().any(|one| one.text == "--") => {}
             ("kubectl" | "oc", "exec" | "debug" | "run") => return self.behind_dashes(arguments, stdin, all),
             ("kubectl" | "oc", "cp") => return self.note_effect(Unknown, all),
@@ -813,6 +937,9 @@ impl Judge {
                     if text.contains('=') || has_option(arguments, "-w -p") { Unknown } else { Reversible },
                     all,
                 );
+            }
+            ("pip" | "pip3" | "uv", _) if has_option(arguments, "-t --target --root --prefix") => {
+                return self.note_effect(Unknown, all);
             }
             // A minus sign behind its name has a package removed.
             ("apt" | "apt-get" | "aptitude", "install" | "satisfy")
@@ -888,7 +1015,7 @@ impl Judge {
         };
         let destroys = has_option(
             arguments,
-            "--delete --purge --destroy --rotate --vacuum-size --vacuum-time --vacuum-files --flush --volumes --rmi -v",
+            "-C -c --clear --read-clear --delete --purge --destroy --rotate --vacuum-size --vacuum-time --vacuum-files --flush --volumes --rmi -v",
         ) && (has_word("journalctl dmesg", name) || fixed.starts_with(&["compose", "down"]));
         self.note_effect(
             if destroys && !(name == "journalctl" && has_option(arguments, "-v")) { Irreversible } else { effect },
@@ -984,7 +1111,10 @@ impl Judge {
             else {
                 break;
             };
-            self.variables(&[(variable.to_owned(), Argument { text: value.to_owned(), is_fixed: first.is_fixed })]);
+            self.variables(
+                &[(variable.to_owned(), Argument { text: value.to_owned(), is_fixed: first.is_fixed })],
+                true,
+            );
             rest = behind;
         }
         match (name, rest) {
@@ -1129,6 +1259,9 @@ impl Judge {
                 .iter()
                 .any(|option| one.text.starts_with(option))
         }) {
+            return self.note_effect(Unknown, all);
+        }
+        if sub == "archive" && has("--exec --remote") || has("--abort --quit --prune") {
             return self.note_effect(Unknown, all);
         }
         // An address that is a command, a reference that is overwritten.
@@ -1431,6 +1564,9 @@ impl Judge {
     }
 
     fn sql_client(&mut self, name: &str, arguments: &[Argument], stdin: &Stdin, all: &str) {
+        if names_program(arguments) && !has_option(arguments, "--command --execute") {
+            self.note_effect(Unknown, all);
+        }
         let (mut statements, mut files, mut at): (Vec<&Argument>, Vec<String>, usize) = (Vec::new(), Vec::new(), 0);
         let mut positional: Vec<&Argument> = Vec::new();
         let mut joined: Vec<Argument> = Vec::new();
@@ -1650,6 +1786,17 @@ impl Judge {
             _ => arguments.iter().skip(1).any(|one| one.text.contains('=') && !one.text.contains("==")),
         };
         let get = has_option(arguments, "-G --get");
+        // Other protocols send mail, and change files of a server.
+        let is_other = |one: &Argument| {
+            one.text
+                .split_once("://")
+                .is_some_and(|(scheme, _)| !has_word("http https", scheme) && !scheme.contains(['=', '-']))
+        };
+        if arguments.iter().any(is_other) {
+            self.note_effect(Unknown, all);
+        }
+        let into = value_of(if name == "wget" { "-P --directory-prefix" } else { "--output-dir" });
+        into.iter().for_each(|directory| self.writes(directory));
         match method.as_ref().map(|method| (method.is_fixed, method.text.to_uppercase())) {
             Some((true, method)) if method == "DELETE" => self.note_effect(Irreversible, all),
             Some((true, method)) if !has_word("GET HEAD OPTIONS", &method) => self.note_effect(Unknown, all),
@@ -1671,7 +1818,7 @@ impl Judge {
                 let is_dry = has_option(arguments, "-n --dry-run");
                 return self.note_effect(if is_dry { Reversible } else { Irreversible }, all);
             }
-            if has_option(arguments, "--rsync-path") {
+            if has_option(arguments, "--rsync-path -e --rsh") {
                 return self.note_effect(Unknown, all);
             }
             if has_option(arguments, "-n --dry-run") {
@@ -1788,7 +1935,12 @@ impl Judge {
         let files: Vec<Argument> = arguments.iter().filter(|one| !one.text.starts_with('-')).cloned().collect();
         match name {
             "chmod" | "chown" | "chgrp" => {
-                self.note_effect(if has_option(arguments, "-R --recursive") { Unknown } else { Reversible }, all);
+                // With such a bit, whoever runs the file is its owner.
+                let gives_identity = files.first().is_some_and(|mode| {
+                    mode.text.contains('s') || mode.text.len() == 4 && mode.text.starts_with(['2', '4', '6'])
+                });
+                let is_unknown = has_option(arguments, "-R --recursive") || name == "chmod" && gives_identity;
+                self.note_effect(if is_unknown { Unknown } else { Reversible }, all);
                 files.iter().skip(1).for_each(|file| self.writes(file));
             }
             "tee" => files.iter().for_each(|file| self.writes(file)),
@@ -1803,9 +1955,17 @@ impl Judge {
             }
             "patch" | "unzip" | "7z" => {
                 self.note_effect(
-                    if has_option(arguments, "-o -f --force -aoa -sdel") { Unknown } else { Reversible },
+                    if has_option(arguments, "-o -f --force -aoa -sdel")
+                        || arguments.first().is_some_and(|one| name == "7z" && one.text == "d")
+                    {
+                        Unknown
+                    } else {
+                        Reversible
+                    },
                     all,
                 );
+                let into = arguments.windows(2).find(|pair| pair[0].text == "-d").map(|pair| pair[1].clone());
+                into.iter().for_each(|directory| self.writes(directory));
             }
             "ln" => {
                 self.note_effect(if has_option(arguments, "-f --force") { Unknown } else { Reversible }, all);

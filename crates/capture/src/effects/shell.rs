@@ -157,8 +157,9 @@ impl Walker<'_, '_> {
                 words.extend(simple.args.iter().map(|word| self.argument(word)));
                 let variables = self.assignments(&simple.assignments);
                 // A line of assignments alone has no program.
-                self.judge.variables(&variables);
-                if words.len() == 1 && words[0].fixed() == Some("") && !simple.assignments.is_empty() {
+                let is_alone = words.len() == 1 && words[0].fixed() == Some("") && !simple.assignments.is_empty();
+                self.judge.variables(&variables, !is_alone);
+                if is_alone {
                     self.judge.note_effect(Effect::Reversible, "");
                 } else {
                     self.judge.command(&words, &stdin);
@@ -190,7 +191,10 @@ impl Walker<'_, '_> {
                         DeclOperand::Name(name) => self.plain(name.span.slice(self.source)),
                     }
                 }
-                self.judge.variables(&variables);
+                let words = declaration.span.slice(self.source);
+                let is_exported = words.starts_with("export")
+                    || words.split_whitespace().any(|word| word.starts_with('-') && word.contains('x'));
+                self.judge.variables(&variables, is_exported);
             }
             Command::Binary(_) => self.binary(statement, &stdin),
             Command::Compound(compound) => self.compound(compound, &stdin),

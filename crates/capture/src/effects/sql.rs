@@ -36,8 +36,12 @@ pub(super) fn effect(text: &str) -> SqlEffect {
         let is_known = has_word(OF_CLIENTS, first) && !text.contains('|');
         return SqlEffect::Known(if is_known { Effect::Reversible } else { Effect::Unknown });
     }
-    let effect = plain(text).split(';').map(statement).max().unwrap_or(Effect::Reversible);
-    SqlEffect::Known(effect)
+    let plain = plain(text);
+    // As `select … \gexec`, which executes the result.
+    if plain.contains('\\') {
+        return SqlEffect::Known(Effect::Unknown);
+    }
+    SqlEffect::Known(plain.split(';').map(statement).max().unwrap_or(Effect::Reversible))
 }
 
 fn statement(statement: &str) -> Effect {
@@ -58,14 +62,36 @@ fn statement(statement: &str) -> Effect {
     match *first {
         "explain" | "with" | "prepare" | "execute" | "do" | "call" | "begin" if takes => Effect::Irreversible,
         "select" if has("outfile dumpfile pg_terminate_backend lo_unlink pg_drop_replication_slot") => Effect::Unknown,
-        "select" | "show" | "values" | "table" => Effect::Reversible,
-        "create" if has("or") && has("replace") => Effect::Unknown,
+        "create" | "insert" if has("or") && has("replace ignore abort") || has("conflict duplicate") => Effect::Unknown,
+        // A function may do anything.
+        "select" | "values" | "insert" | "with" | "table" if calls_unknown(&lower) => Effect::Unknown,
         "copy" if has("program") => Effect::Unknown,
         "pragma" | "set" if statement.contains('=') && *first == "pragma" => Effect::Unknown,
         "execute" | "prepare" | "do" | "call" => Effect::Unknown,
         first if has_word(READING, first) || has_word(ADDING, first) => Effect::Reversible,
         _ => Effect::Unknown,
     }
+}
+
+/// Functions that change nothing.
+const FUNCTIONS: &str = "count sum min max avg coalesce nullif ifnull isnull length char_length lower upper trim ltrim rtrim substr substring replace round \
+    floor ceil ceiling abs mod power sqrt now current_timestamp current_date date time datetime strftime julianday extract date_trunc date_part age to_char \
+    to_date to_timestamp to_number cast convert concat concat_ws group_concat string_agg array_agg json_agg jsonb_agg json_build_object json_extract \
+    json_object row_number rank dense_rank lag lead first_value last_value ntile over partition filter within version database schema user current_user \
+    session_user current_database current_schema pg_size_pretty pg_database_size pg_total_relation_size pg_relation_size hex unhex md5 sha1 sha2 random rand \
+    greatest least if iif case when position instr left right lpad rpad reverse repeat array unnest generate_series format quote in exists any all some \
+    and or not on using as from where values into key unique primary references check default varchar char decimal numeric int integer float by having join \
+    union except intersect then else like between limit offset set total glob typeof changes last_insert_rowid row";
+
+/// Returns whether a statement calls a function that is not listed.
+fn calls_unknown(statement: &str) -> bool {
+    statement.match_indices('(').any(|(at, _)| {
+        let before = statement[..at].trim_end();
+        let is_of_name = |sign: char| sign.is_alphanumeric() || sign == '_' || sign == '.';
+        let name = before.rsplit(|sign: char| !is_of_name(sign)).next().unwrap_or_default();
+        let is_table = before[..before.len() - name.len()].trim_end().ends_with("into");
+        !name.is_empty() && !is_table && !has_word(FUNCTIONS, name)
+    })
 }
 
 /// Returns statements without comments, and without what stands in quotes.

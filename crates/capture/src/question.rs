@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn what_changes_in_a_question_is_generalised_to_its_class() {
-        let hex = "(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8}";
-        let random = "(?=[A-Za-z_]*[0-9])(?=[0-9]*[A-Za-z_])[0-9A-Za-z_]{6}";
+        let hex = r"(?!\d+(?:[a-f]+|(?:[Ee]|[Ff]eb|[Dd]ec)\d+)\b|[a-f]+\d+\b)(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8}";
+        let random = classes::SWITCHING.to_owned() + "[0-9A-Za-z_]{6}";
         let cases = [
             ("Continue? [Y/n] ", r"^Continue\? \[Y/n\] *\Z"),
             ("version: (1.0.0) ", r"^version: \(\d+\.\d+\.\d+\) *\Z"),

@@ -31,7 +31,7 @@ fn captured(recorded: &str, answer: &str) -> Captured {
 }
 
 /// The recorded question, its answer, what the program prints instead, and whether the machine types the answer.
-const QUESTIONS: [(&str, &str, &str, bool); 101] = [
+const QUESTIONS: [(&str, &str, &str, bool); 114] = [
     // Words of classes.
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete /tmp/old-build? [y/N] ", true),
     ("Delete /tmp/old-build? [y/N] ", "y", "Delete everything? [y/N] ", false),
@@ -82,6 +82,24 @@ const QUESTIONS: [(&str, &str, &str, bool); 101] = [
     ("Delete /run/user/1000/dockerSock? ", "y", "Delete /run/user/1000/sshAgent01? ", false),
     ("Delete /tmp/2024logs? ", "y", "Delete /tmp/allusers? ", false),
     ("Delete /tmp/v2backup? ", "y", "Delete /tmp/customer? ", false),
+    ("Delete everything before 01feb2020? [y/N] ", "y", "Delete everything before 31dec2026? [y/N] ", false),
+    ("Free 100000b of logs? ", "y", "Free 999999b of logs? ", false),
+    ("Send 5000000d? ", "y", "Send 9999999d? ", false),
+    ("Take 1000e50 credits? ", "y", "Take 9999e99 credits? ", false),
+    ("Take 9fceb02a? ", "y", "Take 01feb202? ", false),
+    ("Delete /tmp/stage1_db? [y/N] ", "y", "Delete /tmp/2prod_dbx? [y/N] ", false),
+    ("Delete /tmp/build7x/out? ", "y", "Delete /tmp/live_1x/out? ", false),
+    ("Delete /tmp/tmp.a8Xk2Q? ", "y", "Delete /tmp/tmp.prod_1? ", false),
+    ("Type YES_5 to erase 5 disks: ", "YES_5", "Type YES_9 to erase 9 disks: ", false),
+    ("Delete version 1.2? Type 1.2: ", "1.2", "Delete version 9.9? Type 9.9: ", false),
+    ("Erase 5 disks (type their number): ", "05", "Erase 9 disks (type their number): ", false),
+    (
+        "Confirm the deletion of 3 rows with the code: ",
+        "7781-x",
+        "Confirm the deletion of 30000 rows with the code: ",
+        false,
+    ),
+    ("Pay 5000 EUR? Type the address again: ", "ana@x.org", "Pay 9000 EUR? Type the address again: ", false),
     // Names of this machine and its user.
     ("Reboot mill? [y/n] ", "y", "Reboot barn? [y/n] ", false),
     ("Reboot mill? [y/n] ", "y", "Reboot everything? [y/n] ", false),

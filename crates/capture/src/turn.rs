@@ -452,12 +452,34 @@ fn leeway_of(answer: &Act, question: &str) -> Leeway {
         let has_sign = line.contains(|sign: char| sign.is_numeric() || "/@".contains(sign));
         has_sign && line.trim().chars().count() > 1 && !offers(question, line)
     };
+    if takes_away(question) {
+        return Leeway::Identifiers;
+    }
     if !text.trim().is_empty() && text.trim().lines().all(is_data) { Leeway::Data } else { Leeway::Identifiers }
 }
 
-/// Returns whether a question has an answer in it, from the beginning of a word to the end of one.
+/// Beginnings of words of a question whose answer takes something away or is binding, whatever its form: a code, a name, a number.
+const BINDING: [&str; 16] = [
+    "delet", "destr", "drop", "purg", "wip", "eras", "remov", "overwrit", "truncat", "format", "confirm", "terminat",
+    "kill", "pay", "send", "revok",
+];
+
+fn takes_away(question: &str) -> bool {
+    let question = question.to_lowercase();
+    let mut words = question.split(|sign: char| !sign.is_alphanumeric());
+    words.any(|word| BINDING.iter().any(|begin| word.starts_with(begin)))
+}
+
+/// Returns whether a question has an answer in it, from the beginning of a word to the end of one, or one of its numbers.
 fn offers(question: &str, answer: &str) -> bool {
     let [question, answer] = [question, answer.trim()].map(str::to_lowercase);
+    let numbers = |text: &str| -> Vec<String> {
+        let found = text.split(|sign: char| !sign.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        found.map(|digits| digits.trim_start_matches('0').to_owned()).collect()
+    };
+    if matches!(&numbers(&answer)[..], [number] if numbers(&question).contains(number)) {
+        return true;
+    }
     let is_in_word = |sign: Option<char>, beside: Option<char>| {
         sign.is_some_and(char::is_alphanumeric) && beside.is_some_and(char::is_alphanumeric)
     };
@@ -627,13 +649,16 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_the_question_is_no_data() {
+    fn a_word_of_the_question_and_a_binding_answer_are_no_data() {
         for (question, answer) in [
             ("Erase 2 of 9 disks? Type sda-1 to confirm: ", "sda-1"),
             ("Remove /srv/data and 3000 backups? Type the path: ", "/srv/data"),
             ("Wipe 30000 files? /yes or /no: ", "/yes"),
             ("Pay 5000 EUR to ana@example.org? Type the address again: ", "ana@example.org"),
             ("Drop 3 tables of shop_v2? Type its name: ", "shop_v2"),
+            ("Erase 5 disks (type the number of disks): ", "05"),
+            ("Y or N? (2 left) ", "Y2"),
+            ("Confirm the deletion of 3 rows with the code: ", "7781-x"),
         ] {
             let answer = Act::Typed { text: format!("{answer}\n"), keys: Vec::new() };
             assert_eq!(leeway_of(&answer, question), Leeway::Identifiers, "{question}");

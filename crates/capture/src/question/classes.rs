@@ -64,11 +64,14 @@ pub(crate) fn without_classes(pattern: &str) -> String {
     let pattern = classes.into_iter().fold(pattern.to_owned(), |rest, class| rest.replace(class, ""));
     let (mut text, mut rest) = (String::new(), pattern.as_str());
     while let Some(sign) = rest.chars().next() {
-        let class = [("(?=", ")"), ("[", "]"), ("{", "}")].into_iter().find_map(|(begin, end)| {
-            let inside = rest.strip_prefix(begin)?;
-            // Otherwise it is a variable.
-            let is_count = begin != "{" || inside.starts_with(|sign: char| sign.is_ascii_digit());
-            is_count.then_some(begin.len() + inside.find(end)? + end.len())
+        let looks_ahead = rest.starts_with("(?=") || rest.starts_with("(?!");
+        let class = looks_ahead.then(|| group_length(rest)).or_else(|| {
+            [("[", "]"), ("{", "}")].into_iter().find_map(|(begin, end)| {
+                let inside = rest.strip_prefix(begin)?;
+                // Otherwise it is a variable.
+                let is_count = begin != "{" || inside.starts_with(|sign: char| sign.is_ascii_digit());
+                is_count.then_some(begin.len() + inside.find(end)? + end.len())
+            })
         });
         let length = sign.len_utf8() + usize::from(sign == '\\') * rest.chars().nth(1).map_or(0, char::len_utf8);
         let length = class.unwrap_or_else(|| {
@@ -78,6 +81,20 @@ pub(crate) fn without_classes(pattern: &str) -> String {
         rest = &rest[length..];
     }
     text
+}
+
+/// Returns the length of the group that a pattern of ours begins with.
+fn group_length(pattern: &str) -> usize {
+    let mut depth = 0;
+    let end = pattern.find(|sign: char| {
+        depth += match sign {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        depth == 0
+    });
+    end.map_or(pattern.len(), |end| end + 1)
 }
 
 /// Escapes a text and generalises its words.
@@ -262,6 +279,7 @@ fn hexadecimal(word: &str) -> Option<String> {
         || !groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
         || !any(u8::is_ascii_digit)
         || !any(u8::is_ascii_alphabetic)
+        || lengths.len() == 1 && is_written(word)
     {
         return None;
     }
@@ -273,10 +291,33 @@ fn hexadecimal(word: &str) -> Option<String> {
     Some(identifiers(letters, if groups.len() > 1 { "-" } else { "" }, &lengths))
 }
 
+/// Returns whether a word of hexadecimal digits is one that people write.
+fn is_written(word: &str) -> bool {
+    let switches = switches(word);
+    let lower = word.to_ascii_lowercase();
+    let middle = lower.trim_matches(|sign: char| sign.is_ascii_digit());
+    switches < 2
+        || switches == 2
+            && lower.starts_with(|sign: char| sign.is_ascii_digit())
+            && matches!(middle, "e" | "feb" | "dec")
+}
+
+/// Returns how often letters follow digits, or digits letters.
+fn switches(word: &str) -> usize {
+    let signs: Vec<bool> = word.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.is_ascii_digit()).collect();
+    signs.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
 /// Returns the pattern of groups of digits and these letters, with a digit and a letter among them.
 fn identifiers(letters: &str, dash: &str, lengths: &[usize]) -> String {
     let groups: Vec<String> = lengths.iter().map(|length| format!("[0-9{letters}]{{{length}}}")).collect();
-    format!("(?=[{letters}{dash}]*[0-9])(?=[0-9{dash}]*[{letters}]){}", groups.join("-"))
+    // No date, and no number with a unit, with an exponent or behind a name.
+    let between = if letters == "A-F" { "E|FEB|DEC" } else { "[Ee]|[Ff]eb|[Dd]ec" };
+    let unwritten = match lengths.len() {
+        1 => format!(r"(?!\d+(?:[{letters}]+|(?:{between})\d+)\b|[{letters}]+\d+\b)"),
+        _ => String::new(),
+    };
+    format!("{unwritten}(?=[{letters}{dash}]*[0-9])(?=[0-9{dash}]*[{letters}]){}", groups.join("-"))
 }
 
 /// Returns the pattern of a path in a temporary directory: it generalises random parts of its names.
@@ -289,7 +330,7 @@ fn path(path: &str, leeway: Leeway) -> String {
         if let Some(class) = hexadecimal(part) {
             pattern.push_str(&class);
         } else if is_random(part) {
-            pattern.push_str(&identifiers("A-Za-z_", "", &[part.len()]));
+            pattern.push_str(&format!("{SWITCHING}[0-9A-Za-z_]{{{}}}", part.len()));
         } else {
             pattern.push_str(&numbers(part, leeway));
         }
@@ -304,9 +345,15 @@ fn path(path: &str, leeway: Leeway) -> String {
 /// writes, as `build2` and `oldBuild` are.
 fn is_random(part: &str) -> bool {
     const MIN_RANDOM_BYTES: usize = 6;
-    let letters = part.trim_end_matches(|sign: char| sign.is_ascii_digit());
-    part.len() >= MIN_RANDOM_BYTES && letters.contains(|sign: char| sign.is_ascii_digit())
+    part.len() >= MIN_RANDOM_BYTES && switches(part) >= MIN_SWITCHES
 }
+
+/// Number of changes between letters and digits that a name has which is made at random: a name that a person gives has fewer, such as
+/// `stage1_db`.
+const MIN_SWITCHES: usize = 3;
+
+/// The pattern in front of a name that has as many changes.
+pub(super) const SWITCHING: &str = "(?=[0-9_]*[A-Za-z][A-Za-z_]*[0-9][0-9_]*[A-Za-z][A-Za-z_]*[0-9]|[A-Za-z_]*[0-9][0-9_]*[A-Za-z][A-Za-z_]*[0-9][0-9_]*[A-Za-z])";
 
 /// Returns the pattern of a word that two recordings have otherwise: what both have in common.
 fn class_of_both(one: &str, other: &str) -> String {

@@ -65,6 +65,8 @@ pub struct Terminal {
 struct QuestionState {
     gate: String,
     state: TerminalState,
+    /// The settings with which the terminal takes typed input.
+    settings: Option<String>,
     /// The approved input was typed: what follows is the run's own.
     is_used: bool,
 }
@@ -82,6 +84,10 @@ enum TerminalState {
 
 /// Maximum number of kept states of one terminal. A terminal is seldom part of more than one question.
 const MAX_NOTED: usize = 16;
+
+/// Number of looks at the settings of a terminal that a line editor is about to change, and the pause between two.
+const SETTING_CHECKS: usize = 20;
+const SETTING_PAUSE: Duration = Duration::from_millis(15);
 
 /// Time limit of the wait for a shell that is about to reach its prompt.
 const PROMPT_TIME: Duration = Duration::from_secs(2);
@@ -487,6 +493,7 @@ pub(crate) enum Request {
     Exchange(oneshot::Sender<Result<(), VariablesError>>),
     /// The kind of the shell that answers typed lines, if it is an inner one.
     InnerShell(oneshot::Sender<Option<Kind>>),
+    InputSettings(oneshot::Sender<Option<String>>),
     /// The process group and the name of the program that waits for input, if one does.
     Waiter(oneshot::Sender<Option<(i32, Option<String>)>>),
     /// Takes away the text of others at the prompt, for a run.
@@ -528,6 +535,7 @@ impl Request {
             | Self::Read(..)
             | Self::Exchange(_)
             | Self::InnerShell(_)
+            | Self::InputSettings(_)
             | Self::Waiter(_)
             | Self::Describe(_)
             | Self::Attach(_)
@@ -767,6 +775,7 @@ impl Terminal {
             let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
             let _ = self.ask(|reply| Request::ClearLine(run, reply)).await?;
             let state = self.state().await?;
+            let settings = self.settled_settings().await?;
             let mut noted = self.noted.lock();
             if noted.len() == MAX_NOTED
                 && let Some(used) = noted.iter().position(|noted| noted.is_used)
@@ -774,7 +783,7 @@ impl Terminal {
                 noted.remove(used);
             }
             if noted.len() < MAX_NOTED && !noted.iter().any(|noted| noted.gate == gate) {
-                noted.push_back(QuestionState { gate: gate.clone(), state, is_used: false });
+                noted.push_back(QuestionState { gate: gate.clone(), state, settings, is_used: false });
             }
         }
         Ok(match self.noted_at(&gate) {
@@ -867,13 +876,13 @@ impl Terminal {
     /// If the terminal has closed; inside, with what has changed.
     async fn check_approved(&self, gate: &str, run: Option<&str>) -> Result<Result<(), String>, TerminalClosed> {
         let noted = self.noted.lock().iter().find(|noted| noted.gate == gate).cloned();
-        let before = match noted {
+        let (before, settings) = match noted {
             // The terminal is newer than the question, or the approved input was typed already.
             None
             | Some(QuestionState { is_used: true, .. } | QuestionState { state: TerminalState::Unknown(_), .. }) => {
                 return Ok(Ok(()));
             }
-            Some(QuestionState { state, .. }) => state,
+            Some(QuestionState { state, settings, .. }) => (state, settings),
         };
         if let Some(run) = run {
             // A line that others have begun would keep the shell from answering. If no key takes it away, that shows
@@ -882,13 +891,43 @@ impl Terminal {
         }
         let now = self.state().await?;
         Ok(match (&before, &now) {
-            (TerminalState::Shell(before), TerminalState::Shell(now)) => before.difference(now).map_or(Ok(()), Err),
-            (TerminalState::Program { group, .. }, TerminalState::Program { group: now, .. }) if group == now => Ok(()),
+            (TerminalState::Shell(before), TerminalState::Shell(now)) => match before.difference(now) {
+                Some(difference) => Err(difference),
+                None => self.check_settings(settings).await?,
+            },
+            (TerminalState::Program { group, .. }, TerminalState::Program { group: now, .. }) if group == now => {
+                self.check_settings(settings).await?
+            }
             (TerminalState::Shell(_), TerminalState::Unknown(why)) => {
                 Err(format!("its shell does not report its state any more ({why})"))
             }
             _ => Err("the program that waits for input".to_owned()),
         })
+    }
+
+    /// Returns the settings with which the terminal takes typed input, once they stay: a line editor sets them after a report.
+    async fn settled_settings(&self) -> Result<Option<String>, TerminalClosed> {
+        let mut settings = self.ask(Request::InputSettings).await?;
+        for _ in 0..SETTING_CHECKS {
+            tokio::time::sleep(SETTING_PAUSE).await;
+            let now = self.ask(Request::InputSettings).await?;
+            if now == settings {
+                break;
+            }
+            settings = now;
+        }
+        Ok(settings)
+    }
+
+    /// Checks that the terminal takes typed input as before: another program may have changed that, with `stty -F`.
+    async fn check_settings(&self, before: Option<String>) -> Result<Result<(), String>, TerminalClosed> {
+        for _ in 0..SETTING_CHECKS {
+            if before.is_none() || self.ask(Request::InputSettings).await? == before {
+                return Ok(Ok(()));
+            }
+            tokio::time::sleep(SETTING_PAUSE).await;
+        }
+        Ok(Err("settings of the terminal (stty)".to_owned()))
     }
 
     /// Has the shell run what `write` puts into a script, and returns what it reported.

@@ -11,8 +11,8 @@ use rustix::fs::OFlags;
 use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, OutputModes, Termios, Winsize, tcgetattr, tcgetpgrp, tcsetattr,
-    tcsetwinsize,
+    InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize, tcgetattr, tcgetpgrp,
+    tcsetattr, tcsetwinsize,
 };
 use tokio::io::unix::AsyncFd;
 
@@ -169,6 +169,30 @@ impl Pty {
         let echo = modes.local_modes.contains(LocalModes::ECHO);
         let keeps_returns = !modes.input_modes.intersects(InputModes::ICRNL | InputModes::INLCR);
         Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading, keeps_returns })
+    }
+
+    /// Returns the settings with which the terminal changes, drops or ends typed input (termios(3)), as one text. Line editors set the
+    /// rest, whenever they begin and end.
+    pub(crate) fn input_settings(&self) -> Option<String> {
+        let modes = tcgetattr(self.master.get_ref()).ok()?;
+        let keys = [
+            SpecialCodeIndex::VINTR,
+            SpecialCodeIndex::VQUIT,
+            SpecialCodeIndex::VERASE,
+            SpecialCodeIndex::VKILL,
+            SpecialCodeIndex::VEOF,
+            SpecialCodeIndex::VEOL,
+            SpecialCodeIndex::VEOL2,
+            SpecialCodeIndex::VSTART,
+            SpecialCodeIndex::VSTOP,
+            SpecialCodeIndex::VSUSP,
+            SpecialCodeIndex::VREPRINT,
+            SpecialCodeIndex::VWERASE,
+            SpecialCodeIndex::VLNEXT,
+            SpecialCodeIndex::VDISCARD,
+        ];
+        let keys = keys.map(|key| modes.special_codes[key]);
+        Some(format!("{:?} {:?} {keys:?}", modes.input_modes, modes.local_modes))
     }
 
     /// The path of the program's side.

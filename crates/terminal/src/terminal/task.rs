@@ -437,6 +437,7 @@ impl Task {
                 let _ = reply.send(inner.map(|agreed| agreed.kind));
             }
             Request::Script(script, reply) => self.begin_script(&script, reply),
+            Request::InputSettings(reply) => drop(reply.send(self.pty.input_settings())),
             Request::Waiter(reply) => drop(reply.send(self.waiting_program())),
             Request::ClearLine(run, reply) => {
                 let _ = reply.send(self.clear_line_for(&run));

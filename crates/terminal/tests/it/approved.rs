@@ -143,6 +143,35 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
 }
 
 #[tokio::test]
+async fn an_approved_input_is_refused_where_another_program_has_set_the_terminal() {
+    let settings: [&[&str]; 6] = [&["intr", "#"], &["istrip"], &["iuclc"], &["igncr"], &["stop", "#"], &["kill", "t"]];
+    for shell in SHELLS {
+        let world = World::new();
+        for (number, setting) in settings.iter().enumerate() {
+            let session = world.open(&[shell]).await;
+            let device = session.gives("tty").await.0;
+            let gate = format!("gate{number}");
+            asks(&session, &gate).await;
+            let mut stty = std::process::Command::new("stty");
+            assert!(stty.args(["-F", device.trim()]).args(*setting).status().unwrap().success());
+            let ran = session.0.run(approved("echo approved", &gate)).await;
+            let is_named = matches!(&ran, Err(RunError::Changed(named)) if named.contains("settings of the terminal"));
+            assert!(is_named, "{shell}: {setting:?}: {ran:?}");
+        }
+        // A program that reads lines.
+        let session = world.open(&[shell]).await;
+        let device = session.gives("tty").await.0;
+        session.types("sh -c 'echo asks; read x; echo got $x'\n").await;
+        session.sees("^asks").await;
+        let _ = session.0.note_state("gate".to_owned()).await.unwrap();
+        let mut stty = std::process::Command::new("stty");
+        assert!(stty.args(["-F", device.trim(), "intr", "#"]).status().unwrap().success());
+        let refused = types(&session, "gate", "yes # all\n").await.unwrap_or_default();
+        assert!(refused.contains("settings of the terminal"), "{shell}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_trap_that_acts_while_a_person_reads_is_named_before_and_refused_after() {
     for shell in ["bash", "zsh"] {
         let world = World::new();

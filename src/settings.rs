@@ -569,7 +569,7 @@ impl Key {
                 Ok(()) => return Ok(Value::Text(text)),
                 Err(why) => format!("{name} cannot be '{text}': {why}"),
             },
-            (Kind::Text(..), _) => format!("{name} must be text, not {given}"),
+            (Kind::Text(..), _) => format!("{name} must be a string, not {given}"),
         };
         Err(Problem { place: place.to_owned(), problem })
     }
@@ -684,7 +684,7 @@ mod tests {
                 None,
                 "/c.toml: serve.start cannot be 'always': must be one of on_demand, with_daemon",
             ),
-            ("daemon.log = 7", None, "/c.toml: daemon.log must be text, not 7"),
+            ("daemon.log = 7", None, "/c.toml: daemon.log must be a string, not 7"),
             (
                 "",
                 Some(("STEPLATCH_TERMINALS_MAX", "many")),

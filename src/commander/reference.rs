@@ -275,14 +275,14 @@ mod tests {
     #[test]
     fn a_reference_that_does_not_resolve_says_why() {
         let table = [
-            ("::3", "::3 refers to nothing: there are ::0 to ::2; as plain text it is written \\::"),
-            ("::-4", "::-4 refers to nothing: there are ::0 to ::2; as plain text it is written \\::"),
-            ("::-0", "::-0 refers to nothing: there are ::0 to ::2; as plain text it is written \\::"),
+            ("::3", "::3 refers to nothing: there are ::0 to ::2; write \\:: for a literal ::"),
+            ("::-4", "::-4 refers to nothing: there are ::0 to ::2; write \\:: for a literal ::"),
+            ("::-0", "::-0 refers to nothing: there are ::0 to ::2; write \\:: for a literal ::"),
             (
                 "::99999999999999999999",
-                "::99999999999999999999 refers to nothing: there are ::0 to ::2; as plain text it is written \\::",
+                "::99999999999999999999 refers to nothing: there are ::0 to ::2; write \\:: for a literal ::",
             ),
-            ("::gret", "::gret refers to nothing: 'gret' was not called yet; as plain text it is written \\::"),
+            ("::gret", "::gret refers to nothing: 'gret' was not called yet; write \\:: for a literal ::"),
             ("::last", "::last has no output, because it failed; why is in ::2['error']"),
             (
                 "::0['outpt']",
@@ -292,8 +292,11 @@ mod tests {
                 "::list['output']['a'][2]",
                 "::list['output']['a'][2] refers to nothing: ::1['output']['a'] has no [2]; it has 2 items",
             ),
-            ("::0['input']['x']", "::0['input']['x'] refers to nothing: ::0['input'] has no ['x']; it has no parts"),
-            ("::0['input", "a part of a result is written ['output'] or [0]; the line has a [ without its ]"),
+            (
+                "::0['input']['x']",
+                "::0['input']['x'] refers to nothing: ::0['input'] has no ['x']; the value has no parts",
+            ),
+            ("::0['input", "write a part of a result as ['output'] or [0]; a closing ] is missing"),
         ];
         for (text, error) in table {
             assert_eq!(filled(text), Err(error.to_owned()), "{text:?}");

@@ -187,7 +187,8 @@ pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) ->
     let mut prompt = gate.prompt.lines().map(visible);
     let first = prompt.next().unwrap_or_default();
     let mut lines = vec![format!("{indent}{first} {QUIET}asked {since}{QUIET:#}")];
-    lines.extend(prompt.map(|line| format!("{indent}{line}")));
+    // Marked, so that no line of a question looks like a choice or a command.
+    lines.extend(prompt.map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     lines.extend(judge.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     let choices = gate.choices.iter().enumerate();
     lines.extend(

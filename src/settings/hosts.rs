@@ -95,7 +95,7 @@ impl Reading {
             }
             let text = |key: &str| match table.get(key) {
                 Some(toml::Value::String(text)) => Ok(text.clone()),
-                Some(other) => Err(wrong(format!("{key} of host {number} must be text, not {other}"))),
+                Some(other) => Err(wrong(format!("{key} of host {number} must be a string, not {other}"))),
                 None => Err(wrong(format!("{key} of host {number} is missing"))),
             };
             let (name, ssh) = match (text("name"), text("ssh")) {
@@ -164,7 +164,7 @@ ssh = 'z'
             "the name 'a b' of host 1 must be 1 to 64",
             "ssh of host 'a b' must be a destination",
             "name of host 2 is missing",
-            "ssh of host 2 must be text, not 7",
+            "ssh of host 2 must be a string, not 7",
             "ssh of host 'x' must be a destination",
             "two hosts are called 'x'",
             "the name 'local' of host 5 means this machine",

@@ -83,7 +83,8 @@ impl Reading {
                 None => by_host(table).unwrap_or_else(|| format!("remote-{}", position + 1)),
                 Some(toml::Value::String(name)) => name.clone(),
                 Some(other) => {
-                    let problem = format!("the name of the remote service {} must be text, not {other}", position + 1);
+                    let problem =
+                        format!("the name of the remote service {} must be a string, not {other}", position + 1);
                     self.wrong.push(Problem { place: place.clone(), problem });
                     continue;
                 }

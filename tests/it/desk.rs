@@ -52,6 +52,8 @@ impl Desk {
             input: None,
             until: Until::Match,
             reads: None,
+            reads_lines: false,
+            highlighted: Vec::new(),
             timeout: Duration::from_secs(60),
             by: None,
         };

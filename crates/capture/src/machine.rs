@@ -715,7 +715,7 @@ impl Writer<'_> {
                 waits.push(Wait { params: vec![("until", "prompt".into())], condition, on_screen: false });
             }
             Ending::Question(_) | Ending::Password(_) | Ending::Screen(_)
-                if let Menu::Drawn { rows, is_last } = &turn.menu =>
+                if let Menu::Drawn { rows, is_last, highlighted } = &turn.menu =>
             {
                 // The rows of the choice must be the recorded ones.
                 let leeway = if turn.leeway == Leeway::Data { Leeway::Data } else { Leeway::Nothing };
@@ -726,7 +726,17 @@ impl Writer<'_> {
                     "the screen must have the same rows in the same order",
                     "they stood there when input went on",
                 );
-                waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
+                let mut wait = Wait { on_screen: true, ..Wait::pattern(pattern) };
+                if !highlighted.is_empty() {
+                    let bindings = self.shown_bindings();
+                    let templates = highlighted.iter().map(|text| typed(text, &bindings, Use::Plain));
+                    let (texts, names): (Vec<String>, Vec<Vec<String>>) = templates.unzip();
+                    self.note_used(&names.concat());
+                    let sentence = format!("'{}' must stand out on the screen", highlighted.join("', '"));
+                    self.guess(state, sentence, "it did when input went on");
+                    wait.params.push(("highlighted", texts.into()));
+                }
+                waits.push(wait);
             }
             // A client may have waited for less than the question, such as `[y/N]` or `: `.
             Ending::Question(line) | Ending::Password(line) if !line.trim().is_empty() => {

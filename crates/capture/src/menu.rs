@@ -28,6 +28,8 @@ pub(crate) enum Menu {
         rows: Vec<String>,
         /// True if nothing stands below them.
         is_last: bool,
+        /// Texts that stand out on the screen, such as the entry that is pointed at in colour.
+        highlighted: Vec<String>,
     },
 }
 
@@ -70,19 +72,19 @@ pub(crate) const ANOTHER_ENTRY: &str = "another_entry";
 
 impl Menu {
     /// Returns the menu of a full screen. A key means there what the rows say: it moves, confirms, or is that of a command.
-    pub(crate) fn of_screen(screen: &str, act: &Act) -> Self {
+    pub(crate) fn of_screen(screen: &str, highlighted: &[String], act: &Act) -> Self {
         let rows: Vec<String> = filled_rows(screen.lines());
         match rows.len() {
             _ if !is_choice(act) => Self::None,
             0 => Self::None,
-            1..=MAX_SCREEN_ROWS => Self::Drawn { rows, is_last: false },
+            1..=MAX_SCREEN_ROWS => Self::Drawn { rows, is_last: false, highlighted: highlighted.to_vec() },
             count => Self::TooLarge(count),
         }
     }
 
     /// Returns the rows that a program draws in place: those around the cursor, which stands behind `row`, down to the
     /// last one. They begin below the `entered` line. For a typed line, they begin with the row of the cursor.
-    pub(crate) fn drawn(screen: &str, row: &str, entered: &Entered, act: &Act) -> Self {
+    pub(crate) fn drawn(screen: &str, highlighted: &[String], row: &str, entered: &Entered, act: &Act) -> Self {
         let all: Vec<&str> = screen.lines().map(str::trim_end).collect();
         let Some(last) = all.iter().rposition(|row| !row.is_empty()) else { return Self::None };
         let row = row.trim_end();
@@ -97,7 +99,8 @@ impl Menu {
         if rows.is_empty() || rows.len() > MAX_ROWS {
             return Self::None;
         }
-        Self::Drawn { rows, is_last: true }
+        let highlighted = if is_line(act) { Vec::new() } else { highlighted.to_vec() };
+        Self::Drawn { rows, is_last: true, highlighted }
     }
 
     /// Returns the menu that an input chooses from by numbers, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
@@ -311,10 +314,11 @@ fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
 /// The most signs of the number or letter of an entry.
 const MAX_KEY_CHARS: usize = 4;
 
-/// Returns whether a word may be the number or letter of an entry: a number, or a letter, with a number at the most.
+/// Returns whether a word may be the number or letter of an entry: a number of three digits at the most, or a letter, with a number at
+/// the most. A year or an amount is none.
 fn is_key(word: &str) -> bool {
     let letters = word.chars().filter(|sign| sign.is_alphabetic()).count();
-    word.chars().count() <= MAX_KEY_CHARS && letters <= 1
+    word.chars().count() - letters < MAX_KEY_CHARS && letters <= 1
 }
 
 /// Returns whether two words may be those of two entries of one menu.
@@ -501,7 +505,7 @@ mod tests {
     }
 
     fn drawn(screen: &str, row: &str, act: &Act) -> Vec<String> {
-        match Menu::drawn(screen, row, &Entered { text: "node x.js".to_owned(), row: None }, act) {
+        match Menu::drawn(screen, &[], row, &Entered { text: "node x.js".to_owned(), row: None }, act) {
             Menu::Drawn { rows, .. } => rows,
             Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => Vec::new(),
         }
@@ -572,7 +576,7 @@ mod tests {
     #[test]
     fn the_rows_of_a_full_screen_are_a_menu_for_keys_that_choose() {
         let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
-        let rows = |act: &Act| match Menu::of_screen(screen, act) {
+        let rows = |act: &Act| match Menu::of_screen(screen, &[], act) {
             Menu::Drawn { rows, .. } => rows,
             Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => Vec::new(),
         };
@@ -583,6 +587,6 @@ mod tests {
         for act in [&typed("q"), &pressed(&["escape"]), &typed("my-box\n"), &typed(":wq\n")] {
             assert_eq!(rows(act), Vec::<String>::new(), "{act:?}");
         }
-        assert_eq!(Menu::of_screen(&"a row\n".repeat(17), &pressed(&["down"])), Menu::TooLarge(17));
+        assert_eq!(Menu::of_screen(&"a row\n".repeat(17), &[], &pressed(&["down"])), Menu::TooLarge(17));
     }
 }

@@ -49,6 +49,8 @@ pub(crate) enum NextRead {
     None,
     /// The program did not read yet.
     Later,
+    /// It reads a line, which is shown.
+    Line,
     /// It shows typed text.
     Shown,
     /// It reads a line without showing it.
@@ -64,6 +66,8 @@ impl NextRead {
             // A recording by another program does not state it: the texts decide it.
             "password" if is_imported => Self::Any,
             "password" => Self::Hidden,
+            // Enter behind a line answers the next question of a program that reads keys.
+            "program" if input.reads_lines && is_typed_line(input) => Self::Line,
             "program" => Self::Shown,
             _ => Self::None,
         }
@@ -73,6 +77,7 @@ impl NextRead {
     pub(crate) fn parameter(self) -> Option<&'static str> {
         match self {
             Self::None | Self::Later => None,
+            Self::Line => Some("line"),
             Self::Shown => Some("shown"),
             Self::Hidden => Some("hidden"),
             Self::Any => Some("any"),
@@ -245,8 +250,9 @@ impl Reader<'_> {
         let ends =
             self.moments[at].input.output_end.filter(|_| self.moments[at].input.reason.as_deref() == Some("ended"));
         // The drawing on the full screen is no output.
-        let is_before =
-            |end| next.input.offset < end || next.input.context == "full_screen" && next.input.offset == end;
+        // Nor prints a menu where Enter alone leaves it; but a line that was typed ahead is no answer.
+        let answers = next.input.context == "full_screen" || next.input.awaited == Some(true);
+        let is_before = |end| next.input.offset < end || answers && next.input.offset == end;
         !is_at_prompt(&next.input) && ends.is_none_or(is_before)
     }
 
@@ -382,11 +388,11 @@ impl Reader<'_> {
     fn menu(&self, at: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
         let act = act_of(next);
         match (ending, &next.screen) {
-            (Ending::Screen(rows), _) => Menu::of_screen(rows, &act),
+            (Ending::Screen(rows), _) => Menu::of_screen(rows, &next.highlighted, &act),
             (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
                 let entered = self.moments[..=at].iter().rev().find_map(|moment| entered_in(&moment.input));
                 let entered = entered.unwrap_or_default();
-                Menu::drawn(screen, next.row.as_deref().unwrap_or_default(), &entered, &act)
+                Menu::drawn(screen, &next.highlighted, next.row.as_deref().unwrap_or_default(), &entered, &act)
             }
             (Ending::Question(_), None) => Menu::printed(printed, &act),
             _ => Menu::None,
@@ -510,8 +516,9 @@ const ASKING_WORDS: [&str; 7] = ["choose", "enter", "input", "pick", "press", "s
 /// knowledge that it reads, only a line that asks. The first line is the input that the program got before.
 fn asking_line(printed: &str, reads: bool) -> Option<String> {
     let (_, reply) = printed.split_once('\n')?;
-    let line = reply.trim_end().lines().next_back()?.trim();
-    let first = line.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
+    let line = reply.trim_end().lines().next_back()?.trim_end();
+    let first =
+        line.trim_start().split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
     let asks = reads || line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
     (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
 }
@@ -541,6 +548,12 @@ fn is_plain(input: &InputRecord) -> bool {
         && !input.cut
         && is_plain(text)
         && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
+}
+
+/// Returns whether an input is one line with Enter at its end.
+fn is_typed_line(input: &InputRecord) -> bool {
+    let Act::Typed { text, keys } = act_of(input) else { return false };
+    text.ends_with(['\n', '\r']) || keys.last().is_some_and(|key| key == "enter" || key == "return")
 }
 
 /// Returns the line that an input has entered, if it has.
@@ -642,6 +655,7 @@ mod tests {
         assert_eq!(line("sh x\n1. a\nPick a number from 1 to 4\n").as_deref(), Some("Pick a number from 1 to 4\n"));
         assert_eq!(line("sh x\nName:\n\n").as_deref(), Some("Name:\n"));
         assert_eq!(line("Name:\n"), None, "it is what was typed");
+        assert_eq!(line("sh x\nItems:\n   Enter the name:\n").as_deref(), Some("   Enter the name:\n"));
         assert_eq!(line("sh x\ncompiling\n"), None, "it still printed");
         // Of a program that reads, the last output is the question.
         assert_eq!(asking_line("sh x\ncompiling\n", true).as_deref(), Some("compiling\n"));

@@ -49,6 +49,8 @@ async fn main() -> ExitCode {
         until: Until::Exit,
         input: None,
         reads: None,
+        reads_lines: false,
+        highlighted: Vec::new(),
         timeout: SUITE_TIMEOUT,
         by: None,
     };

@@ -532,6 +532,12 @@ pub struct WaitRequest {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
+    /// True if the program must read whole lines for that. A host of an older version overlooks it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_lines: bool,
+    /// The texts that must stand out on the screen for a match there. A host of an older version overlooks them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<String>,
     /// Time limit of the wait.
     pub timeout: Duration,
     /// The client or run that waits, for the log of inputs. A host of an older version overlooks it.

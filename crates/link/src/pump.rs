@@ -46,6 +46,12 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// Returns whether the other side has broken the protocol, as it would over any other connection.
+    #[must_use]
+    pub fn is_violation(&self) -> bool {
+        matches!(self, Self::Violation(_) | Self::Record(_))
+    }
+
     /// Returns whether the session can continue over another connection.
     #[must_use]
     pub fn is_resumable(&self) -> bool {

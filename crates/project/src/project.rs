@@ -567,7 +567,7 @@ mod tests {
         graphs.extend((1..20).map(|at| format!(r#""g{at}": {{"steps": [{{"id": "a", "node": "g{}"}}]}}"#, at - 1)));
         let project = project(&[("f.json", &format!(r#"{{"graphs": {{{}}}}}"#, graphs.join(",")))]);
         assert!(project.nodes.contains_key("g15") && !project.nodes.contains_key("g16"));
-        assert_eq!(project.broken[0].reason, "graphs are nested 17 deep in it; the limit is 16");
+        assert_eq!(project.broken[0].reason, "it nests graphs 17 levels deep; the limit is 16");
         assert_eq!(project.broken.len(), 4);
     }
 }

@@ -76,6 +76,12 @@ pub struct InputRecord {
     /// The rows of a full screen, or of a program that draws in place, that something was typed into
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
+    /// The texts that stood out on that screen, such as the entry that is pointed at
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<String>,
+    /// True if the program read whole lines then
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_lines: bool,
     /// True if the program waited for input then, where that is known
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,

@@ -67,6 +67,6 @@ mod tests {
         assert!(take_session("EXIT_TERMINAL", &mut terminal).unwrap().is_empty());
         assert_eq!(terminal, json!({"session_id": "term_x"}), "another command means a terminal");
         let refused = take_session("ANSWER_GATE", &mut json!({"session_id": 3})).unwrap_err();
-        assert_eq!(refused.to_string(), "session_id must be text");
+        assert_eq!(refused.to_string(), "session_id must be a string");
     }
 }

@@ -184,15 +184,20 @@ pub struct SendInput {
     /// Also end when the program is known to wait for input that was not waited for
     #[serde(default, skip_serializing_if = "is_false")]
     pub stop_at_input: bool,
-    /// A match ends the wait only once the program reads input: shown, hidden or any
+    /// A match ends the wait only once the program reads input: line, shown, hidden or any
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
+    /// Texts that must stand out on the screen for a match there, from top to bottom
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<String>,
 }
 
 /// Reading of the input that a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InputReading {
+    /// It reads a whole line, which is shown
+    Line,
     /// It shows what is typed, or takes keys
     Shown,
     /// It reads a line without showing it, as for a password
@@ -476,9 +481,12 @@ pub struct AwaitOutput {
     /// Also end when the program is known to wait for input that was not waited for
     #[serde(default, skip_serializing_if = "is_false")]
     pub stop_at_input: bool,
-    /// A match ends the wait only once the program reads input: shown, hidden or any
+    /// A match ends the wait only once the program reads input: line, shown, hidden or any
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
+    /// Texts that must stand out on the screen for a match there, from top to bottom
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<String>,
 }
 
 /// End of the wait in one of several terminals.

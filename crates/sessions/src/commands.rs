@@ -426,6 +426,8 @@ async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
         until: Until::Prompt,
         input: Some(InputWait::Known),
         reads: None,
+        reads_lines: false,
+        highlighted: Vec::new(),
         timeout: within,
         by: None,
     };

@@ -97,6 +97,8 @@ impl Sessions {
             until: Until::Prompt,
             input: Some(InputWait::Known),
             reads: None,
+            reads_lines: false,
+            highlighted: Vec::new(),
             timeout: Duration::try_from_secs_f64(timeout).unwrap_or_default(),
             by: caller.label(),
         };

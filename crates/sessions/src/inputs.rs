@@ -78,7 +78,20 @@ fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
 }
 
 fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
-    let LoggedInput { number, at, by, offset, context, screen, awaited, directory, took, action } = logged;
+    let LoggedInput {
+        number,
+        at,
+        by,
+        offset,
+        context,
+        screen,
+        highlighted,
+        awaited,
+        reads_lines,
+        directory,
+        took,
+        action,
+    } = logged;
     let (context, row) = match context {
         InputContext::Prompt => ("prompt", None),
         InputContext::FullScreen => ("full_screen", None),
@@ -98,7 +111,9 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
         context: context.to_owned(),
         row: row.filter(|row| !row.is_empty()).map(|row| secrets.masked_fragment(row)),
         screen: screen.map(|screen| secrets.masked_screen(screen)),
+        highlighted: highlighted.into_iter().map(|text| secrets.masked_fragment(text)).collect(),
         awaited,
+        reads_lines,
         directory: directory.map(|directory| secrets.masked(directory)),
         elapsed_time: took.map(|took| (took.as_secs_f64() * 1e3).round() / 1e3),
         cut,
@@ -206,7 +221,9 @@ mod tests {
             offset: 0,
             context,
             screen,
+            highlighted: Vec::new(),
             awaited,
+            reads_lines: false,
             directory,
             took,
             action,

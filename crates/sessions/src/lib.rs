@@ -16,7 +16,6 @@ mod ending;
 mod event_sink;
 mod files;
 mod held_terminals;
-mod highlights;
 mod hosts;
 mod inputs;
 mod pinned_hosts;

@@ -8,9 +8,8 @@ use std::fmt::Display;
 use steplatch_access::{Caller, Redactor};
 use steplatch_host::HostedTerminal;
 use steplatch_protocol::{CursorPosition, HighlightInfo, OmittedOutput, ScreenMode, ScreenPart};
-use steplatch_terminal::{Limit, Part, ScreenLine, View};
+use steplatch_terminal::{Highlight, Limit, Part, Picture, ScreenLine, View, highlights};
 
-use crate::highlights::highlights;
 use crate::readers::Reading;
 use crate::sessions::{MAX_VALUE_BYTES, READ_ON, Sessions, incomplete, masked_excerpt, whole_secrets_hidden};
 use crate::trouble::SessionError;
@@ -78,7 +77,7 @@ impl Sessions {
             share.cursor = Some(CursorPosition { row, col, visible: view.cursor.visible });
             if mode != ScreenMode::Full {
                 let picture = terminal.picture().await.ok();
-                share.highlighted = picture.map(|it| highlights(&secrets.masked_picture(it))).unwrap_or_default();
+                share.highlighted = picture.map(|it| highlighted(&secrets.masked_picture(it))).unwrap_or_default();
             }
         }
         if mode != ScreenMode::None {
@@ -244,6 +243,11 @@ fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
 fn numbered(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
     let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
     rows.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the parts of a screen that stand out, from top to bottom.
+pub(crate) fn highlighted(picture: &Picture) -> Vec<HighlightInfo> {
+    highlights(picture).into_iter().map(|Highlight { row, text }| HighlightInfo { row, text }).collect()
 }
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ use tokio::sync::watch;
 use crate::command_policy::CommandPolicy;
 use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
-use crate::highlights::highlights;
 use crate::readers::Readers;
+use crate::screen_part::highlighted;
 use crate::search::{MAX_MATCHES, search};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
@@ -591,7 +591,7 @@ impl Sessions {
         };
         let shows_screen = part.is_none() && found.is_none();
         let highlighted = match shows_screen && view.modes.alternate_screen && caller.reader().is_some() {
-            true => highlights(&secrets.masked_picture(terminal.picture().await?)),
+            true => highlighted(&secrets.masked_picture(terminal.picture().await?)),
             false => Vec::new(),
         };
         if shows_screen && verb.format == ScreenFormat::Text {

@@ -42,6 +42,7 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
         timeout: verb.timeout.unwrap_or(INPUT_TIMEOUT),
         stop_at_input: verb.stop_at_input,
         reads: verb.reads,
+        highlighted: verb.highlighted.clone(),
         ..AwaitOutput::default()
     }))
 }
@@ -86,6 +87,8 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,
         },
         reads: verb.reads.filter(|_| has_patterns).map(reading),
+        reads_lines: has_patterns && verb.reads == Some(ProtocolReading::Line),
+        highlighted: verb.highlighted.clone(),
         timeout: Duration::from_secs_f64(verb.timeout),
         by: caller.label(),
     })
@@ -93,7 +96,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
 
 fn reading(reads: ProtocolReading) -> InputReading {
     match reads {
-        ProtocolReading::Shown => InputReading::Shown,
+        ProtocolReading::Line | ProtocolReading::Shown => InputReading::Shown,
         ProtocolReading::Hidden => InputReading::Hidden,
         ProtocolReading::Any => InputReading::Any,
     }

@@ -142,6 +142,8 @@ impl Sessions {
             until: Until::Match,
             input: None,
             reads: None,
+            reads_lines: false,
+            highlighted: Vec::new(),
             timeout: Duration::ZERO,
             by: None,
         };

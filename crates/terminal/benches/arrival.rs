@@ -40,6 +40,8 @@ async fn main() {
             since: None,
             input: None,
             reads: None,
+            reads_lines: false,
+            highlighted: Vec::new(),
             until: Until::Match,
             timeout: Duration::from_secs(10),
             by: None,

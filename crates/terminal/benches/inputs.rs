@@ -48,6 +48,8 @@ async fn input(terminal: &Terminal, line: &str) -> Duration {
         since: Some(from),
         input: None,
         reads: None,
+        reads_lines: false,
+        highlighted: Vec::new(),
         until: Until::Match,
         timeout: Duration::from_secs(10),
         by: None,

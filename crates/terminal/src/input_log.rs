@@ -48,9 +48,15 @@ pub struct LoggedInput {
     /// place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
+    /// The texts that stood out on that screen, from top to bottom.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<String>,
     /// True if the program was waiting for input. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,
+    /// True if the program read whole lines, which the terminal or a line editor collects.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads_lines: bool,
     /// The directory of the shell that was at its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
@@ -68,7 +74,9 @@ pub(crate) struct Moment {
     pub(crate) offset: u64,
     pub(crate) context: InputContext,
     pub(crate) screen: Option<String>,
+    pub(crate) highlighted: Vec<String>,
     pub(crate) awaited: Option<bool>,
+    pub(crate) reads_lines: bool,
     pub(crate) directory: Option<String>,
 }
 
@@ -289,9 +297,23 @@ impl InputLog {
             return number;
         }
         self.newest += 1;
-        let Moment { offset, context, screen, awaited, directory } = moment;
+        let Moment { offset, context, screen, highlighted, awaited, reads_lines, directory } = moment;
         let (number, at, by) = (self.newest, SystemTime::now(), by.map(str::to_owned));
-        let entry = LoggedInput { number, at, by, offset, context, screen, awaited, directory, took: None, action };
+        let took = None;
+        let entry = LoggedInput {
+            number,
+            at,
+            by,
+            offset,
+            context,
+            screen,
+            highlighted,
+            awaited,
+            reads_lines,
+            directory,
+            took,
+            action,
+        };
         self.bytes += entry.bytes();
         self.entries.push_back(Box::new(entry));
         self.drop_oldest();
@@ -368,7 +390,15 @@ mod tests {
     }
 
     fn at(offset: u64) -> Moment {
-        Moment { offset, context: InputContext::Prompt, screen: None, awaited: None, directory: None }
+        Moment {
+            offset,
+            context: InputContext::Prompt,
+            screen: None,
+            highlighted: Vec::new(),
+            awaited: None,
+            reads_lines: false,
+            directory: None,
+        }
     }
 
     fn attached(text: &str) -> LoggedAction {

@@ -59,8 +59,8 @@ pub use refusal::TerminalClosed;
 pub use replay::Replay;
 pub use rustix::process::Signal;
 pub use screen::{
-    Colour, Cursor, CursorCell, CursorShape, Modes, MouseReports, Picture, Rgb, Run, Size, Style, Underline,
-    is_link_address,
+    Colour, Cursor, CursorCell, CursorShape, Highlight, Modes, MouseReports, Picture, Rgb, Run, Size, Style, Underline,
+    highlights, is_link_address,
 };
 pub use shell_state::NotedState;
 pub use terminal::{

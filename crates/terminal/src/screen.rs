@@ -6,6 +6,7 @@
 
 pub(crate) mod control;
 mod emulator;
+mod highlights;
 mod page;
 mod paint;
 mod picture;
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 use control::Control;
 pub(crate) use emulator::Emulator;
+pub use highlights::{Highlight, highlights};
 pub use page::is_link_address;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
 

@@ -841,6 +841,8 @@ impl Terminal {
                     until: Until::Prompt,
                     input: Some(InputWait::Known),
                     reads: None,
+                    reads_lines: false,
+                    highlighted: Vec::new(),
                     timeout: PROMPT_TIME,
                     by: None,
                 };

@@ -32,6 +32,11 @@ pub struct Wait {
     /// A match ends the wait only once the program waits for typed input, and only where it reads it in this way.
     /// Output meanwhile may take the match away.
     pub reads: Option<InputReading>,
+    /// True if the program must read whole lines for that: the terminal or a line editor collects them. Where it reads keys, Enter
+    /// answers the question behind the one whose text is found.
+    pub reads_lines: bool,
+    /// The texts that must stand out on the screen for a match there, from top to bottom: an entry that is pointed at in colour.
+    pub highlighted: Vec<String>,
     /// Time limit of the wait.
     pub timeout: Duration,
     /// The client or run that waits. A wait without one is not in the log of inputs.

@@ -135,7 +135,8 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
                 complaints.push(InvalidQuestion::ChoiceCount);
             } else if texts.iter().any(|text| text.trim().is_empty()) || !choices.iter().all(Value::is_string) {
                 complaints.push(InvalidQuestion::ChoiceType);
-            } else if (1..texts.len()).any(|at| texts[..at].contains(&texts[at])) {
+            } else if (1..texts.len()).any(|at| texts[..at].iter().any(|known| known.trim() == texts[at].trim())) {
+                // They would look alike.
                 complaints.push(InvalidQuestion::SameChoices);
             }
         }

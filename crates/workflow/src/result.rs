@@ -93,6 +93,7 @@ fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
     };
     let reads = text(params, "reads");
     let echo = match reads.as_deref() {
+        Some("line") => " as a program that reads a line",
         Some("shown") => " with its echo on",
         Some("hidden") => " with its echo off",
         _ => "",

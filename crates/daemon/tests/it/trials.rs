@@ -187,7 +187,7 @@ fn each_broken_workflow_is_reported_with_its_place() {
         (
             broken(RELEASE, "/states/tag/action/params/command", "git tag {nonexistent}".into()),
             "/states/tag/action/params/command",
-            "{nonexistent} is no argument",
+            "{nonexistent} is neither an argument",
         ),
         (
             broken(BISECT, "/states/bisect/action/params/input_text", "git bisect run sh test.sh".into()),

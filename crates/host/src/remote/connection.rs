@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
 use rustix::time::{ClockId, clock_gettime};
-use steplatch_link::{Ended, GreetError, Hello, Session, SessionId, greet, pump};
+use steplatch_link::{Ended, GreetError, Hello, Refusal as SessionRefusal, Session, SessionId, greet, pump};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
@@ -564,10 +564,14 @@ impl Supervisor {
             Ok(Ok(())) => {}
             Ok(Err(GreetError::Io(error))) => return Err(connection(&error)),
             Err(_) => return Err(connection(&"the terminal host there does not greet")),
-            Ok(Err(error)) => {
-                // The host does not know the session any more: another one begins.
+            Ok(Err(GreetError::Refused(SessionRefusal::Unknown))) => {
+                // Another session begins.
                 *session = None;
-                return Err(connection(&error));
+                return Err(connection(&SessionRefusal::Unknown));
+            }
+            Ok(Err(error)) => {
+                *session = None;
+                return Err(ConnectFailure::Protocol(error.to_string()));
             }
         }
         open.is_known = true;
@@ -592,6 +596,7 @@ impl Supervisor {
                 }
             };
             tokio::select! {
+                biased;
                 ended = &mut pumping => Ok(ended),
                 met = met => match met {
                     Ok(()) => {
@@ -626,6 +631,7 @@ impl Supervisor {
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
         Ok(match last {
             Some(last) => explain(&self.route.config.name, &self.route.config.ssh, last, false, None),
+            None if ended.is_violation() && !is_met => ConnectFailure::Protocol(ended.to_string()),
             None => connection(&ended),
         })
     }
@@ -639,7 +645,18 @@ impl Supervisor {
             let connection = |text: String| ConnectFailure::Connection(text);
             let host = timeout(GREETING_TIMEOUT, Host::from_stream(speaker, Peer::Elsewhere, &on_secret)).await;
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
-            let host = host.map_err(|error| connection(error.to_string()))?;
+            let host =
+                host.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<AskError>()) {
+                    // The link carries on, so the host was lost because it sent what is no message.
+                    Some(
+                        AskError::Garbled(_)
+                        | AskError::Implausible { .. }
+                        | AskError::Refused(_)
+                        | AskError::HostLost { .. }
+                        | AskError::RemoteHostLost { .. },
+                    ) => ConnectFailure::Protocol(error.to_string()),
+                    _ => connection(error.to_string()),
+                })?;
             if !host.is_understood() {
                 let said = format!(
                     "version {}, protocol {} instead of {WIRE_VERSION}",

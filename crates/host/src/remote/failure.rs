@@ -61,6 +61,9 @@ pub enum ConnectFailure {
     /// The start of the terminal host over there failed.
     #[error("the terminal host there was not started: {0}")]
     Host(String),
+    /// The program there speaks another protocol, or breaks it: a further attempt would meet the same program.
+    #[error("{0}; 'steplatch hosts add' with --install installs this version there")]
+    Protocol(String),
     /// The connection failed, or broke.
     #[error("{0}")]
     Connection(String),

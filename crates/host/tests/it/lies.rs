@@ -765,7 +765,7 @@ async fn a_relay_that_lies_is_not_connected_to() {
         ("another answer", "{\"hello\":1}\n".to_owned(), none),
         ("a line without end", "x".repeat(100_000), none),
         ("bytes", "\u{0}\u{0}\u{0}\n".to_owned(), none),
-        ("a host that has ended", "\"gone\"\n".to_owned(), "the relay found none"),
+        ("a host that has ended", "\"gone\"\n".to_owned(), "the relay found no terminal host"),
     ];
     for (name, line, expected) in lies {
         let relay = Box::new(move |_, _: &str| Some(line.clone()));
@@ -938,9 +938,14 @@ async fn a_link_that_lies_carries_nothing_and_another_machine_is_not_disturbed()
     ];
     for (name, bytes) in lies {
         let scene = Scene::new(Lies { link: Some(bytes), ..Lies::default() }).await;
-        let opened =
-            scene.hosts.open_on(spec(&["cat"]), Some("box"), Duration::from_millis(300), PlacePolicy::AtOnce).await;
-        assert!(matches!(opened, Err(HostsError::Remote(RemoteError::Failed { .. }))), "{name}: {opened:?}");
+        // A session that has ended is followed by another one; what breaks the protocol would break it again.
+        let may_pass = matches!(name, "a refusal" | "the end at once" | "more than the window");
+        let patience = if may_pass { Duration::from_millis(300) } else { Duration::from_secs(600) };
+        let opening = scene.hosts.open_on(spec(&["cat"]), Some("box"), patience, PlacePolicy::AtOnce);
+        let opened = tokio::time::timeout(Duration::from_secs(60), opening).await;
+        let opened = opened.unwrap_or_else(|_| panic!("{name}: it is not reported at once"));
+        let Err(HostsError::Remote(RemoteError::Failed { why, .. })) = opened else { panic!("{name}: {opened:?}") };
+        assert_eq!(may_pass, !matches!(why, ConnectFailure::Protocol(_)), "{name}: {why}");
         let (terminal, _) = scene.hosts.open(spec(&["echo", "well"])).await.unwrap();
         assert!(terminal.wait(wait("well")).await.unwrap().0.found.is_some(), "{name}");
         assert!(scene.liar.connections() <= 1, "{name}");

@@ -53,11 +53,11 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
 /// Parameters that a call may have and the list of tools does not name: they are for people and captured workflows, and
 /// each costs every model.
 const NOT_OFFERED: [(&str, &[&str]); 5] = [
-    ("await_output", &["stop_at_input", "reads"]),
+    ("await_output", &["stop_at_input", "reads", "highlighted"]),
     ("capture_workflow", &["against", "imported", "since", "last", "expect", "keep", "overwrite_existing"]),
     ("get_file", &["overwrite"]),
     ("run_command", &["environment"]),
-    ("send_input", &["stop_at_input", "reads"]),
+    ("send_input", &["stop_at_input", "reads", "highlighted"]),
 ];
 
 /// Removes parameters from a schema.

@@ -66,6 +66,11 @@ impl Reading {
 }
 
 impl Discipline {
+    /// Returns whether the program gets whole lines, from the terminal or from a line editor.
+    pub(crate) fn reads_lines(self) -> bool {
+        self.reading != Reading::Bytes
+    }
+
     /// Returns whether the program reads whole lines and has them not shown, as for a password.
     pub(crate) fn is_unseen(self) -> bool {
         self.whole_lines && !self.echo

@@ -50,7 +50,7 @@ use crate::process::{
     Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_relay, signal_group,
 };
 use crate::prompt::LearnedPrompt;
-use crate::screen::{Screen, Size};
+use crate::screen::{Screen, Size, highlights};
 use crate::transcript::{Mark, Transcript};
 use crate::wait::{
     EchoZones, InputReading, InputWait, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited,
@@ -188,6 +188,10 @@ struct Pending {
     input: Option<InputWatch>,
     /// Ends at a match only when the program reads input this way.
     reads: Option<InputReading>,
+    /// The program must read whole lines for that.
+    reads_lines: bool,
+    /// The texts that must stand out on the screen for a match there.
+    highlighted: Vec<String>,
     /// The match found so far, while the wait is for the program to read input.
     found: Option<PatternMatch>,
     /// Screen version at the last search of such a wait.
@@ -997,6 +1001,8 @@ impl Task {
             unread_until: now + UNREAD_INPUT_TIMEOUT,
             input: None,
             reads: None,
+            reads_lines: false,
+            highlighted: Vec::new(),
             found: None,
             searched_at: None,
             began: now,
@@ -1034,6 +1040,8 @@ impl Task {
         }
         pending.logged = logged;
         pending.reads = wait.reads;
+        pending.reads_lines = wait.reads_lines;
+        pending.highlighted = wait.highlighted;
         let input = wait.input.or(wait.reads.map(|_| InputWait::Known));
         pending.input = input.map(|input| InputWatch::new(input, self.last_output.max(self.last_input)));
         self.waits.push(pending);
@@ -1134,7 +1142,13 @@ impl Task {
             && *looked_at != self.drawn
         {
             *looked_at = self.drawn;
-            match on_screen(patterns, &self.intake.screen.text()) {
+            let found = on_screen(patterns, &self.intake.screen.text());
+            let is_pointed_at = |expected: &[String]| {
+                let found = highlights(&self.intake.screen.picture());
+                found.iter().map(|one| &one.text).eq(expected)
+            };
+            match found {
+                Ok(Some(_)) if !wait.highlighted.is_empty() && !is_pointed_at(&wait.highlighted) => wait.found = None,
                 Ok(None) => {}
                 Ok(found) if waits_for_reader => wait.found = found,
                 Ok(Some(found)) => return Look::Over(Reason::Match, Some(found), None),
@@ -1151,9 +1165,12 @@ impl Task {
         } else if now >= wait.deadline {
             Some(Reason::Timeout)
         } else if self.is_at_input(index, now) {
-            let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
+            let discipline = self.pty.line_discipline();
+            let unseen = discipline.is_some_and(Discipline::is_unseen);
+            let reads_lines = discipline.is_none_or(Discipline::reads_lines);
             let wait = &mut self.waits[index];
             if wait.reads.is_some_and(|reads| reads.is(unseen))
+                && (reads_lines || !wait.reads_lines)
                 && let Some(found) = wait.found.take()
             {
                 return Look::Over(Reason::Match, Some(found), None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steplatch_terminal::{CommandRequest, Input, InputContext, InputReading, InputWait, Reason, Until, Wait};
+use steplatch_terminal::{CommandRequest, Input, InputContext, InputReading, InputWait, Reason, Target, Until, Wait};
 
 use super::shells::{SHELLS, World, request, until_prompt};
 
@@ -114,6 +114,54 @@ async fn a_program_that_works_in_silence_does_not_ask() {
 fn until_reads(pattern: &str, reads: InputReading) -> Wait {
     let pattern = steplatch_pattern::Pattern::new(pattern).unwrap();
     Wait { patterns: vec![pattern], until: Until::Match, reads: Some(reads), ..until_prompt() }
+}
+
+#[tokio::test]
+async fn a_wait_for_a_program_that_reads_lines_does_not_end_at_one_that_reads_keys() {
+    let world = World::new();
+    let lines = Wait { reads_lines: true, ..until_reads(r"^Go on\? *\Z", InputReading::Shown) };
+    // A key alone answers the last one, so that Enter would answer what it asks next.
+    for (reads, reason) in [("read x", Reason::Match), ("read -e x", Reason::Match), ("read -n1 x", Reason::Input)] {
+        let session = world.open(&["bash"]).await;
+        session
+            .types(
+                &format!("bash -c \"printf 'Go on? '; {reads}\"\n")
+                    .replace("printf 'Go on? '; read -e", "read -e -p 'Go on? '"),
+            )
+            .await;
+        let (waited, view) = session.waits(lines.clone()).await;
+        assert_eq!(waited.reason, reason, "{reads}: {}", view.screen);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_compares_what_stands_out_on_the_screen() {
+    let world = World::new();
+    let draws = |chosen: usize| {
+        let entries = ["keep", "delete", "cancel"].iter().enumerate();
+        let rows = entries.map(|(row, entry)| match row == chosen {
+            true => format!("\\033[7m{entry}\\033[0m\\r\\n"),
+            false => format!("{entry}\\r\\n"),
+        });
+        format!("\\033[H\\033[J{}", rows.collect::<String>())
+    };
+    let wait = |chosen: &str| Wait {
+        target: Target::Screen,
+        highlighted: vec![chosen.to_owned()],
+        timeout: Duration::from_secs(2),
+        ..until_reads("^keep\ndelete\ncancel", InputReading::Shown)
+    };
+    let session = world.open(&["bash"]).await;
+    session
+        .types(&format!("sh -c \"stty -icanon; printf '{}'; head -c1; printf '{}'; head -c1\"\n", draws(0), draws(1)))
+        .await;
+    let (waited, view) = session.waits(wait("keep")).await;
+    assert_eq!(waited.reason, Reason::Match, "{}", view.screen);
+    let (waited, _) = session.waits(wait("delete")).await;
+    assert!(waited.reason != Reason::Match && waited.found.is_none(), "another entry is pointed at: {waited:?}");
+    session.types("x").await;
+    let (waited, view) = session.waits(wait("delete")).await;
+    assert_eq!(waited.reason, Reason::Match, "{}", view.screen);
 }
 
 #[tokio::test]

@@ -108,6 +108,8 @@ fn wait_for(pattern: &str) -> Wait {
         until: Until::Match,
         input: None,
         reads: None,
+        reads_lines: false,
+        highlighted: Vec::new(),
         timeout: Duration::from_secs(60),
         by: None,
     }

@@ -191,6 +191,8 @@ pub(crate) fn until_prompt() -> Wait {
         until: Until::Prompt,
         input: None,
         reads: None,
+        reads_lines: false,
+        highlighted: Vec::new(),
         timeout: Duration::from_secs(60),
         by: None,
     }

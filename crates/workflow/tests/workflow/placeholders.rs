@@ -151,7 +151,7 @@ fn a_fail_says_what_its_author_wrote_whatever_is_known() {
     let mut document = typing("x");
     document["states"]["type"]["action"] =
         json!({"tool": "fail", "params": {"message": "broken: {wait_error} {nobody}"}});
-    assert!(warnings(&document).contains("{nobody} is no argument"));
+    assert!(warnings(&document).contains("{nobody} is neither an argument"));
     assert_eq!(refused(&document, &json!({"PROJECT": "/src"})), "");
     let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
     run.shell_tells(&json!({}));

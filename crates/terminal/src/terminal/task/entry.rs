@@ -149,6 +149,8 @@ impl Task {
         let row = self.row_before_cursor();
         let is_known =
             || self.last_prompt.as_ref().is_some_and(|known| matches!(known.row(&row), RowKind::Prompt { .. }));
+        // What a program does in the background may have moved the cursor on, and keep it from reading for a moment.
+        let is_known = || is_known() || self.is_still_at_prompt();
         !is_taken && (is_known() || LearnedPrompt::learn(&row, self.foreground_name().as_deref()).is_some())
     }
 

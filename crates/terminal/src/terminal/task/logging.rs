@@ -8,6 +8,7 @@ use crate::history::Zone;
 use crate::input_log::{CommandOutcome, InputContext, LoggedAction, Moment};
 use crate::lines::settled;
 use crate::process::Discipline;
+use crate::screen::highlights;
 use crate::terminal::Input;
 use crate::transcript::{Mark, Marked};
 use crate::wait::{PatternMatch, Reason};
@@ -48,11 +49,17 @@ impl Task {
             InputContext::Prompt | InputContext::Password { .. } => false,
         };
         let screen = has_screen.then(|| self.logged_screen());
+        let highlighted = if has_screen { highlights(&self.intake.screen.picture()) } else { Vec::new() };
+        let highlighted = highlighted.into_iter().map(|one| one.text).collect();
         let is_asked = matches!(context, InputContext::Program { .. } | InputContext::Password { .. });
         let awaited = if is_typed && is_asked { self.input_state().awaits() } else { None };
         let enters = !matches!(action, LoggedAction::Waited { .. } | LoggedAction::Entered { .. });
         let directory = if enters && context == InputContext::Prompt { self.directory() } else { None };
-        self.inputs.add(by, Moment { offset, context, screen, awaited, directory }, action)
+        let reads_lines = is_typed
+            && matches!(context, InputContext::Program { .. })
+            && self.pty.line_discipline().is_some_and(Discipline::reads_lines);
+        let moment = Moment { offset, context, screen, highlighted, awaited, reads_lines, directory };
+        self.inputs.add(by, moment, action)
     }
 
     /// Returns whether an input goes into rows that a program draws in place: it takes keys, and the input is a key

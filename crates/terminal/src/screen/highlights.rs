@@ -4,8 +4,18 @@
 
 use std::collections::HashMap;
 
-use steplatch_protocol::HighlightInfo;
-use steplatch_terminal::{Colour, Picture, Run};
+use serde::{Deserialize, Serialize};
+
+use super::{Colour, Picture, Run};
+
+/// A part of a screen that stands out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Highlight {
+    /// Row, counted from 0.
+    pub row: u16,
+    /// Text of that part, or of the row of a mark without text.
+    pub text: String,
+}
 
 /// Maximum number of highlights, and maximum characters of each.
 const MAX_HIGHLIGHTS: usize = 8;
@@ -34,7 +44,8 @@ struct Extent {
 }
 
 /// Returns the parts of a screen that stand out, from top to bottom.
-pub(crate) fn highlights(picture: &Picture) -> Vec<HighlightInfo> {
+#[must_use]
+pub fn highlights(picture: &Picture) -> Vec<Highlight> {
     let mut grounds: HashMap<Ground, Extent> = HashMap::new();
     for (row, runs) in picture.rows.iter().enumerate() {
         for run in runs {
@@ -55,7 +66,7 @@ pub(crate) fn highlights(picture: &Picture) -> Vec<HighlightInfo> {
     let rows = (0u16..).zip(&picture.rows);
     let found = rows.filter_map(|(row, runs)| {
         let text = written(runs, &stands_out).or_else(|| marked(runs, &stands_out))?;
-        Some(HighlightInfo { row, text: text.chars().take(MAX_HIGHLIGHT_CHARS).collect() })
+        Some(Highlight { row, text: text.chars().take(MAX_HIGHLIGHT_CHARS).collect() })
     });
     found.take(MAX_HIGHLIGHTS).collect()
 }
@@ -96,8 +107,7 @@ fn marked(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use steplatch_terminal::{Rgb, Style};
-
+    use super::super::{Rgb, Style};
     use super::*;
 
     fn run(col: u16, text: &str, style: Style) -> Run {
@@ -138,7 +148,7 @@ mod tests {
         // A shadow beside the window is no mark.
         rows.push(vec![run(0, "│", window), run(1, "  ", mark)]);
         let found = highlights(&picture(rows));
-        assert_eq!(found, [HighlightInfo { row: 6, text: "[ ] alpha".to_owned() }]);
+        assert_eq!(found, [Highlight { row: 6, text: "[ ] alpha".to_owned() }]);
     }
 
     #[test]

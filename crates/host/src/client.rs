@@ -239,10 +239,10 @@ impl Host {
     }
 
     /// Connects to the host at `socket`, which may take so long to answer.
-    pub(crate) async fn connect_within(patience: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
+    pub(crate) async fn connect_within(time_limit: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
         let connected = async { Self::from_stream(UnixStream::connect(socket).await?, Peer::Here, on_secret).await };
-        tokio::time::timeout(patience, connected).await.map_err(silent)?
+        tokio::time::timeout(time_limit, connected).await.map_err(silent)?
     }
 
     /// Speaks over `stream`.
@@ -349,14 +349,14 @@ impl Host {
         drop(steps);
         if !known.is_empty() {
             // A host that is gone keeps no results. The answer has no receiver.
-            let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![settled.to_owned()]));
+            let _ = self.shared.outbox.send_message(next_number(), &Ask::Settle(vec![settled.to_owned()]));
         }
     }
 
     /// Gives a step of a client up. Such steps have no entry here. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
         // A host that is gone has nothing in progress. The answer has no receiver.
-        let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![step.to_owned()]));
+        let _ = self.shared.outbox.send_message(next_number(), &Ask::Settle(vec![step.to_owned()]));
     }
 
     /// Returns the unsettled steps of runs with effects that this daemon or an earlier one has requested here.
@@ -414,7 +414,7 @@ impl<E> Drop for Events<E> {
     fn drop(&mut self) {
         self.host.shared.waiting.lock().events.remove(&self.number);
         // A host that is gone sends nothing any more.
-        let _ = self.host.shared.outbox.say(0, &Ask::Cancel(self.number));
+        let _ = self.host.shared.outbox.send_message(0, &Ask::Cancel(self.number));
     }
 }
 
@@ -438,7 +438,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
         shared.steps.lock().insert(key.step.clone());
     }
     let mut cancel = CancelOnDrop { shared, number, is_forgotten: effect.is_some(), answered: false };
-    shared.outbox.say(number, ask).map_err(|_| lost())?;
+    shared.outbox.send_message(number, ask).map_err(|_| lost())?;
     let body = receiver.await.map_err(|_| lost())?;
     cancel.answered = true;
     let Some(body) = body else {
@@ -468,7 +468,7 @@ impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if !self.answered && self.shared.waiting.lock().answers.remove(&self.number).is_some() && !self.is_forgotten {
             // A host that is gone answers nothing any more.
-            let _ = self.shared.outbox.say(0, &Ask::Cancel(self.number));
+            let _ = self.shared.outbox.send_message(0, &Ask::Cancel(self.number));
         }
     }
 }

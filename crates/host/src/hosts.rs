@@ -509,7 +509,7 @@ impl Hosts {
                 .await
                 .is_ok_and(|found| found.is_some());
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
-        machine.opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
+        machine.record_opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
         Ok((HostedTerminal::on(host, opened.id.clone()), opened))
     }
 

@@ -219,9 +219,9 @@ impl RemoteHosts {
     }
 
     /// Connects to a machine, or to it again, and returns its status.
-    pub(crate) async fn check(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
+    pub(crate) async fn check(&self, name: &str, timeout: Duration) -> Result<RemoteHostStatus, RemoteError> {
         let machine = self.find_machine(name)?;
-        machine.check(patience).await?;
+        machine.check(timeout).await?;
         Ok(machine.status())
     }
 

@@ -80,7 +80,7 @@ impl Shared {
     }
 
     /// Has it looked at whether there is a reason to stay.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn check_retirement(&self) {
         self.connections.send_modify(|_| {});
     }
 
@@ -280,7 +280,7 @@ impl Connection {
             // A client that is gone does not need an answer.
             let _ = match ask {
                 Some(ask) => connection.answer(number, ask).await,
-                None => connection.outbox.say(number, &Err::<(), _>(Refusal::NotUnderstood)),
+                None => connection.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             };
         });
         // The first poll hands the request over, here and in order; the rest may take its time.
@@ -299,7 +299,7 @@ impl Connection {
     }
 
     fn say<T: Serialize>(&self, number: u64, answer: T) -> Result<(), OutboxClosed> {
-        self.outbox.say(number, &Ok::<T, Refusal>(answer))
+        self.outbox.send_message(number, &Ok::<T, Refusal>(answer))
     }
 
     async fn answer(self: &Arc<Self>, number: u64, ask: Ask) -> Result<(), OutboxClosed> {
@@ -323,7 +323,7 @@ impl Connection {
             Ask::Settle(steps) => {
                 let closing = shared.effects.settle(&steps);
                 let said = self.say(number, ());
-                shared.look_again();
+                shared.check_retirement();
                 let shared = shared.clone();
                 // The client needs no more of them, and may be gone meanwhile.
                 tokio::spawn(async move { shared.close_single_commands(closing).await });
@@ -331,21 +331,21 @@ impl Connection {
             }
             Ask::Unsettled => self.say(number, shared.effects.unsettled()),
             Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
-                None => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
+                None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {
                     Ok(said) => said,
                     Err(steplatch_terminal::TerminalClosed) => {
-                        self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal))
+                        self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal))
                     }
                 },
             },
             Ask::Remember(hidden) => {
-                shared.terminals.hushed().note_text(hidden);
+                shared.terminals.hidden_log().note_text(hidden);
                 self.say(number, ())
             }
             Ask::Retire => {
                 shared.retiring.store(true, Ordering::Relaxed);
-                shared.look_again();
+                shared.check_retirement();
                 self.say(number, ())
             }
             Ask::Shutdown => {
@@ -392,7 +392,7 @@ impl Connection {
                 self.outbox.send_body(number, &effects::finish(&self.shared, ask).await.body)
             }
             FileAsk::Written(step) => {
-                let written: Result<_, FileError> = Ok(self.shared.effects.written(&step));
+                let written: Result<_, FileError> = Ok(self.shared.effects.written_file(&step));
                 self.say(number, written)
             }
             FileAsk::Abandon(target) => {
@@ -404,7 +404,7 @@ impl Connection {
     }
 
     fn greet(self: &Arc<Self>, number: u64, wire: u32) -> Result<(), OutboxClosed> {
-        let (secrets, mut news) = self.shared.terminals.hushed().follow();
+        let (secrets, mut news) = self.shared.terminals.hidden_log().follow();
         let connection = Arc::downgrade(self);
         let outbox = self.outbox.clone();
         let following = tokio::spawn(async move {
@@ -412,13 +412,13 @@ impl Connection {
                 let texts = match news.recv().await {
                     Ok(text) => vec![text],
                     Err(RecvError::Lagged(_)) => match connection.upgrade() {
-                        Some(connection) => connection.shared.terminals.hushed().follow().0,
+                        Some(connection) => connection.shared.terminals.hidden_log().follow().0,
                         None => return,
                     },
                     Err(RecvError::Closed) => return,
                 };
                 for text in texts {
-                    if outbox.say(SECRETS, &text).is_err() {
+                    if outbox.send_message(SECRETS, &text).is_err() {
                         return;
                     }
                 }
@@ -461,7 +461,7 @@ impl Connection {
             TerminalAsk::Resize(size) => self.say(number, terminal.resize(size).await?),
             TerminalAsk::Signal(signal) => match Signal::from_named_raw(signal) {
                 Some(signal) => self.say(number, terminal.signal(signal).await?),
-                None => self.outbox.say(number, &Err::<(), _>(Refusal::NotUnderstood)),
+                None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             },
             TerminalAsk::Attach => self.attach(terminal, number).await?,
             TerminalAsk::Hold(holder, key) => {

@@ -112,7 +112,7 @@ impl Ask {
 
     /// Returns whether it is a key or a movement that a person types in an attached terminal. A client repeats such a
     /// request within a moment or not at all.
-    pub(crate) fn is_by_hand(&self) -> bool {
+    pub(crate) fn is_keystroke(&self) -> bool {
         matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
 

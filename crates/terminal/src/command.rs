@@ -10,7 +10,7 @@ use crate::limit::Limit;
 use crate::line_limit::LineTooLong;
 use crate::process::Exit;
 use crate::refusal::{TerminalClosed, changed};
-use crate::terminal::seat::LockHolder;
+use crate::terminal::write_lock::LockHolder;
 
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::integration::{IntegrationSession, Kind, quoted};
 use crate::refusal::TerminalClosed;
 use crate::shell_state::ShellState;
-use crate::terminal::seat::LockHolder;
+use crate::terminal::write_lock::LockHolder;
 
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";

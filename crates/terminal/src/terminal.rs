@@ -7,11 +7,11 @@ mod floods;
 mod input_watch;
 mod outgoing;
 mod screen_marks;
-pub(crate) mod seat;
 mod shell;
 mod task;
 mod viewers;
 mod watchers;
+pub(crate) mod write_lock;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::MetadataExt as _;
@@ -26,10 +26,10 @@ use steplatch_ids::TerminalId;
 use tokio::sync::{OwnedMutexGuard, broadcast, mpsc, oneshot};
 
 pub(crate) use floods::OutputScheduler;
-pub use seat::{Handover, HoldKey, LockHolder};
 pub(crate) use task::{TerminalParts, run};
 pub use viewers::QueryFilter;
 use watchers::{ScreenReply, ScreenWatcher};
+pub use write_lock::{Handover, HoldKey, LockHolder};
 
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};

@@ -163,7 +163,7 @@ pub struct Terminals {
     names: Arc<Mutex<HashMap<String, TerminalId>>>,
     /// Held by the request that waits for a place next.
     waiting: Arc<tokio::sync::Mutex<()>>,
-    hushed: HiddenInputLog,
+    hidden_log: HiddenInputLog,
     floods: OutputScheduler,
     memory: MemoryReturn,
     count: Arc<watch::Sender<usize>>,
@@ -186,7 +186,7 @@ impl Terminals {
             open: Arc::default(),
             names: Arc::default(),
             waiting: Arc::default(),
-            hushed: HiddenInputLog::default(),
+            hidden_log: HiddenInputLog::default(),
             floods: OutputScheduler::default(),
             memory: MemoryReturn::default(),
             count: Arc::new(watch::Sender::new(0)),
@@ -244,7 +244,7 @@ impl Terminals {
         let id = reservation.id.clone().expect("a reservation has its id until it is kept");
         let mut arguments = spec.arguments;
         let mut environment = environment_of(spec.inherited, spec.environment, &id);
-        let agreed = self
+        let integration = self
             .options
             .integration
             .as_ref()
@@ -262,8 +262,8 @@ impl Terminals {
         });
         let (pty, child) = started.await.map_err(std::io::Error::other).map_err(SpawnError::from)??;
         let pid = child.pid().as_raw_nonzero().get();
-        let integrated = agreed.is_some();
-        let nonce = agreed.as_ref().map(|agreed| agreed.nonce.clone());
+        let integrated = integration.is_some();
+        let nonce = integration.as_ref().map(|integration| integration.nonce.clone());
         let now = SystemTime::now();
         let life = Lifecycle::default();
         let folder = self.options.history_folder.clone();
@@ -293,11 +293,11 @@ impl Terminals {
                 viewers: 0,
                 holder: None,
             },
-            agreed: agreed.clone(),
+            integration: integration.clone(),
             grace: self.options.grace,
             logs_inputs: self.options.logs_inputs,
             idle: self.options.idle,
-            hushed: self.hushed.clone(),
+            hidden_log: self.hidden_log.clone(),
             scheduler: self.floods.clone(),
             activity: self.activity.clone(),
             life: life.clone(),
@@ -305,7 +305,7 @@ impl Terminals {
         let terminal = reservation.into_id();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
-            let real = Terminal::new(terminal, pid, life, requests).with_integration(agreed);
+            let real = Terminal::new(terminal, pid, life, requests).with_integration(integration);
             self.lock().insert(id.clone(), real.clone());
             real
         };
@@ -330,8 +330,8 @@ impl Terminals {
 
     /// Returns the lines typed unseen.
     #[must_use]
-    pub fn hushed(&self) -> &HiddenInputLog {
-        &self.hushed
+    pub fn hidden_log(&self) -> &HiddenInputLog {
+        &self.hidden_log
     }
 
     /// Returns a receiver of the number of terminals, including opening and closing ones.
@@ -401,7 +401,7 @@ impl Terminals {
     }
 
     fn remove(&self, id: &TerminalId) {
-        self.hushed.forget(id);
+        self.hidden_log.forget(id);
         let mut open = self.lock();
         open.remove(id);
         self.count.send_replace(open.len());

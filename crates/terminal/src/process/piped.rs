@@ -24,7 +24,7 @@ use super::spawn::{Program, SpawnError, Streams};
 use super::tree::{SessionLeader, Survivor, end_all, end_left};
 
 /// Time limit for the report of a killed program's exit.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The programs on pipes of this process. Cheap to clone; the clones know of each other's children.
 #[derive(Debug, Clone, Default)]
@@ -202,7 +202,7 @@ impl ProcessGroupKey {
     async fn end(self, first: Option<Signal>) -> ProcessEnd {
         let leader = SessionLeader { pid: self.child.pid(), collected: false };
         let survivors = end_all(leader, self.mark, first, self.child.kin()).await;
-        let exit = timeout(LAST_WORDS, self.child.wait()).await.ok().and_then(Result::ok);
+        let exit = timeout(EXIT_TIMEOUT, self.child.wait()).await.ok().and_then(Result::ok);
         ProcessEnd { exit, survivors }
     }
 }

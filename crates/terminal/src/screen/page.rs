@@ -75,7 +75,7 @@ pub(super) struct XtermScreen {
     sides: Option<(usize, usize)>,
     tabs: Vec<bool>,
     protection: Protection,
-    remembered: ExtraModes,
+    stored_modes: ExtraModes,
     /// True if origin mode was on at the save of the cursor, for the main and the alternate screen.
     saved_origin: [bool; 2],
     /// State of the save before the last one, which may turn out to be no save: `CSI s` sets margins while left and
@@ -115,7 +115,7 @@ impl XtermScreen {
             sides: None,
             tabs: tab_stops(usize::from(size.cols)),
             protection: Protection::default(),
-            remembered: ExtraModes::default(),
+            stored_modes: ExtraModes::default(),
             saved_origin: [false; 2],
             saved_before: (Cursor::default(), false),
             moved_from: (0, 0),
@@ -248,7 +248,7 @@ impl XtermScreen {
         self.term.unset_mode(NamedMode::Insert.into());
         self.term.unset_keypad_application_mode();
         self.protection = Protection::Nothing;
-        self.remembered.soft_reset();
+        self.stored_modes.soft_reset();
         self.attributes_in_rectangle = false;
         let cursor = &mut self.term.grid_mut().cursor;
         cursor.template = Cell::default();
@@ -583,7 +583,7 @@ impl Handler for XtermScreen {
     }
 
     fn put_tab(&mut self, count: u16) {
-        if self.term.grid().cursor.input_needs_wrap && self.remembered.is_set(modes::MORE_FIX) {
+        if self.term.grid().cursor.input_needs_wrap && self.stored_modes.is_set(modes::MORE_FIX) {
             self.next_line(self.left_and_right().0);
         }
         self.tab_forward(usize::from(count));
@@ -659,7 +659,7 @@ impl Handler for XtermScreen {
         self.sides = None;
         self.tabs = tab_stops(self.columns());
         self.protection = Protection::Nothing;
-        self.remembered = ExtraModes::default();
+        self.stored_modes = ExtraModes::default();
         self.saved_origin = [false; 2];
         self.saved_before = (Cursor::default(), false);
         self.alternate = None;
@@ -670,12 +670,12 @@ impl Handler for XtermScreen {
     }
 
     fn set_mode(&mut self, mode: Mode) {
-        self.remembered.set_ansi(mode.raw(), true);
+        self.stored_modes.set_ansi(mode.raw(), true);
         self.term.set_mode(mode);
     }
 
     fn unset_mode(&mut self, mode: Mode) {
-        self.remembered.set_ansi(mode.raw(), false);
+        self.stored_modes.set_ansi(mode.raw(), false);
         self.term.unset_mode(mode);
     }
 

@@ -94,11 +94,11 @@ impl ScreenMarks {
         if rows.lost > 0 {
             // The text that scrolled away is in the history, and the screen ends it.
             let screen = rows.lines.into_iter().filter(|line| line.row >= 0).map(|line| line.text);
-            let tail = Some(excerpt::of_lines(screen, end, Limit::Head(usize::MAX)).head);
+            let tail = Some(excerpt::join_lines(screen, end, Limit::Head(usize::MAX)).head);
             return Excerpt { tail, ..text() };
         }
         match part {
-            Part::SinceInput => excerpt::of_lines(rows.changed_below_command(intake), end, limit),
+            Part::SinceInput => excerpt::join_lines(rows.changed_below_command(intake), end, limit),
             _ => Excerpt { rows: Some(rows.lines), ..Excerpt::from_text(String::new(), end) },
         }
     }

@@ -16,7 +16,7 @@ use crate::transcript::Mark;
 #[derive(Debug, Default)]
 pub(super) struct Shell {
     /// The agreement with it; nothing where the program is no reporting shell, or no longer one.
-    pub(super) agreed: Option<IntegrationSession>,
+    pub(super) integration: Option<IntegrationSession>,
     /// Its process, and the program in it at its first prompt. Of an inner shell, the first process of the foreground
     /// group when the terminal entered it: the shell itself, or the program that passes on what it prints.
     pub(super) pid: i32,
@@ -110,14 +110,14 @@ const REPLACES_SHELL: Duration = Duration::from_millis(100);
 const LAST_LOOK: Duration = Duration::from_secs(13);
 
 impl Shell {
-    pub(super) fn new(agreed: Option<IntegrationSession>, pid: i32) -> Self {
-        Self { agreed, pid, ..Self::default() }
+    pub(super) fn new(integration: Option<IntegrationSession>, pid: i32) -> Self {
+        Self { integration, pid, ..Self::default() }
     }
 
     /// Enters a shell within `outer`, which shows its prompt. The count of prompts continues.
-    pub(super) fn enter(agreed: IntegrationSession, pid: i32, outer: &Self) -> Self {
+    pub(super) fn enter(integration: IntegrationSession, pid: i32, outer: &Self) -> Self {
         let (folder, prompts) = (None, outer.prompts);
-        Self { agreed: Some(agreed), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
+        Self { integration: Some(integration), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
     }
 
     /// Goes back to this shell, in which `inner` has ended.
@@ -133,7 +133,7 @@ impl Shell {
 
     /// Returns whether it reports its state.
     pub(super) fn is_reporting(&self) -> bool {
-        self.agreed.is_some() && self.prompts > 0
+        self.integration.is_some() && self.prompts > 0
     }
 
     /// Returns whether it waits for a command.
@@ -143,7 +143,7 @@ impl Shell {
 
     /// Returns whether its command seems to have ended. fish reads keys again before it reports that.
     pub(super) fn is_between_commands(&self) -> bool {
-        !self.running || self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Fish)
+        !self.running || self.integration.as_ref().is_some_and(|integration| integration.kind == Kind::Fish)
     }
 
     /// Returns whether there are typed lines that the shell has not taken.
@@ -190,7 +190,7 @@ impl Shell {
                     // Lines typed ahead, or lines that a program has read: which, the next moment shows.
                     let pause = if self.is_inner { Doubt::RELAYED } else { Doubt::FIRST_PAUSE };
                     self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, pause));
-                } else if self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Zsh) {
+                } else if self.integration.as_ref().is_some_and(|integration| integration.kind == Kind::Zsh) {
                     self.begins = true;
                     self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::FIRST_PAUSE));
                 } else {
@@ -277,7 +277,7 @@ impl Shell {
     pub(super) fn notice_replacement(&mut self) {
         if self.is_replaced() {
             self.replaced_by = Some(name_of(self.pid).unwrap_or_default());
-            self.agreed = None;
+            self.integration = None;
             self.running = false;
             self.sent = false;
             self.last_exit = None;

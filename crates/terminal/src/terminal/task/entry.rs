@@ -112,7 +112,7 @@ impl Task {
     /// Returns the prompt at which the foreground program waits for an entry, if it has no marks.
     pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
         // The process of an inner shell may be that of `ssh`, which stays in the foreground whatever runs over there.
-        let is_own_shell = self.shell.agreed.is_some()
+        let is_own_shell = self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
             // A shell that can carry no mark, because all that would carry them is read-only, is a program like others.
@@ -198,8 +198,8 @@ impl Task {
         let entries = match is_paste && is_edited {
             true => Ok(vec![format!("\x1b[200~{text}\x1b[201~")]),
             // The line editors of shells show pasted text twice.
-            false if is_edited => prompt.entries(&text.replace('\t', QUOTED_TAB)),
-            false => prompt.entries(&text),
+            false if is_edited => prompt.split_entries(&text.replace('\t', QUOTED_TAB)),
+            false => prompt.split_entries(&text),
         };
         let mut rest = match entries {
             Ok(entries) => VecDeque::from(entries),
@@ -261,7 +261,7 @@ impl Task {
     /// Types the next part of the entry, unless a client holds the terminal. The current part ends if the program is at
     /// its prompt.
     fn type_next_entry(&mut self, is_at_prompt: bool) {
-        if self.seat.admits(None).is_err() {
+        if self.write_lock.admits(None).is_err() {
             return self.end_entry(|_| {});
         }
         let over = self.entry.as_ref().filter(|_| is_at_prompt).map(|entry| self.entry_output(entry));
@@ -376,7 +376,7 @@ impl Task {
 
     /// Presses keys that belong to the entry, unless a client holds the terminal.
     fn press(&mut self, keys: &[u8]) {
-        if self.seat.admits(None).is_err() {
+        if self.write_lock.admits(None).is_err() {
             return;
         }
         self.last_input = Instant::now();
@@ -401,7 +401,7 @@ impl Task {
         let history = self.intake.transcript.history();
         let mut ranges = entry.outputs.clone();
         ranges.push(self.entry_output(&entry));
-        let mut said = excerpt::as_printed_in(history, &ranges, Zone::Output, entry.limit);
+        let mut said = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
         // Editors of lines draw an entry of several lines again.
         if entry.lines > 1 && entry.outputs.is_empty() {
             said.head.drain(..entry.prompt.redrawn_entry(&said.head));
@@ -421,7 +421,7 @@ impl Task {
             asks: None,
             offset: ranges.first().map_or(0, |range| range.start),
             end: ranges.last().map_or(0, |range| range.end),
-            version: Some(self.drawn),
+            version: Some(self.screen_version),
         };
         self.mark_screen();
         fill(&mut result);

@@ -229,7 +229,7 @@ impl Task {
 
     /// Returns whether the shell itself is in the foreground, so that its prompt may come at any moment.
     fn comes_to_prompt(&self) -> bool {
-        self.shell.agreed.is_some()
+        self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && self.running.is_none()
             && self.pty.foreground() == Some(self.shell_process())
@@ -240,7 +240,7 @@ impl Task {
         if self.running.is_some() || self.entry.is_some() || self.intake.screen.modes().alternate_screen {
             return ExpectedPrompt::No;
         }
-        let is_own_program = self.shell.agreed.is_none() || self.shell.is_replaced();
+        let is_own_program = self.shell.integration.is_none() || self.shell.is_replaced();
         let is_first_prompt = !is_own_program && !self.shell.is_inner && self.shell.prompts == 0;
         // Reads the processes only where the answer depends on them.
         let waits = || match self.input_state() {
@@ -295,7 +295,7 @@ impl Task {
 
     /// Returns whether an inner shell ended a moment ago, so that the shell around it is about to show its prompt.
     fn has_just_left(&self) -> bool {
-        self.left_inner.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
+        self.inner_ended_at.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
     }
 
     /// Returns the time of the next look at the row of the cursor for commands that wait for a prompt without marks: a
@@ -402,8 +402,9 @@ impl Task {
         if self.is_over() {
             return Err(RunError::Ended(self.exit()));
         }
-        self.seat.admits(None).map_err(RunError::Held)?;
-        let Some(kind) = self.shell.agreed.as_ref().filter(|_| self.shell.is_reporting()).map(|agreed| agreed.kind)
+        self.write_lock.admits(None).map_err(RunError::Held)?;
+        let Some(kind) =
+            self.shell.integration.as_ref().filter(|_| self.shell.is_reporting()).map(|integration| integration.kind)
         else {
             return Err(RunError::NotIntegrated { program: self.reader_name() });
         };
@@ -441,12 +442,12 @@ impl Task {
         let keys = command::keys(line, running.kind, editor, self.shell.is_inner);
         let asks = if editor == Editor::None { line.matches('\n').count() } else { 0 };
         self.mark_screen();
-        (self.input_offset, self.input_drawn) = (offset, self.drawn);
+        (self.input_offset, self.input_screen_version) = (offset, self.screen_version);
         self.echo.expect(&format!("{line}\n"), offset);
         self.running = Some(Running {
             prompts: self.shell.prompts,
             entered: offset,
-            version: self.drawn,
+            version: self.screen_version,
             taken: None,
             began: None,
             ended: None,
@@ -531,7 +532,7 @@ impl Task {
                 return self.report_result(running.logged, running.reply, Err(RunError::NoFolder { folder, said }));
             }
             // A person may have begun to type between the change of directory and the command.
-            if let Err(holder) = self.seat.admits(None) {
+            if let Err(holder) = self.write_lock.admits(None) {
                 return self.report_result(running.logged, running.reply, Err(RunError::Held(holder)));
             }
             return match self.half_typed() {
@@ -606,7 +607,7 @@ impl Task {
     /// Returns whether the inner shell has exited and its last output has arrived.
     fn has_left_for_good(&mut self) -> bool {
         let has_left = self.shell.has_left();
-        let is_around_reporting = self.outer.last().is_some_and(Shell::is_reporting);
+        let is_around_reporting = self.outer_shells.last().is_some_and(Shell::is_reporting);
         let is_stirring = self.is_stirring();
         let now = Instant::now();
         let Some(running) = self.running.as_mut().filter(|_| has_left) else { return false };
@@ -631,15 +632,15 @@ impl Task {
             Some(began) => began..ended.max(began),
             None => running.entered..running.entered,
         };
-        let mut said = excerpt::as_printed_in(history, std::slice::from_ref(&range), Zone::Output, running.limit);
+        let mut said = excerpt::read_printed(history, std::slice::from_ref(&range), Zone::Output, running.limit);
         if matches!(over, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
             // bash reports that it ends, and its traps may print behind that.
             let (_, behind) = history.read(end..range.end);
             let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
-            let output = excerpt::as_printed_in(history, &[range.start..end], Zone::Output, running.limit);
-            let behind = excerpt::as_printed_in(history, &[end + word..range.end], Zone::Output, running.limit);
+            let output = excerpt::read_printed(history, &[range.start..end], Zone::Output, running.limit);
+            let behind = excerpt::read_printed(history, &[end + word..range.end], Zone::Output, running.limit);
             if said.tail.is_none() && word <= MAX_FAREWELL_BYTES {
                 said.head = output.head + &behind.head;
             }
@@ -657,7 +658,7 @@ impl Task {
             && let Some(rows) = self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost == 0)
         {
             // Its question is on the rows that it drew on.
-            said = excerpt::of_lines(rows.changed_below_command(&self.intake), said.next, running.limit);
+            said = excerpt::join_lines(rows.changed_below_command(&self.intake), said.next, running.limit);
         }
         CommandResult {
             exit_code: match &over {
@@ -686,7 +687,7 @@ impl Task {
             dropped_before: said.dropped_before,
             offset: range.start,
             end: if at_prompt { range.end } else { history.end() },
-            version: Some(self.drawn),
+            version: Some(self.screen_version),
         }
     }
 }

@@ -124,7 +124,7 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
 
 /// Returns for each turn the reason for leaving it out, if there is one.
 fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<String>> {
-    noise::reasons(turns, request.keeps_looks, |turn| found.iter().any(|one| one.source == turn))
+    noise::reasons(turns, request.keep_read_only_commands, |turn| found.iter().any(|one| one.source == turn))
 }
 
 /// Aligns the turns with those of the capture that the request compares with.

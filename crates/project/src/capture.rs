@@ -79,7 +79,7 @@ impl Workflows {
             description: verb.description.clone().or_else(|| Some(format!("Captured from {}", sources.join(", ")))),
             name: Some(verb.name.clone()),
             inputs: verb.inputs.clone().into_iter().collect(),
-            keeps_looks: verb.keep,
+            keep_read_only_commands: verb.keep,
             expects: verb.expect.clone(),
             against,
         };

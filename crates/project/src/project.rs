@@ -321,7 +321,7 @@ impl Project {
             for (name, declared) in &self.nodes {
                 let NodeKind::Graph(graph) = &declared.node.kind else { continue };
                 let mut problems: Vec<String> = graph.check_nodes(&named).iter().map(ToString::to_string).collect();
-                for (index, called) in nesting::calls(graph) {
+                for (index, called) in nesting::called_nodes(graph) {
                     if unusable.contains(called) && !self.nodes.contains_key(called) {
                         let step = &graph.steps()[index].id;
                         problems.push(format!(
@@ -340,7 +340,7 @@ impl Project {
                 self.remove(name, problems.join("\n"));
             }
         }
-        for (name, reason) in nesting::troubles(&self.nodes) {
+        for (name, reason) in nesting::nesting_errors(&self.nodes) {
             self.remove(name, reason);
         }
     }

@@ -271,7 +271,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
         [info.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&wanted))
     };
     reply.workflows.extend(functions.into_iter().filter(is_meant));
-    reply.broken.extend(function_verbs::broken(folders, project));
+    reply.broken.extend(function_verbs::list_broken(folders, project));
     if !reply.success {
         reply.error = reply.broken.first().map(|broken| broken.reason.clone());
     }

@@ -212,7 +212,9 @@ impl References {
     /// Adds the references of a node.
     fn follow(&mut self, declared: &NodeDeclaration) {
         match &declared.node.kind {
-            NodeKind::Graph(graph) => self.nodes.extend(steplatch_project::calls(graph).map(|(_, id)| id.to_owned())),
+            NodeKind::Graph(graph) => {
+                self.nodes.extend(steplatch_project::called_nodes(graph).map(|(_, id)| id.to_owned()))
+            }
             NodeKind::Function(function) => {
                 self.add_functions(function.source.as_deref().unwrap_or_default());
                 self.any_node = true;

@@ -147,7 +147,7 @@ pub(super) struct RunStatus {
     /// True if it needs a person's answer to continue, here or in a run below it.
     pub(super) asks_person: bool,
     /// True if it waits for an answer at the service that does its work.
-    pub(super) asks_elsewhere: bool,
+    pub(super) open_gate: bool,
     /// Client and time of its present pause.
     pub(super) paused: Option<Pause>,
     /// Place of its definition in the library, once it has finished.

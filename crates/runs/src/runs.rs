@@ -582,7 +582,7 @@ impl Runs {
                     progress.mark_unchanged();
                     below.spawn(async move { progress.changed().await });
                 }
-                let asks = run.progress().asks_elsewhere || self.waits_for_answer(run);
+                let asks = run.progress().open_gate || self.waits_for_answer(run);
                 if state.is_over() || (state == RunState::Waiting && asks) {
                     return;
                 }

@@ -23,7 +23,7 @@ use crate::history::CurrentStep;
 use crate::substitute::{self, Lookup, as_text};
 use crate::{groups, time, tool};
 pub(crate) use read::{
-    DEFAULT_TIMEOUT_SECONDS, InvalidDialogue, MAX_ANSWERS, MAX_RULES, MAX_TIMEOUT_SECONDS, complaints,
+    DEFAULT_TIMEOUT_SECONDS, InvalidDialogue, MAX_ANSWERS, MAX_RULES, MAX_TIMEOUT_SECONDS, problems,
 };
 pub use script::{Conversation, DialogueScript};
 

@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use crate::path::reach;
+use crate::path::value_at_path;
 
 /// Prefix of the name of a secret, as a variable.
 pub(crate) const SECRET: &str = "secret:";
@@ -132,7 +132,7 @@ pub(crate) fn unresolved_but<'t>(
 fn find<'v>(variables: &'v dyn Lookup, name: &str) -> Option<&'v Value> {
     variables.get(name).or_else(|| {
         let (root, path) = name.split_once('.')?;
-        reach(variables.get(root)?, path)
+        value_at_path(variables.get(root)?, path)
     })
 }
 

@@ -37,7 +37,7 @@ pub enum GraphInput {
         step: NodeId,
     },
     /// The graph continues: the caller may perform the decisions held back by [`hold`].
-    GoOn,
+    Continue,
 }
 
 /// A request that the driver of a graph performs.
@@ -104,7 +104,7 @@ fn decided(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp
         GraphInput::DelayOver { step } if matches!(progress.status(&step), Some(Status::Delayed { .. })) => {
             deciding.record_event(GraphEvent::RetryDue { step });
         }
-        GraphInput::GoOn => {}
+        GraphInput::Continue => {}
         GraphInput::Start { .. } | GraphInput::AttemptEnded { .. } | GraphInput::DelayOver { .. } => {
             return deciding.decision;
         }

@@ -232,8 +232,8 @@ impl FunctionRun {
             _ => match self.function_of(&node, at, &input, params) {
                 Ok(function) => Frame::Function {
                     execution: Box::new(self.recorder.shared.workers.execution(function)),
-                    of: Some(Box::new(CalledNode { node, input })),
-                    held: Vec::new(),
+                    node_call: Some(Box::new(CalledNode { node, input })),
+                    deferred: Vec::new(),
                 },
                 Err(error) => {
                     let result = NodeResult::failed(&node, input, ErrorType::NotStarted, error.to_string());
@@ -313,7 +313,7 @@ impl FunctionRun {
     /// Returns the time limit of a graph's step whose call began before this daemon.
     pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
         let Some(Frame::Graph(of)) = self.frames.get(&frame) else { return None };
-        of.limit(step, node)
+        of.step_timeout(step, node)
     }
 }
 

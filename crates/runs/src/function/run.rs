@@ -417,7 +417,7 @@ impl FunctionRun {
                     |open: &PendingCall| matches!(open.label(&self.recorder.run.id, number), CallLabel::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
                 let goes_on = match open {
-                    Some(open) => self.answer(number, open, came, by).await,
+                    Some(open) => self.deliver_outcome(number, open, came, by).await,
                     // The call has ended with an interrupt; this drops its late result.
                     None => true,
                 };

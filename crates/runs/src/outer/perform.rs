@@ -8,7 +8,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, PerformTask, PerformTaskReply};
 use steplatch_workflow::{Child, Effect, EngineAnswer, EngineTask, FunctionTurn, Input};
 
-use super::openings::{ended_in, opens};
+use super::openings::{ended_steps, opens_own_terminal};
 use super::{Registration, events_of};
 use crate::child;
 use crate::engine::Attempt;
@@ -74,7 +74,7 @@ impl Runs {
         let recorded = match &known {
             Some(_) => {
                 let from = verb.from;
-                let ended = ended_in(&events);
+                let ended = ended_steps(&events);
                 let recorded = shared.outer.record(&run, from, events).await;
                 let recorded = recorded.ok_or_else(|| TaskError::NotDriven(run.clone()))?;
                 if recorded < from {
@@ -141,10 +141,11 @@ async fn performed(
 ) -> Result<EngineAnswer, TaskError> {
     let input = match effect {
         Effect::Perform { step, tool, params, limit } => {
-            let is_held = opens(&tool, &params);
+            let is_held = opens_own_terminal(&tool, &params);
             let action = Action { tool, params, step: step.to_string(), limit, attempt };
             let acting = perform(shared.clone(), caller, action);
-            let outcome = if is_held { shared.outer.openings.outcome(&step, acting).await } else { acting.await };
+            let outcome =
+                if is_held { shared.outer.openings.perform_or_join(&step, acting).await } else { acting.await };
             Input::Outcome { step, outcome }
         }
         Effect::SetVariables { step, session_id, variables } => {

@@ -80,9 +80,9 @@ impl RemoteRun {
         self.unknown = 0;
         let at = self.recorder.shared.clock.now();
         let gate = status.pending_gate.as_ref().map(bounded);
-        let known = self.state.there.as_ref();
+        let known = self.state.remote.as_ref();
         let is_same = known
-            .is_some_and(|there| there.status.as_deref() == Some(status.word.as_str()) && there.gate == gate)
+            .is_some_and(|remote| remote.status.as_deref() == Some(status.word.as_str()) && remote.gate == gate)
             || self.state.tellings >= MAX_STATUS_CHANGES;
         self.look_after = self.pace.next(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
         let state = status.state;
@@ -127,10 +127,10 @@ impl RemoteRun {
     }
 
     /// Ends a cancelled or late run, with what the daemon knows of it at the service.
-    pub(super) async fn give_up(&mut self, there: &str) -> bool {
+    pub(super) async fn give_up(&mut self, note: &str) -> bool {
         let at = self.recorder.shared.clock.now();
         let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };
-        let told = format!("{reason}; {there}");
+        let told = format!("{reason}; {note}");
         match late {
             true => {
                 // It has failed here whatever its service reports, so that a client that polls the status stops.
@@ -151,11 +151,11 @@ impl RemoteRun {
 
     /// Returns the result of the run, with its last known status.
     pub(super) fn result(&self, local: Option<LocalEnd<'_>>) -> Value {
-        let there = self.state.there.as_ref();
+        let remote = self.state.remote.as_ref();
         let ids = Ids {
             workflow: self.began.workflow_id.clone(),
-            correlation: there.map(|there| there.correlation_id.clone()).unwrap_or_default(),
-            instance: there.map(|there| there.instance.clone()).unwrap_or_default(),
+            correlation: remote.map(|remote| remote.correlation_id.clone()).unwrap_or_default(),
+            instance: remote.map(|remote| remote.instance.clone()).unwrap_or_default(),
         };
         let mut result = result(&ids, self.seen.as_ref(), local);
         if result["input"].is_null() {

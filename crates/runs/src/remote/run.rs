@@ -163,7 +163,7 @@ impl RunKind for RemoteRun {
             }),
             returned: end.map(|end| Arc::new(end.result.clone())),
             paused: self.state.paused.clone(),
-            asks_elsewhere: end.is_none() && self.state.gate().is_some(),
+            open_gate: end.is_none() && self.state.gate().is_some(),
             trouble: self.trouble.clone().or_else(|| self.mirror.as_ref()?.trouble.clone()).filter(|_| end.is_none()),
             ..RunStatus::default()
         }
@@ -183,7 +183,7 @@ impl RunKind for RemoteRun {
             mirror.start(&self.recorder, attempt);
         }
         self.state.begins_by(self.recorder.shared.clock.now());
-        if attempt == Attempt::First && self.is_left_alone().await {
+        if attempt == Attempt::First && self.is_abandoned_by_parent().await {
             let reason = LEFT_ALONE.to_owned();
             if self.input_recorded(Input::Cancel { reason }).await == Handled::Lost {
                 return false;
@@ -212,7 +212,7 @@ impl RunKind for RemoteRun {
             RemoteEvent::Late => self.late().await,
             RemoteEvent::Outer(message) => self.receive(message).await,
         };
-        self.report_standing();
+        self.report_status();
         goes_on && self.ask_next().await
     }
 
@@ -221,7 +221,7 @@ impl RunKind for RemoteRun {
             Handled::Recorded => Handled::recorded(self.ask_next().await),
             handled => handled,
         };
-        self.report_standing();
+        self.report_status();
         handled
     }
 
@@ -256,7 +256,7 @@ impl RemoteRun {
     pub(super) fn new(recorder: Recorder, began: RemoteStart, state: State) -> Self {
         // The runs that are in progress there count before others begin.
         let service = recorder.shared.remotes.service(&began.service);
-        let turn = state.there.is_some().then(|| service.enter_anyway());
+        let turn = state.remote.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
         // For a run that has ended, the journal answers the engine.
         let mirror = if state.end.is_none() { Mirror::connect(&recorder, true, Vec::new()) } else { None };
@@ -449,7 +449,7 @@ impl RemoteRun {
     }
 
     fn instance(&self) -> String {
-        self.state.there.as_ref().map(|there| there.instance.clone()).unwrap_or_default()
+        self.state.remote.as_ref().map(|remote| remote.instance.clone()).unwrap_or_default()
     }
 
     /// Appends an entry and publishes the progress. Returns false when this daemon must no longer drive the run.

@@ -14,7 +14,7 @@ use steplatch_pattern::Pattern;
 
 use super::{ConditionError, Ending, resolved};
 use crate::definition::{Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, OutcomeKind};
-use crate::path::reach;
+use crate::path::value_at_path;
 use crate::substitute::{self, Lookup};
 use crate::tool;
 
@@ -305,7 +305,7 @@ impl PatternText {
 fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     result.get(path).or_else(|| {
         let (first, rest) = path.split_once('.')?;
-        reach(result.get(first)?, rest)
+        value_at_path(result.get(first)?, rest)
     })
 }
 

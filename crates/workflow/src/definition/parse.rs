@@ -160,7 +160,7 @@ impl Reader<'_> {
             description,
             reads_raw_output: mentions(&document, tool::RAW_OUTPUT),
             document,
-            secrets: needs::secrets(&arguments, &return_values, &states),
+            secrets: needs::collect_secrets(&arguments, &return_values, &states),
             arguments,
             return_values,
             initial_state,
@@ -477,12 +477,12 @@ impl Reader<'_> {
 
     fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {
         let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
-        let complaints = child::complaints(params, |value| value.to_string().contains('{'));
-        problems.extend(complaints.into_iter().map(|complaint| {
+        let found = child::problems(params, |value| value.to_string().contains('{'));
+        problems.extend(found.into_iter().map(|problem| {
             // A missing parameter has no place.
-            let param = complaint.param();
+            let param = problem.param();
             let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
-            Problem::error(pointer, complaint.to_string())
+            Problem::error(pointer, problem.to_string())
         }));
         match params.get(child::DEFINITION) {
             Some(document) if document.is_object() && self.level >= MAX_LEVELS => {
@@ -555,18 +555,18 @@ fn check_dialogue(params: &Map<String, Value>) -> Vec<Problem> {
         let at = |problem: Problem| Problem { pointer: format!("/rules/{index}{}", problem.pointer), ..problem };
         problems.extend(unknown_keys(keys, "a rule", &RULE_KEYS).into_iter().map(at));
     }
-    let complaints = dialogue::complaints(params);
-    problems.extend(complaints.into_iter().map(|complaint| Problem::error(complaint.pointer, complaint.message)));
+    let found = dialogue::problems(params);
+    problems.extend(found.into_iter().map(|problem| Problem::error(problem.pointer, problem.message)));
     problems
 }
 
 fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = unknown_keys(params, "a gate", &GATE_KEYS);
-    let complaints = question::complaints(params, |value| value.to_string().contains('{'));
-    problems.extend(complaints.into_iter().map(|complaint| {
-        let param = complaint.param();
+    let found = question::problems(params, |value| value.to_string().contains('{'));
+    problems.extend(found.into_iter().map(|problem| {
+        let param = problem.param();
         let pointer = if param.is_empty() { String::new() } else { format!("/{param}") };
-        Problem::error(pointer, complaint.to_string())
+        Problem::error(pointer, problem.to_string())
     }));
     problems
 }

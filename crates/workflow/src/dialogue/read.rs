@@ -33,32 +33,32 @@ impl Dialogue {
     /// # Errors
     /// With the first problem.
     pub(crate) fn read(params: &Map<String, Value>) -> Result<Self, InvalidDialogue> {
-        let mut reader = Reader { complaints: Vec::new(), is_final: true };
+        let mut reader = Reader { problems: Vec::new(), is_final: true };
         let dialogue = reader.dialogue(params);
-        match reader.complaints.into_iter().next() {
-            Some(complaint) => Err(complaint),
+        match reader.problems.into_iter().next() {
+            Some(problem) => Err(problem),
             None => Ok(dialogue),
         }
     }
 }
 
 /// Returns every problem of the written parameters, in which values with placeholders are still unknown.
-pub(crate) fn complaints(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
-    let mut reader = Reader { complaints: Vec::new(), is_final: false };
+pub(crate) fn problems(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
+    let mut reader = Reader { problems: Vec::new(), is_final: false };
     reader.dialogue(params);
-    reader.complaints
+    reader.problems
 }
 
 /// The reader of a dialogue.
 struct Reader {
-    complaints: Vec<InvalidDialogue>,
+    problems: Vec<InvalidDialogue>,
     /// True after the replacement of all variables.
     is_final: bool,
 }
 
 impl Reader {
     fn complain(&mut self, pointer: &str, message: impl Into<String>) {
-        self.complaints.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
+        self.problems.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
     }
 
     /// Returns whether the value is unknown before the entry of the state.
@@ -206,7 +206,7 @@ mod tests {
                       {"when": "c", "type": "x\n", "times": 0}],
             "until": ["ok", 5, ""], "timeout": "soon", "max_answers": "{many}"
         });
-        let found: Vec<String> = complaints(params.as_object().expect("an object"))
+        let found: Vec<String> = problems(params.as_object().expect("an object"))
             .into_iter()
             .map(|one| format!("{}: {}", one.pointer, one.message))
             .collect();
@@ -222,7 +222,7 @@ mod tests {
             /until/2: a pattern is not empty
             /timeout: 'timeout' is a number from 0.1 to 3600, not "soon""#]]
         .assert_eq(&found.join("\n"));
-        let none = complaints(&Map::new());
+        let none = problems(&Map::new());
         assert_eq!((none.len(), none[0].pointer.as_str()), (1, ""));
     }
 

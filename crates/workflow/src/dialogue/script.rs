@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Dialogue, Next, complaints, secret_names};
+use super::{Dialogue, Next, problems, secret_names};
 use crate::definition::{Problem, secret_variable};
 use crate::event::DialogueAnswer;
 use crate::substitute::{Lookup, Placeholder, placeholders};
@@ -52,7 +52,7 @@ impl DialogueScript {
                 format!("unknown key '{key}' in a dialogue, known are {}", KEYS.join(", ")),
             )
         });
-        let wrong = complaints(params).into_iter().map(|wrong| Problem::error(wrong.pointer, wrong.message));
+        let wrong = problems(params).into_iter().map(|wrong| Problem::error(wrong.pointer, wrong.message));
         let problems: Vec<Problem> = unknown.chain(wrong).collect();
         match Dialogue::read(params) {
             Ok(dialogue) if problems.is_empty() => Ok(Self { dialogue, params: params.clone() }),

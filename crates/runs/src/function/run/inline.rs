@@ -88,7 +88,7 @@ impl FunctionRun {
             let at = self.recorder.shared.clock.now();
             let mut entries = Vec::new();
             for number in closing {
-                entries.extend(self.abandoned(number, at));
+                entries.extend(self.abandon(number, at));
             }
             if !self.append(entries).await {
                 return false;

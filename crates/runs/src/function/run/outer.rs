@@ -62,7 +62,7 @@ impl FunctionRun {
     pub(in crate::function) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Started(started) => {
-                self.show_trouble(started.err());
+                self.set_error(started.err());
                 true
             }
             MirrorMessage::Lost(how) => {
@@ -70,7 +70,7 @@ impl FunctionRun {
                 self.cancel_at_once(self.recorder.shared.clock.now(), reason).await
             }
             MirrorMessage::Task(task, reply) => {
-                self.show_trouble(None);
+                self.set_error(None);
                 self.take_task(task, reply).await
             }
             // A function has no events of the engine. The sender learns that it has no driver for them.
@@ -200,7 +200,7 @@ impl FunctionRun {
             }
             Input::Cancel { reason } => {
                 if !shared.outer.cancel(&run, reason.clone()) {
-                    self.show_trouble(Some(NOT_SERVED.to_owned()));
+                    self.set_error(Some(NOT_SERVED.to_owned()));
                 }
                 return Handled::Unanswered;
             }
@@ -229,7 +229,7 @@ impl FunctionRun {
                     InputEnd::Taken { .. } => Handled::Recorded,
                     InputEnd::Ignored => Handled::Ignored,
                     InputEnd::Unknown(trouble) => {
-                        self.show_trouble(Some(trouble));
+                        self.set_error(Some(trouble));
                         Handled::Unanswered
                     }
                 },
@@ -268,8 +268,8 @@ impl FunctionRun {
         }
     }
 
-    fn show_trouble(&mut self, trouble: Option<String>) {
-        if Mirror::set_trouble(&mut self.mirror, trouble) {
+    fn set_error(&mut self, trouble: Option<String>) {
+        if Mirror::set_error(&mut self.mirror, trouble) {
             self.publish();
         }
     }

@@ -85,34 +85,34 @@ impl Checks {
 /// # Errors
 /// If the environment is unreadable, and the errors of `tell`.
 pub(crate) async fn examine(
-    place: &DaemonPaths,
+    daemon_paths: &DaemonPaths,
     only: &[String],
     mut tell: impl FnMut(&[Check]) -> Result<(), Failure>,
 ) -> Result<Vec<Check>, Failure> {
-    let around = UserPaths::look()?;
-    let ours = OwnEntry::find(&around)?;
+    let user_paths = UserPaths::look()?;
+    let own_entry = OwnEntry::find(&user_paths)?;
     let mut all = Vec::new();
     let mut done = |checks: Checks| {
         tell(&checks.found)?;
         all.extend(checks.found);
         Ok::<_, Failure>(())
     };
-    done(machine::look(&around, &ours, place))?;
+    done(machine::check_machine(&user_paths, &own_entry, daemon_paths))?;
     done(reach::settings().await)?;
-    done(reach::daemon(place).await)?;
-    done(server(&ours, place).await)?;
-    done(clients(&around, &ours, only).await)?;
-    done(reach::remotes(place).await)?;
+    done(reach::daemon(daemon_paths).await)?;
+    done(server(&own_entry, daemon_paths).await)?;
+    done(clients(&user_paths, &own_entry, only).await)?;
+    done(reach::remotes(daemon_paths).await)?;
     Ok(all)
 }
 
 /// Starts the server as clients do, with both eras of the protocol.
-async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
+async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("The MCP server");
-    let state = place.state().display().to_string();
+    let state = daemon_paths.state().display().to_string();
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
     for (about, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
-        let command = probe::Command { program: &ours.program, arguments: &arguments, environment: &[] };
+        let command = probe::Command { program: &own_entry.program, arguments: &arguments, environment: &[] };
         match probe::speak(command, era).await {
             Ok(spoken) => check_answer(&mut checks, about, &spoken),
             Err(why) => checks.problem(
@@ -145,13 +145,13 @@ fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
 }
 
 /// Starts the servers in each client's configuration.
-async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks {
+async fn clients(user_paths: &UserPaths, own_entry: &OwnEntry, only: &[String]) -> Checks {
     let mut checks = Checks::for_section("Clients");
     for client in CLIENTS.iter().filter(|client| only.is_empty() || only.iter().any(|name| name == client.name)) {
         let mut has_entry = false;
         for scope in [Scope::User, Scope::Project] {
-            let path = client.file(scope, around);
-            if scope == Scope::Project && path == client.file(Scope::User, around) {
+            let path = client.file(scope, user_paths);
+            if scope == Scope::Project && path == client.file(Scope::User, user_paths) {
                 continue;
             }
             let about =
@@ -161,7 +161,7 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(error) => {
-                    checks.problem(&about, format!("{}: {error}", around.display_path(&path)), "fix the file");
+                    checks.problem(&about, format!("{}: {error}", user_paths.display_path(&path)), "fix the file");
                     has_entry = true;
                     continue;
                 }
@@ -170,16 +170,16 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 Ok(None) => {}
                 Ok(Some(found)) => {
                     has_entry = true;
-                    entry(&mut checks, &about, &found, ours, around, &setup).await;
+                    entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
                 }
                 Err(error) => {
                     has_entry = true;
-                    let said = format!("{} cannot be read: {error}", around.display_path(&path));
+                    let said = format!("{} cannot be read: {error}", user_paths.display_path(&path));
                     checks.problem(&about, said, "fix the file; the client cannot read it either");
                 }
             }
         }
-        match (has_entry, client.is_there(Scope::User, around), only.is_empty()) {
+        match (has_entry, client.is_there(Scope::User, user_paths), only.is_empty()) {
             (true, ..) => {}
             (false, true, true) => {
                 checks.warn(
@@ -204,7 +204,14 @@ fn setup_command(client: &Client, scope: Scope) -> String {
 }
 
 /// Tries one entry.
-async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnEntry, around: &UserPaths, setup: &str) {
+async fn entry(
+    checks: &mut Checks,
+    about: &str,
+    found: &FoundEntry,
+    own_entry: &OwnEntry,
+    user_paths: &UserPaths,
+    setup: &str,
+) {
     let told = print::visible(&found.describe());
     let Some(command) = &found.command else {
         match &found.url {
@@ -220,7 +227,7 @@ async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnE
         }
         return;
     };
-    let Some(program) = around.find(command) else {
+    let Some(program) = user_paths.find(command) else {
         let said = format!("starts '{told}': program not found");
         return checks.problem(about, said, format!("fix it with: {setup}"));
     };
@@ -232,7 +239,7 @@ async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnE
             let said = format!("starts '{told}', which is another server: {}", print::visible(&spoken.name));
             checks.problem(about, said, format!("fix it with: {setup}"));
         }
-        Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, ours) => {
+        Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, own_entry) => {
             let said = format!("starts another steplatch ({}): '{told}'", print::visible(&spoken.version));
             checks.warn(about, said, format!("to start this one: {setup}"));
         }
@@ -241,13 +248,13 @@ async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnE
 }
 
 /// Returns whether a program is this one, or starts it.
-fn is_ours(program: &Path, ours: &OwnEntry) -> bool {
-    is_same(program, &ours.program)
+fn is_ours(program: &Path, own_entry: &OwnEntry) -> bool {
+    is_same(program, &own_entry.program)
 }
 
 /// Returns the daemon's reply to one verb, if a daemon answers.
-async fn ask<V: steplatch_protocol::Verb>(place: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
-    let asked = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(place, verb)).await;
+async fn ask<V: steplatch_protocol::Verb>(daemon_paths: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
+    let asked = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(daemon_paths, verb)).await;
     match asked {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(failure)) => Err(failure.message().to_owned()),

@@ -351,8 +351,8 @@ impl Shown {
         let called = self.story.calls.oldest().map(|called| Current {
             state: called.name.clone(),
             tool: called.node.clone(),
-            detail: called.given.clone(),
-            since: called.since,
+            detail: called.input.clone(),
+            since: called.started,
         });
         self.story.current.clone().or(called)
     }

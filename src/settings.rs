@@ -299,7 +299,7 @@ pub(crate) struct SettingRow {
 #[derive(Default)]
 struct TableReading {
     services: remotes::Reading,
-    hosts: hosts::Reading,
+    hosts: hosts::HostSettings,
 }
 
 /// An invalid part of the configuration.
@@ -371,7 +371,7 @@ impl Settings {
         wrong.append(&mut services.wrong);
         settings.hosts = hosts.hosts;
         settings.unknown.append(&mut hosts.unknown_keys);
-        wrong.append(&mut hosts.wrong);
+        wrong.append(&mut hosts.problems);
         if wrong.is_empty() {
             return Ok(settings);
         }
@@ -393,7 +393,7 @@ impl Settings {
             tables.services.file(path, &value);
         }
         if let Some(value) = table.remove(hosts::HOST) {
-            tables.hosts.file(path, &value);
+            tables.hosts.read_file(path, &value);
         }
         let values = flat(&table);
         for (name, value) in &values {

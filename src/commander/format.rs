@@ -76,7 +76,7 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
         State::Done { result, took, .. } => {
             let success = result["success"] == true;
             let about = if success { &result["output"] } else { &result["error"] };
-            let about = super::reference::text(about);
+            let about = super::reference::value_to_text(about);
             let first = visible(about.lines().next().unwrap_or_default());
             let first = if first == "null" { String::new() } else { first };
             (if success { "done" } else { "failed" }, duration(*took), first)

@@ -137,7 +137,7 @@ impl Session {
             }
         }
         let names = self.names();
-        let pin = |text: &str| reference::pin(text, &names);
+        let pin = |text: &str| reference::parse_references(text, &names);
         let meaning = line::read(line).and_then(|line| match line {
             Line::Nothing => Ok(ParsedLine::Nothing),
             Line::Call { target, text } => Ok(ParsedLine::Call(target, pin(&text)?)),
@@ -186,7 +186,7 @@ impl Session {
         let coming = |number: &usize| matches!(self.entries[*number].state, State::Waits | State::Coming);
         let coming: Vec<usize> = text.numbers().filter(coming).collect();
         if coming.is_empty() {
-            text.filled(|number| self.result(number)).map(ResolvedText::Ready)
+            text.fill_in(|number| self.result(number)).map(ResolvedText::Ready)
         } else {
             Ok(ResolvedText::Waits(coming))
         }
@@ -415,7 +415,7 @@ mod tests {
             "once"
         );
         let answer = |session: &Session, line: &str| match session.read(line) {
-            ParsedLine::Answer(gate, text) => (gate, text.filled(|_| Err(String::new())).unwrap()),
+            ParsedLine::Answer(gate, text) => (gate, text.fill_in(|_| Err(String::new())).unwrap()),
             other => panic!("{other:?}"),
         };
         assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
@@ -446,7 +446,7 @@ mod tests {
         match session.read("hello ::0") {
             ParsedLine::Call(target, text) => {
                 assert_eq!(target, greet);
-                assert_eq!(text.filled(|number| session.result(number)), Ok(json!("hello one")));
+                assert_eq!(text.fill_in(|number| session.result(number)), Ok(json!("hello one")));
             }
             other => panic!("{other:?}"),
         }

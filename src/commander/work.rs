@@ -209,7 +209,8 @@ impl Drop for Work {
 
 /// Returns the request for `%name text`.
 fn run(target: &Target, input: &Value) -> RunWorkflow {
-    let variables = (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::text(input).into())]));
+    let variables =
+        (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::value_to_text(input).into())]));
     let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
         // The daemon refuses an invalid path, under the typed name.
         let whole = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());

@@ -39,10 +39,10 @@ pub(super) async fn settings() -> Checks {
     checks
 }
 
-pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
+pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("The daemon");
     let asked = tokio::time::timeout(super::probe::ANSWER_TIMEOUT, async {
-        let (client, _) = connect(place, front::hello("steplatch")).await?;
+        let (client, _) = connect(daemon_paths, front::hello("steplatch")).await?;
         let status = client.call(DaemonStatus {}).await;
         Ok(match status {
             Ok(status) => client.call(GetApprover {}).await.map(|approver| (status, approver)),
@@ -114,13 +114,13 @@ fn check_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) 
     }
 }
 
-pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
+pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("Remote services");
     let Ok(settings) = Settings::load() else { return checks };
     if settings.remotes.is_empty() {
         return checks;
     }
-    let mut told = match ask(place, ListRemoteWorkflows::default()).await {
+    let mut told = match ask(daemon_paths, ListRemoteWorkflows::default()).await {
         Ok(reply) => reply.remotes,
         Err(error) => {
             checks.problem("services", error, "check the daemon with: steplatch daemon status");
@@ -129,7 +129,7 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
     };
     // A daemon that has just started: no service has answered or failed yet.
     if told.iter().any(|told| told.enabled && !told.reachable && told.error.is_none())
-        && let Ok(reply) = ask(place, RefreshWorkflows::default()).await
+        && let Ok(reply) = ask(daemon_paths, RefreshWorkflows::default()).await
     {
         told = reply.remotes;
     }

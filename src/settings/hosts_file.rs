@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use steplatch_host::RemoteHostConfig;
 
-use super::hosts::{HOST, check_destination, check_name};
+use super::hosts::{HOST, check_destination, check_host_name};
 use super::{BadSettings, Settings};
 use crate::clients::file::{FileError, replace};
 use crate::clients::text::Unreadable;
@@ -58,7 +58,7 @@ pub(crate) enum HostsFileError {
 /// # Errors
 /// If one of them is invalid.
 pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
-    check_name(&host.name).map_err(|why| HostsFileError::Invalid(host.name.clone(), why))?;
+    check_host_name(&host.name).map_err(|why| HostsFileError::Invalid(host.name.clone(), why))?;
     check_destination(&host.ssh).map_err(|why| HostsFileError::Invalid(host.ssh.clone(), why))
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>, Extension(caller): Exten
     let told = Health {
         version: Some(env!("CARGO_PKG_VERSION")),
         connections: Some(app.connections.count()),
-        event_streams: Some(app.streams.open()),
+        event_streams: Some(app.streams.open_count()),
         ..Health::default()
     };
     let asked = async {

@@ -37,7 +37,7 @@ pub(crate) enum Step {
     /// Begins a loop: no iteration yet.
     Enter { count: usize, last: usize },
     /// Iterates a loop once more, or leaves it.
-    Loop(Turn),
+    Loop(LoopStep),
     /// Runs what follows up to its [`Step::Accept`] independently, and continues at `end`.
     Atomic { end: usize },
     /// As `Atomic`, without taking characters; begins `back` characters earlier.
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 
 /// A loop, where it decides whether to iterate.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct LoopStep {
     /// The slot that counts the iterations.
     pub(crate) count: usize,
     /// The slot with the start of the last iteration.
@@ -273,7 +273,7 @@ impl Compiler {
         let head = self.hole();
         self.node(node, ignore_case);
         self.steps.push(Step::Jump(head));
-        self.steps[head] = Step::Loop(Turn { count, last, min, max, lazy, exit: self.steps.len() });
+        self.steps[head] = Step::Loop(LoopStep { count, last, min, max, lazy, exit: self.steps.len() });
     }
 
     /// Compiles an independent part.

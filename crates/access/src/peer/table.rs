@@ -65,7 +65,7 @@ impl ProcessTable for Proc {
         // A read that failed for lack of resources may have missed the evidence.
         let is_starved = read.as_ref().err().is_some_and(is_want_of_room);
         let in_group = match groups {
-            Ok(groups) => group::is_of_ours(&groups),
+            Ok(groups) => group::is_daemon_group(&groups),
             Err(error) => is_want_of_room(&error),
         };
         Evidence { mark: read.ok().and_then(|_| mark_of(&environment)), in_group: in_group || is_starved }

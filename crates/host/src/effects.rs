@@ -122,7 +122,7 @@ impl Effects {
             Ok(Some(body)) => decode_opened_id(&body),
             Err(_) => None,
         };
-        // A client that is gone needs no answer.
+        // A disconnected client needs no answer.
         let _ = outbox.send_message(number, &Ok::<_, Refusal>(id));
     }
 
@@ -150,7 +150,7 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
         Admission::Answer(body) => body,
         Admission::Unknown => body_of(&Err::<(), _>(Refusal::OutcomeUnknown)),
     };
-    // A client that is gone needs no answer.
+    // A disconnected client needs no answer.
     let _ = outbox.send_body(number, &body);
     if let Ask::File(FileAsk::Finish { target, .. }) = ask {
         // The file is in its place already.
@@ -221,7 +221,7 @@ async fn wait_until_abandoned(mut abandoned: watch::Receiver<bool>) {
 
 impl Waiter {
     fn answer(&self, body: &[u8]) {
-        // A client that is gone needs no answer.
+        // A disconnected client needs no answer.
         let _ = match self.part {
             ResultPart::Whole => self.outbox.send_body(self.number, body),
             ResultPart::TerminalId => self.outbox.send_message(self.number, &Ok::<_, Refusal>(decode_opened_id(body))),

@@ -102,7 +102,7 @@ impl MachineFiles {
     /// Lists a directory, sorted by name.
     ///
     /// # Errors
-    /// If it is no directory, or the machine does not answer.
+    /// If it is not a directory, or the machine does not answer.
     pub async fn list(&self, path: PathBuf) -> Result<Vec<DirectoryEntry>, TransferError> {
         self.ask(FileAsk::List(path.clone()), move || disk::list(&path)).await
     }

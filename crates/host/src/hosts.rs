@@ -39,7 +39,7 @@ use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Re
 /// The way to start a host.
 #[derive(Debug, Clone)]
 pub enum Starter {
-    /// As a process of its own, which gets the listening socket as its standard input.
+    /// As a separate process, which gets the listening socket as its standard input.
     Program {
         /// The program, usually that of this process.
         program: PathBuf,
@@ -78,10 +78,10 @@ pub enum HostsError {
     /// Its start failed.
     #[error("the terminal host could not be started: {0}")]
     NotStarted(#[source] io::Error),
-    /// It did not open the terminal.
+    /// The host did not open the terminal.
     #[error(transparent)]
     Refused(#[from] OpenRefused),
-    /// It did not answer.
+    /// The host did not answer.
     #[error(transparent)]
     Ask(#[from] AskError),
     /// The connection to the machine failed.
@@ -112,11 +112,11 @@ pub struct ListedTerminal {
 pub enum HostState {
     /// New terminals open there.
     Current,
-    /// It is of another version and keeps the terminals that it has.
+    /// The host is of another version and keeps the terminals that it has.
     Older,
-    /// It speaks another version, and its terminals are out of reach.
+    /// The host speaks another version, and its terminals are out of reach.
     Foreign,
-    /// It does not answer, and its terminals are out of reach.
+    /// The host does not answer, and its terminals are out of reach.
     Silent,
 }
 
@@ -177,7 +177,7 @@ struct Shared {
 struct Doubts {
     /// The notes of the hosts that had ended when this daemon began.
     records: Vec<HostRecord>,
-    /// Sockets of those that have ended since.
+    /// Sockets of hosts that have ended since.
     sockets: Vec<PathBuf>,
     /// The steps. None until this daemon knows the runs of the last one.
     steps: Option<BTreeSet<String>>,
@@ -343,7 +343,7 @@ impl Hosts {
         self.current().await.map(drop)
     }
 
-    /// Reaches other machines from now on. Called once.
+    /// Enables connections to other machines. Called once.
     pub fn reach(&self, setup: RemoteSetup) {
         // A second setup would leave the connections of the first one without an owner.
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
@@ -388,7 +388,7 @@ impl Hosts {
         self.remote(name)?.check(name, patience).await
     }
 
-    /// Returns where a connection to a machine leads now.
+    /// Returns the current target of a connection to a machine.
     ///
     /// # Errors
     /// If there is no such machine, or `ssh` does not report it.
@@ -466,7 +466,7 @@ impl Hosts {
         self.open_there(spec, machine, patience, place).await
     }
 
-    /// Opens a terminal on another machine. Notes it before the request: only a noted terminal later counts as one of
+    /// Opens a terminal on another machine. Records it before the request: only a noted terminal later counts as one of
     /// that machine.
     async fn open_there(
         &self,
@@ -565,8 +565,9 @@ impl Hosts {
         steps
     }
 
-    /// Notes that this daemon has stored the results of `steps`, or has given the steps up: one step, or all that begin
-    /// with a text that ends with `/`. Closes the terminals of their single commands. Does not wait for the hosts.
+    /// Records that this daemon has stored the results of `steps`, or has given the steps up: one step, or all that
+    /// begin with a text that ends with `/`. Closes the terminals of their single commands. Does not wait for the
+    /// hosts.
     pub fn settle(&self, steps: &str) {
         self.reachable().iter().for_each(|host| host.settle(steps));
         if let Some(remote) = self.shared.remote.get() {
@@ -580,8 +581,8 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since. If they are all that
-    /// there are, later daemons doubt no others because of this host.
+    /// Records the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since. If
+    /// they are all that there are, later daemons doubt no others because of this host.
     pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         let mut doubts = self.shared.doubts.lock();
         for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
@@ -600,7 +601,7 @@ impl Hosts {
         self.connected().iter().for_each(|host| host.give_up(step));
     }
 
-    /// Notes that an earlier daemon may have begun a step.
+    /// Records that an earlier daemon may have begun a step.
     pub fn note_repeated(&self, step: &str) {
         self.shared.repeated.lock().insert(step.to_owned());
     }
@@ -1062,7 +1063,7 @@ impl Hosts {
         self.shared.changed.send_modify(|changed| *changed += 1);
     }
 
-    /// Notes the close of a terminal, which then does not count as lost later.
+    /// Records the close of a terminal, which then does not count as lost later.
     pub async fn closed(&self, id: &TerminalId) {
         self.lock().kept.remove(id);
         if let Some(remote) = self.shared.remote.get() {
@@ -1100,7 +1101,7 @@ fn socket_name() -> String {
 fn end_process(pid: u32) {
     let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(process) = process {
-        // It may be gone already; a stopped process receives the signal only when it continues.
+        // It may have ended already; a stopped process receives the signal only when it continues.
         let _ = pidfd_send_signal(&process, Signal::TERM);
         let _ = pidfd_send_signal(&process, Signal::CONT);
     }

@@ -1,7 +1,7 @@
 //! The host's side of links: connections from other machines, each of which carries a session that outlives it.
 //!
 //! A relay ([`crate::relay`]) connects and sends [`crate::Ask::Link`]; from then on the connection belongs to a link. A session is
-//! a connection of its own to the rest of the host, so that nothing but this module knows of links.
+//! its own connection to the rest of the host, so that nothing but this module knows of links.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(900);
 /// Time limit of the greeting of a connection.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection that carries a session from now on.
+/// A connection that now carries a session.
 struct Arrival {
     stream: UnixStream,
     hello: Hello,
@@ -57,7 +57,7 @@ impl Links {
             None => Some(arrival),
         };
         if let Some(mut arrival) = refused {
-            // A client that is gone does not need the reason.
+            // A disconnected client does not need the reason.
             let _ = refuse(Refusal::Unknown, &mut arrival.stream).await;
         }
     }

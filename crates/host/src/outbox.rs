@@ -39,7 +39,7 @@ struct Unsent {
     over: bool,
 }
 
-/// The other side is gone.
+/// The other side has disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutboxClosed;
 

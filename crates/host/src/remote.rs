@@ -61,7 +61,7 @@ pub trait QuestionWatch: fmt::Debug + Send + Sync {
 
 /// Receives the texts that other machines want hidden. What a machine wants hidden counts for its own terminals.
 pub trait MachineSecretSink: fmt::Debug + Send + Sync {
-    /// Notes that a terminal is on a machine.
+    /// Records that a terminal is on a machine.
     fn place(&self, terminal: &TerminalId, machine: &str);
     /// Hides a text in the terminals of a machine, or in one of them.
     fn hide_on(&self, machine: &str, secret: SecretText);
@@ -90,9 +90,9 @@ pub enum RemoteHostState {
     Idle,
     /// The connection is in progress.
     Connecting,
-    /// It has a connection.
+    /// The host has a connection.
     Connected,
-    /// It has no connection, since then, for this reason.
+    /// The host has no connection, since then, for this reason.
     Lost {
         /// Since when.
         since: SystemTime,
@@ -225,7 +225,7 @@ impl RemoteHosts {
         Ok(machine.status())
     }
 
-    /// Returns where a connection to a machine leads now.
+    /// Returns the current target of a connection to a machine.
     pub(crate) async fn target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         let config = self.find_machine(name)?.config().clone();
         let target = self.shared.setup.transport.target(&config).await;
@@ -253,7 +253,7 @@ impl RemoteHosts {
         hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
     }
 
-    /// Notes that the daemon has stored the results of `steps`, or has given the steps up. Does not wait for the
+    /// Records that the daemon has stored the results of `steps`, or has given the steps up. Does not wait for the
     /// machines.
     pub(crate) fn settle(&self, steps: &str) {
         self.all().iter().for_each(|machine| machine.settle(steps));
@@ -285,7 +285,7 @@ impl RemoteHosts {
         join_all(listing).await.into_iter().flatten().collect()
     }
 
-    /// Notes the close of a terminal.
+    /// Records the close of a terminal.
     pub(crate) async fn closed(&self, id: &TerminalId) {
         for machine in self.all() {
             machine.forget(id).await;

@@ -1,7 +1,7 @@
 //! The host's side: keeps terminals and serves the requests of its clients.
 //!
-//! A task of its own answers every request, but the server hands requests to a terminal in the order of their arrival,
-//! so that two inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
+//! A separate task answers every request, but the server hands requests to a terminal in the order of their arrival, so
+//! that two inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
 
 use std::collections::HashMap;
 use std::io;
@@ -47,7 +47,7 @@ pub struct Identity {
 /// Time that a host without terminals stays without a client.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Time that a person keeps the writer's seat when the connection that they took it over is gone.
+/// Time that a person keeps the writer's seat after the end of the connection over which they took it.
 const SEAT_LEASE: Duration = Duration::from_secs(15);
 
 /// Time that a host without terminals and clients keeps the results of steps that no daemon has stored yet.
@@ -161,7 +161,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Listens at the path of a socket that is gone, in a directory that may be gone with it.
+/// Listens at the path of a removed socket, whose directory may be removed as well.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -277,7 +277,7 @@ impl Connection {
         }
         let connection = self.clone();
         let mut answering: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            // A client that is gone does not need an answer.
+            // A disconnected client does not need an answer.
             let _ = match ask {
                 Some(ask) => connection.answer(number, ask).await,
                 None => connection.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
@@ -325,7 +325,7 @@ impl Connection {
                 let said = self.say(number, ());
                 shared.check_retirement();
                 let shared = shared.clone();
-                // The client needs no more of them, and may be gone meanwhile.
+                // The client needs no more of them, and may have disconnected in the meantime.
                 tokio::spawn(async move { shared.close_single_commands(closing).await });
                 said
             }
@@ -510,7 +510,7 @@ impl Connection {
         for key in left {
             self.seats().remove(&key);
             for terminal in self.shared.terminals.all() {
-                // Only the terminal with this key in its seat heeds it, and one that is gone is free.
+                // Only the terminal with this key in its seat heeds it, and a closed one is free.
                 let _ = terminal.give_back(key.clone()).await;
             }
         }

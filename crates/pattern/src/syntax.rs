@@ -161,7 +161,7 @@ struct Parser {
     alternations: Vec<Vec<Range<usize>>>,
 }
 
-/// The part before a quantifier, as far as its rules care.
+/// The part before a quantifier, for its rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Atom,

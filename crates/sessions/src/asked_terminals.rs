@@ -42,17 +42,17 @@ pub struct AskedTerminal {
 pub struct ShownTerminals {
     /// Their description; `None` where there is none.
     pub text: Option<String>,
-    /// Their ids. After the answer, the run acts in these only, and in those that it opens.
+    /// Their ids. After the answer, the run acts only in these, and in terminals that it opens.
     pub ids: Vec<String>,
 }
 
 impl Sessions {
-    /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has the
-    /// names of further ones, known only after the answer, in their written form.
+    /// Records the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has
+    /// the names of further ones, known only after the answer, in their written form.
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());
         let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);
-        // The question opens all the same.
+        // The question opens anyway.
         if tokio::time::timeout(QUESTION_TIME, describing).await.is_err() {
             lines.push(format!("{NOT_COMPARED}terminals of the run do not answer, and it will not act in them"));
         }

@@ -1,9 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who judges what a terminal shows approves what the run does there next. An agent's input meanwhile would
-//! take effect with it, so the terminal takes no input but the run's own and a person's, until the run has typed into a
-//! terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. The hold
-//! counts what people type, since the person who answers may not be the one who typed.
+//! A person who judges what a terminal shows approves what the run does there next. An agent's input in the meantime
+//! would take effect with it, so the terminal takes no input but the run's own and a person's, until the run has typed
+//! into a terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. The
+//! hold counts what people type, since the person who answers may not be the one who typed.
 
 use std::collections::HashMap;
 
@@ -36,11 +36,11 @@ struct TerminalHold {
 /// Use of a terminal by an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalUse {
-    /// It types, or ends the program.
+    /// The step types, or ends the program.
     Acts,
-    /// It waits for output.
+    /// The step waits for output.
     Reads,
-    /// It does not affect an existing terminal, or only looks at it.
+    /// The step does not affect an existing terminal, or only looks at it.
     Nothing,
 }
 
@@ -74,8 +74,8 @@ impl HeldTerminals {
         (held.terminals, held.acting) = (terminals, None);
     }
 
-    /// Notes what a run does after its gate. Releases its terminals once a step has typed into one, or begins to wait for output
-    /// of one: it may wait for what others do there.
+    /// Records what a run does after its gate. Releases its terminals once a step has typed into one, or begins to wait
+    /// for output of one: it may wait for what others do there.
     pub fn note_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(run) else { return };

@@ -11,7 +11,7 @@ use steplatch_terminal::{Colour, Picture, Run};
 const MAX_HIGHLIGHTS: usize = 8;
 const MAX_HIGHLIGHT_CHARS: usize = 80;
 
-/// A ground that more rows have, or more than one in so many cells, is the screen's own or that of a window.
+/// A ground that more rows have, or more than one in [`COMMON`] cells, is the screen's own or that of a window.
 const MAX_GROUND_ROWS: usize = 3;
 const COMMON: usize = 10;
 
@@ -135,7 +135,7 @@ mod tests {
         let row = vec![run(0, "│ [", window), run(3, " ", mark), run(4, "] alpha │", window)];
         let mut rows = vec![vec![run(0, "│ window │", window)]; 6];
         rows.push(row);
-        // A shadow beside the window is no mark.
+        // A shadow beside the window is not a mark.
         rows.push(vec![run(0, "│", window), run(1, "  ", mark)]);
         let found = highlights(&picture(rows));
         assert_eq!(found, [HighlightInfo { row: 6, text: "[ ] alpha".to_owned() }]);

@@ -35,9 +35,9 @@ pub(crate) struct ScreenShare {
 }
 
 impl Sessions {
-    /// Returns the part of a screen that `mode` names, and notes that the client has seen it. Without an earlier look
-    /// of this client, the news begin at `since`. Shows a terminal closed meanwhile as `view` has it: the action before
-    /// was successful.
+    /// Returns the part of a screen that `mode` names, and records that the client has seen it. Without an earlier look
+    /// of this client, the news begin at `since`. Shows a terminal closed in the meantime as `view` has it: the action
+    /// before was successful.
     pub(crate) async fn screen_share(
         &self,
         caller: &Caller,
@@ -90,7 +90,7 @@ impl Sessions {
         share
     }
 
-    /// Notes that the client has seen the whole of a screen, which has no secrets.
+    /// Records that the client has seen the whole of a screen, which has no secrets.
     pub(crate) fn note_seen(
         &self,
         caller: &Caller,
@@ -111,8 +111,8 @@ impl Sessions {
     }
 }
 
-/// Returns what is new since the output ended at an offset and the screen had a version. None where there is no such
-/// offset: the client has not looked and there was no input.
+/// Returns the content that is new since the output ended at an offset and the screen had a version. None where there
+/// is no such offset: the client has not looked and there was no input.
 async fn news(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -141,7 +141,8 @@ async fn news(
     Ok(Some(ScreenShare { content, part, omitted, ..ScreenShare::default() }))
 }
 
-/// Returns what a client has not seen of a terminal: text, or the lines that changed where the program drew on several.
+/// Returns the part of a terminal that a client has not seen: text, or the lines that changed where the program drew on
+/// several.
 async fn shown_since(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -159,7 +160,7 @@ async fn shown_since(
     Ok(ScreenShare { content, part: Some(ScreenPart::New), omitted, ..ScreenShare::default() })
 }
 
-/// Returns the lines of a screen that changed: as text where they are the last ones, else behind their numbers.
+/// Returns the lines of a screen that changed: as text where they are the last ones, else after their numbers.
 fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
     // All lines, to find a secret that several have.
     let texts = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
@@ -229,7 +230,7 @@ fn changed_rows(seen: &Reading, screen: &str) -> ScreenShare {
 /// Returns the rows of a full screen that have text, or the screen where that is shorter.
 fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
     let is_drawn = |sign: char| sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign);
-    // vi marks the rows behind the end of a text with a tilde.
+    // vi marks the rows after the end of a text with a tilde.
     let has_text = |row: &str| row != "~" && !row.chars().all(is_drawn);
     let with_text = rows.iter().cloned().enumerate().filter(|(_, row)| has_text(row));
     let content = numbered(with_text);
@@ -240,7 +241,7 @@ fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
     }
 }
 
-/// Writes rows behind their numbers, counted from 0 as the cursor's.
+/// Writes rows after their numbers, counted from 0 as the cursor's.
 fn numbered(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
     let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
     rows.collect::<Vec<_>>().join("\n")

@@ -31,8 +31,8 @@ pub(crate) struct SearchResults {
     pub(crate) lost_before: Option<u64>,
 }
 
-/// Searches the output from `offset` on, with secrets masked before the pattern sees them: a pattern must not reveal
-/// what a text does not. Returns at most `most` characters, and at most `most_matches` lines.
+/// Searches the output after `offset`, with secrets masked before the pattern sees them: a pattern must not reveal what
+/// a text does not. Returns at most `most` characters, and at most `most_matches` lines.
 pub(crate) async fn search(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -73,7 +73,7 @@ pub(crate) async fn search(
         if window.is_last || read.next <= from {
             return Ok(found);
         }
-        // The last line of a window may continue behind it.
+        // The last line of a window may continue after it.
         let next = match window.left {
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,
@@ -99,7 +99,7 @@ struct Window<'r> {
     is_last: bool,
     text: String,
     lines: Vec<Line>,
-    /// Start in `raw` of the line that continues behind the window.
+    /// Start in `raw` of the line that continues after the window.
     left: Option<usize>,
 }
 

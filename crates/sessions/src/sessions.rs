@@ -65,13 +65,13 @@ const FIRST_PROMPT: Duration = Duration::from_secs(10);
 /// Time without output after which a shell with prompt integration counts as one without.
 const SILENT_SHELL: Duration = Duration::from_secs(3);
 
-/// A program without prompt integration counts as ready so long after its last output …
+/// A program without prompt integration counts as ready this time after its last output …
 const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
 
-/// … or so long after its start, if it prints nothing.
+/// … or this time after its start, if it prints nothing.
 const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 
-/// The reply to an input follows at the next prompt, or after so much silence …
+/// The reply to an input follows at the next prompt, or after this silence …
 const QUIET: Duration = Duration::from_millis(10);
 
 /// … and at the latest after this.
@@ -125,7 +125,8 @@ impl Sessions {
         self.hosts.is_in_doubt(step)
     }
 
-    /// Notes that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is unknown.
+    /// Records that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is
+    /// unknown.
     pub fn note_repeated(&self, step: &str) {
         self.hosts.note_repeated(step);
     }
@@ -134,8 +135,8 @@ impl Sessions {
         step.is_some_and(|step| self.hosts.is_repeated(step))
     }
 
-    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended since.
-    /// `are_all` if no run of it waits for others.
+    /// Records the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended
+    /// since. `are_all` if no run of it waits for others.
     pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         self.hosts.doubt(pending, are_all);
     }
@@ -176,7 +177,7 @@ impl Sessions {
         }
     }
 
-    /// Returns why there is no such session.
+    /// Returns the reason that there is no such session.
     pub(crate) async fn not_found(&self, session: &str) -> LookupError {
         if session.is_empty() {
             return LookupError::Unnamed;
@@ -305,7 +306,7 @@ impl Sessions {
             Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
             // It is open, and becomes visible once its machine connects again.
             Err(AskError::NotConnected { .. }) => None,
-            // The terminal exists; a just closed one is no reason to require a session_id.
+            // The terminal exists; a just closed one is not a reason to require a session_id.
             Err(error) => return Err(SessionError::Words(error.to_string())),
         };
         let size = view.as_ref().map(|view| view.size);
@@ -326,7 +327,7 @@ impl Sessions {
         Ok((terminal, reply))
     }
 
-    /// Notes that the runs have stored the results of `steps`, or given them up: one step, or all that begin with a
+    /// Records that the runs have stored the results of `steps`, or given them up: one step, or all that begin with a
     /// text that ends with `/`. The terminal hosts keep the results no longer, and close the shells of their single
     /// commands. Does not wait for the hosts.
     pub fn settle(&self, steps: &str) {
@@ -446,7 +447,7 @@ impl Sessions {
         };
         let (view, waited) = match seen {
             Ok(seen) => seen,
-            // The terminal has closed, or its host is gone. There is no way to take the input back.
+            // The terminal has closed, or its host has ended. There is no way to take the input back.
             Err(trouble) => {
                 let why = self.describe_trouble(terminal.id().as_str(), trouble).await;
                 return Ok(SendInputReply {
@@ -843,7 +844,7 @@ impl Sessions {
         }
     }
 
-    /// Reports to a program, once, that a person held the terminal meanwhile, and the printed output.
+    /// Reports to a program, once, that a person held the terminal in the meantime, and the printed output.
     pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
         if caller.person || !view.handed_back {
             return None;
@@ -877,7 +878,7 @@ async fn opener(caller: &Caller) -> Option<String> {
     caller.label()
 }
 
-/// Returns how long a request of this caller waits for an unconnected machine.
+/// Returns the time that a request of this caller waits for an unconnected machine.
 pub(crate) fn patience(caller: &Caller) -> Duration {
     if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
@@ -889,7 +890,7 @@ fn pasted(text: &str, bracketed: bool) -> String {
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
-/// Returns what to know of a secret that is a common word.
+/// Returns a warning about a secret that is a common word.
 fn word_warning(secret: &str) -> Option<String> {
     hideable(secret).any(is_short_word).then(|| {
         "the secret is a short word: it is hidden only where it stands as a whole word, not within other words"
@@ -928,8 +929,8 @@ fn cropped(mut picture: Picture) -> Picture {
     picture
 }
 
-/// Masks the parts of secrets that the output from `offset` on cuts off: a client that reads a character at a time
-/// would otherwise read them.
+/// Masks the parts of secrets that the start of the output at `offset` cuts off: a client that reads a character at a
+/// time would otherwise read them.
 pub(crate) async fn whole_secrets_hidden(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -958,7 +959,7 @@ pub(crate) async fn whole_secrets_hidden(
     {
         excerpt.head
     } else {
-        // The output moved meanwhile, or a position is within a character: there is a secret nearby at an unknown
+        // The output moved in the meantime, or a position is within a character: there is a secret nearby at an unknown
         // position.
         secrets.masked_at_cuts(&excerpt.head)
     };
@@ -1057,7 +1058,7 @@ pub(crate) fn at_home(folder: &str, caller: &Caller) -> PathBuf {
     }
 }
 
-/// Returns what a mouse did as a terminal takes it.
+/// Returns a mouse event in the form for a terminal.
 fn mouse_input(event: MouseEvent) -> MouseInput {
     let MouseEvent { action, button, col, row, shift, alt, ctrl } = event;
     let action = match action {

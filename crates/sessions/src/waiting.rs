@@ -17,7 +17,7 @@ use super::trouble::SessionError;
 use crate::sessions::{Sessions, whole_secrets_hidden};
 use crate::wait_request::{patterns_of, wait_request};
 
-/// Lines around a match, in characters before and behind it.
+/// Lines around a match, in characters before and after it.
 const AROUND_MATCH: u64 = 300;
 
 impl Sessions {
@@ -110,12 +110,12 @@ impl Sessions {
         Ok((end.view, info))
     }
 
-    /// Returns where a wait of this client begins that names no position. A run looks from the last input on.
+    /// Returns the beginning of a wait of this client that names no position. A run searches after the last input.
     fn unmatched(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
         self.readers.reading(caller.reader()?, terminal.id()).unmatched()
     }
 
-    /// Notes that a caller typed when the output stood at `offset`.
+    /// Records that a caller typed when the output ended at `offset`.
     pub(crate) fn note_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
         if let Some(reader) = caller.reader() {
             self.readers
@@ -123,8 +123,8 @@ impl Sessions {
         }
     }
 
-    /// Returns where the patterns of a wait that began at `from`, behind a match of this client, match before that, in the output
-    /// since the last input.
+    /// Returns the places where the patterns of a wait that began at `from`, after a match of this client, match before
+    /// that, in the output since the last input.
     async fn matched_before(
         &self,
         caller: &Caller,
@@ -149,13 +149,13 @@ impl Sessions {
         waited.found.filter(|found| !found.in_echo)?.range.filter(|range| range.end <= from)
     }
 
-    /// Returns where a wait since the last match of this client begins.
+    /// Returns the beginning of a wait since the last match of this client.
     fn behind_last_match(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
         let reading = self.readers.reading(caller.reader()?, terminal.id());
         reading.matched.or(reading.offset)
     }
 
-    /// Notes where the match of a wait ends.
+    /// Records where the match of a wait ends.
     fn note_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
         if let Some(reader) = caller.reader().filter(|_| is_match) {
@@ -290,7 +290,7 @@ fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     }
 }
 
-/// Returns what a wait has matched, and its groups, with secrets masked.
+/// Returns the match of a wait, and its groups, with secrets masked.
 pub(crate) fn masked_match(secrets: &Redactor, waited: &Waited) -> (Option<String>, Vec<Option<String>>) {
     let Some(found) = &waited.found else { return (None, Vec::new()) };
     let groups = found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)).collect();

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 pub(crate) struct Activity(Arc<watch::Sender<u64>>);
 
 impl Activity {
-    /// Notes that something happened.
+    /// Records that something happened.
     pub(crate) fn note_event(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }

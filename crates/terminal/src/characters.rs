@@ -1,11 +1,11 @@
 //! Output in slices that end between characters.
 //!
 //! A read may end in the middle of a character (UTF-8, RFC 3629). The parser
-//! behind this completes such a character from the next slice, and loses the one
-//! after it when that slice soon ends in the middle of another. So no slice that
-//! it gets ends inside a character: the beginning of one waits here for its end.
+//! after this completes such a character from the next slice, and loses the one after it when that slice soon ends in
+//! the middle of another. So no slice that it gets ends inside a character: the beginning of one waits here for its
+//! end.
 
-/// Replacement of bytes that are no character: U+FFFD.
+/// Replacement of bytes that are not a character: U+FFFD.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 /// Keeps the beginning of a character until the rest of it comes.
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(out, "a\u{fffd}\x1b[m".as_bytes());
     }
 
-    /// A byte that cannot continue the bytes before it is a mistake of its own, as in the parser.
+    /// A byte that cannot continue the bytes before it is a separate mistake, as in the parser.
     #[test]
     fn invalid_bytes_pass_as_they_are_where_no_character_can_come_of_them() {
         for bytes in [b"\xed\xa8 ".as_slice(), b"\xe0\x80", b"\xf0\x80\x80", b"\xf4\x90", b"\xc0\x80", b"\xf5\x80"] {

@@ -46,7 +46,7 @@ impl Default for HiddenInputLog {
 }
 
 impl HiddenInputLog {
-    /// Notes a text to hide, and announces it to followers unless it is known already.
+    /// Records a text to hide, and announces it to followers unless it is known already.
     pub fn note_text(&self, hidden: SecretText) {
         let mut lines = self.shared.lines.lock();
         if hidden.text.is_empty() || lines.contains(&hidden) {
@@ -78,7 +78,7 @@ impl HiddenInputLog {
 #[derive(Debug, Default)]
 pub(crate) struct HiddenLine {
     bytes: Vec<u8>,
-    /// The next key is no key but a character.
+    /// The next key is not a key but a character.
     literal: bool,
 }
 

@@ -97,13 +97,13 @@ struct Stages {
 }
 
 impl Lifecycle {
-    /// Notes that its program has ended.
+    /// Records that its program has ended.
     fn end(&self) {
         // A second call changes nothing.
         let _ = self.0.ended.set(Instant::now());
     }
 
-    /// Notes that it closes: no id or name finds it any longer.
+    /// Records that it closes: no id or name finds it any longer.
     fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
@@ -124,7 +124,7 @@ pub enum InputError {
         /// Bytes that wait.
         waiting: usize,
     },
-    /// It is longer than the terminal takes at once.
+    /// The input is longer than the terminal takes at once.
     #[error("it is longer than {} MB; send it in parts", .most >> 20)]
     TooLong {
         /// The most bytes.
@@ -136,7 +136,7 @@ pub enum InputError {
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
-    /// It is a run's, and others have begun a line or a command, which no key takes away for certain.
+    /// The input is a run's, and other clients have begun a line or a command, which no key takes away for certain.
     #[error(
         "others have begun a line there, so nothing was typed behind it; enter it or take it away (ctrl-c): {text}"
     )]
@@ -167,8 +167,8 @@ pub struct Input {
     pub mouse: Vec<MouseInput>,
     /// Bytes to send unchanged, after all else: what a person's own terminal produced.
     pub raw: Vec<u8>,
-    /// Time of the answer: the next prompt, or the moment when the program has been quiet for so long. Without it, as
-    /// soon as the terminal accepts the input.
+    /// Time of the answer: the next prompt, or the moment when the program has been quiet for the given time. Without
+    /// it, as soon as the terminal accepts the input.
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
@@ -193,7 +193,7 @@ pub struct Input {
     pub secret: bool,
     /// True if the answer to an input that does not settle has no [`View`]: the sender follows the screen, or waits for
     /// the output next. Taking the view reads `/proc`, which would delay the echo of a key. A host of an older version
-    /// returns a view all the same.
+    /// returns a view anyway.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_view: bool,
 }
@@ -239,7 +239,7 @@ pub struct View {
     pub exit_code: Option<i32>,
     /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
-    /// Offset behind all output so far.
+    /// Offset after all output so far.
     pub end: u64,
     /// A client held the terminal and gave it back, with no call of [`Terminal::handed_back`] since.
     pub handed_back: bool,
@@ -358,7 +358,7 @@ pub struct Excerpt {
     pub tail: Option<String>,
     /// Bytes of text missing after `head`. Not characters: a count of these would read all of it.
     pub left_out: u64,
-    /// Offset behind `head`, to continue reading from.
+    /// Offset after `head`, to continue reading from.
     pub next: u64,
     /// Offset of the oldest held output, where the request includes older, dropped output.
     pub dropped_before: Option<u64>,
@@ -450,7 +450,7 @@ pub struct Attached {
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,
-    /// The output from then on, as the program wrote it, without the queries that the viewer's terminal would answer.
+    /// The later output, as the program wrote it, without the queries that the viewer's terminal would answer.
     pub output: broadcast::Receiver<Output>,
 }
 
@@ -573,7 +573,7 @@ impl Terminal {
         answer.await.map_err(|_| TerminalClosed)
     }
 
-    /// Types into the terminal, and returns when the program has answered as far as `input.settle` requires.
+    /// Types into the terminal, and returns when the program has answered as `input.settle` requires.
     ///
     /// # Errors
     /// If a key is unknown, the program has ended, or it does not read. The program receives nothing then.
@@ -624,13 +624,13 @@ impl Terminal {
         self.ask(Request::Picture).await
     }
 
-    /// Returns the cells of at most so many rows that scrolled away, and below them those of the screen. A full-screen program
-    /// has no such rows.
+    /// Returns the cells of at most `max_rows` rows that scrolled away, and below them those of the screen. A
+    /// full-screen program has no such rows.
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn scrollback(&self, most: usize) -> Result<Picture, TerminalClosed> {
-        self.ask(|reply| Request::Scrollback(most, reply)).await
+    pub async fn scrollback(&self, max_rows: usize) -> Result<Picture, TerminalClosed> {
+        self.ask(|reply| Request::Scrollback(max_rows, reply)).await
     }
 
     /// Returns the entries of the log of inputs from this number on, oldest first.
@@ -641,19 +641,19 @@ impl Terminal {
         self.ask(|reply| Request::Inputs(from, reply)).await
     }
 
-    /// Returns the texts between offsets, each of at most so many characters: its beginning and its end. What full-screen
-    /// programs drew is no part of them. All together have at most 4 MiB.
+    /// Returns the texts between offsets, each of at most `max_chars` characters: its beginning and its end. What
+    /// full-screen programs drew is not part of them. All together have at most 4 MiB.
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, TerminalClosed> {
-        self.ask(|reply| Request::Pieces(ranges, most, reply)).await
+    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, max_chars: usize) -> Result<Vec<String>, TerminalClosed> {
+        self.ask(|reply| Request::Pieces(ranges, max_chars, reply)).await
     }
 
     /// Returns the screen once it differs from the known version; at once without one.
     ///
     /// # Errors
-    /// If the terminal has closed, or closes meanwhile.
+    /// If the terminal has closed, or closes in the meantime.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
@@ -662,7 +662,7 @@ impl Terminal {
     /// version comes from this method or from [`Terminal::watch_screen`].
     ///
     /// # Errors
-    /// If the terminal has closed, or closes meanwhile.
+    /// If the terminal has closed, or closes in the meantime.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
     }
@@ -685,8 +685,8 @@ impl Terminal {
 
     /// Runs one command in the shell at its prompt, and returns what it printed and its exit code.
     ///
-    /// Exact as far as the shell's marks are: works in an integrated bash, zsh or fish that waits at its prompt.
-    /// Dropping the future stops the waiting, not the command.
+    /// As exact as the shell's marks: works in an integrated bash, zsh or fish that waits at its prompt. Dropping the
+    /// future stops the waiting, not the command.
     ///
     /// # Errors
     /// If entering the command failed; no part of it ran then.
@@ -756,8 +756,8 @@ impl Terminal {
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
-    /// Notes the state of the terminal at a question to a person at a gate; once for each gate. The terminal checks an
-    /// input [approved there](Input::approved_at) against it.
+    /// Records the state of the terminal at a question to a person at a gate; once for each gate. The terminal checks
+    /// an input [approved there](Input::approved_at) against it.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -789,7 +789,7 @@ impl Terminal {
         self.noted.lock().iter().find(|noted| noted.gate == gate).map(|noted| noted.state.clone())
     }
 
-    /// Notes whether the input approved at a gate was typed.
+    /// Records whether the input approved at a gate was typed.
     fn note_use(&self, gate: &str, is_used: bool) {
         if let Some(noted) = self.noted.lock().iter_mut().find(|noted| noted.gate == gate) {
             noted.is_used = is_used;
@@ -948,7 +948,7 @@ impl Terminal {
         self.ask(|reply| Request::Signal(signal, reply)).await
     }
 
-    /// Joins the terminal: its screen now, its output from now on.
+    /// Joins the terminal: its current screen, its later output.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -981,7 +981,7 @@ impl Terminal {
         self.ask(|reply| Request::GiveBack(key, note, reply)).await
     }
 
-    /// Returns who held the terminal since the last call, if a client held it and gave it back.
+    /// Returns the client that held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -1006,7 +1006,7 @@ struct ForgetOnDrop<'a> {
 
 impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
-        // A terminal that is gone has no waits.
+        // A closed terminal has no waits.
         let _ = self.terminal.requests.send(Request::Forget(self.number));
     }
 }

@@ -94,7 +94,7 @@ const OF_A_CONNECTION: &[&str] =
 
 impl Spec {
     /// Returns it with the environment of the machine for which a request came from elsewhere: what the terminal
-    /// inherits, and the home at which a relative directory, or one that begins with `~`, begins.
+    /// inherits, and the home at which a relative directory, or one with `~`, begins.
     #[must_use]
     pub fn at_home(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_lasting =
@@ -201,7 +201,7 @@ impl Terminals {
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
-            // A terminal whose program has ended makes room for one that runs.
+            // A terminal whose program has ended makes room for a running one.
             Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {
                 self.reserve(&id, spec.name.as_deref())?
             }
@@ -361,7 +361,7 @@ impl Terminals {
             .map(|terminal| tokio::spawn(async move { terminal.close(Closing::default()).await }))
             .collect();
         for closed in closing {
-            // It fails only if another caller has closed the terminal meanwhile.
+            // It fails only if another caller has closed the terminal in the meantime.
             let _ = closed.await;
         }
     }

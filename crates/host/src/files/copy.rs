@@ -86,11 +86,11 @@ impl Drop for Writing<'_> {
 
 impl MachineFiles {
     /// Copies a file of this machine to `path` on another one, or on the same. `progress` receives the number of copied
-    /// bytes. The copy of a file that grows meanwhile has the length from the beginning.
+    /// bytes. The copy of a file that grows in the meantime has the length from the beginning.
     ///
     /// # Errors
-    /// If the read of the source fails, it changes meanwhile or is longer than the limit, or the write of the target
-    /// fails. Then this removes the unfinished copy.
+    /// If the read of the source fails, it changes in the meantime or is longer than the limit, or the write of the
+    /// target fails. Then this removes the unfinished copy.
     pub async fn copy(
         &self,
         source: (&Path, &FileFacts),
@@ -187,7 +187,7 @@ impl MachineFiles {
         writing.finish(None, mode, replace).await
     }
 
-    /// Reads a part of a file, at most `limit` bytes from `offset` on.
+    /// Reads a part of a file, at most `limit` bytes starting at `offset`.
     ///
     /// # Errors
     /// If the read fails.

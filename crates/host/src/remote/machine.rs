@@ -575,7 +575,7 @@ impl Machine {
         }
     }
 
-    /// Notes the close of a terminal.
+    /// Records the close of a terminal.
     pub(crate) async fn forget(&self, id: &TerminalId) {
         let is_known = self.notes.lock().forget(id);
         if is_known {

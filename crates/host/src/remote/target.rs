@@ -1,4 +1,4 @@
-//! The machine that a connection leads to, as far as this machine knows before it connects.
+//! The target of a connection, as known before connecting.
 //!
 //! `ssh -G` reports what the user's configuration makes of a destination, and `ssh-keygen -F` its known keys. Both read
 //! files only. The target states the facts that neither can report: a connection that another `ssh` shares, unchecked
@@ -192,7 +192,7 @@ fn key_lines(report: &str) -> String {
     report.lines().filter(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Writes keys into a file of its own that only the user reads; `None` if there are none, or the write fails.
+/// Writes keys into a separate file that only the user reads; `None` if there are none, or the write fails.
 fn file_of(keys: &str) -> Option<TempPath> {
     if keys.is_empty() {
         return None;
@@ -244,7 +244,7 @@ enum NoReport {
     Unreadable,
 }
 
-/// Returns what a program prints.
+/// Returns the output of a program.
 async fn output(arguments: Vec<OsString>) -> Result<String, NoReport> {
     let environment = std::env::vars_os().collect();
     let spec = PipedSpec { arguments, folder: "/".into(), environment, stdin: Stdin::Nothing, family: None };

@@ -157,10 +157,11 @@ impl Sessions {
 }
 
 impl CopyEvents {
-    /// Carries the copy out and reports it, until it has ended or the client is gone; then it removes unfinished files.
+    /// Carries the copy out and reports it, until it has ended or the client disconnects; then it removes unfinished
+    /// files.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut copied = 0;
         for step in self.steps {
@@ -215,7 +216,7 @@ async fn copy(
         .await
 }
 
-/// Reports the progress of one file, until the client is gone.
+/// Reports the progress of one file, until the client disconnects.
 async fn report(
     mut done: watch::Receiver<u64>,
     path: String,

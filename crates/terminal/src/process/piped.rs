@@ -118,7 +118,7 @@ impl Programs {
         end_left(family.to_owned()).await
     }
 
-    /// Starts a program as the leader of a session of its own, without a terminal.
+    /// Starts a program as the leader of its own session, without a terminal.
     ///
     /// # Errors
     /// If the program or its folder is not there, or the system has nothing to give.

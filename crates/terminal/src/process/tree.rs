@@ -29,7 +29,7 @@ pub struct Survivor {
     pub pid: i32,
     /// Its name, as the kernel has it.
     pub name: String,
-    /// It carries no sign of where it comes from, may be another terminal's, and was therefore left alone.
+    /// True if it has no sign of its origin, may be another terminal's, and was therefore left alone.
     pub doubtful: bool,
 }
 
@@ -39,7 +39,7 @@ struct Process {
     session: i32,
     name: String,
     started: Ticks,
-    /// It has ended and its parent has not reaped it.
+    /// True if it has ended and its parent has not reaped it.
     ended: bool,
 }
 
@@ -48,7 +48,7 @@ struct Process {
 pub(crate) struct SessionLeader {
     /// Its process id, which is also the id of its session.
     pub(crate) pid: Pid,
-    /// It has ended and was reaped, so that another process may get its number.
+    /// True if it has ended and was reaped, so that another process may get its number.
     pub(crate) collected: bool,
 }
 
@@ -125,7 +125,7 @@ impl PidHandle {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may be gone, or not ours to signal; the next look at the family shows it.
+        // It may have ended, or not be ours to signal; the next look at the family shows it.
         let _ = pidfd_send_signal(self.pidfd.get_ref(), signal);
     }
 
@@ -240,7 +240,7 @@ fn members(
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
         let Some(leader) = leader else {
-            // Its parent is gone, and so is every other sign of its origin.
+            // Its parent has ended, and there is no other sign of its origin.
             return (pid != us && marked(pid)).then_some(pid);
         };
         let session = leader.pid.as_raw_nonzero().get();

@@ -63,7 +63,7 @@ impl Control {
         Some(Self::Csi { marks, action: action as u8, params })
     }
 
-    /// Returns whether nothing of `before` remains visible if this comes right behind it: both fill (DECFRA) or erase
+    /// Returns whether nothing of `before` remains visible if this comes right after it: both fill (DECFRA) or erase
     /// (DECERA) the same rectangle.
     pub(crate) fn covers(&self, before: &Self) -> bool {
         let (Some((action, params)), Some((action_before, before))) = (self.fills(), before.fills()) else {
@@ -72,7 +72,8 @@ impl Control {
         action == action_before && params == before
     }
 
-    /// Returns how it makes all cells of a rectangle alike, if it does, and the parameters that name the rectangle.
+    /// Returns the function that makes all cells of a rectangle alike, if it is one, and the parameters that name the
+    /// rectangle.
     pub(crate) fn fills(&self) -> Option<(u8, &[u16])> {
         match self {
             Self::Csi { marks: [b'$', 0], action: b'x', params } => match params.split_first() {

@@ -257,9 +257,9 @@ impl Screen for Emulator {
         picture::from_rows(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette(), self.page.links())
     }
 
-    fn scrollback(&self, most: usize) -> Picture {
+    fn scrollback(&self, max_rows: usize) -> Picture {
         let grid = self.page.term().grid();
-        let above = i32::try_from(grid.history_size().min(most)).unwrap_or(i32::MAX);
+        let above = i32::try_from(grid.history_size().min(max_rows)).unwrap_or(i32::MAX);
         let width = usize::from(self.size.cols);
         let rows = (-above..i32::from(self.size.rows)).map(|row| &grid[Line(row)][Column(0)..Column(width)]);
         let hidden = Cursor { visible: false, ..self.cursor() };
@@ -312,7 +312,7 @@ fn push_row(out: &mut String, row: &[Cell]) {
     out.truncate(begin + out[begin..].trim_end().len());
 }
 
-/// Appends what a cell shows; the second half of a wide character shows nothing of its own.
+/// Appends what a cell shows; the second half of a wide character shows nothing.
 pub(super) fn push_cell(out: &mut String, cell: &Cell) {
     if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
         return;

@@ -78,7 +78,7 @@ pub(super) struct XtermScreen {
     stored_modes: ExtraModes,
     /// True if origin mode was on at the save of the cursor, for the main and the alternate screen.
     saved_origin: [bool; 2],
-    /// State of the save before the last one, which may turn out to be no save: `CSI s` sets margins while left and
+    /// State of the save before the last one, which may turn out not to be a save: `CSI s` sets margins while left and
     /// right margins are on.
     saved_before: (Cursor<Cell>, bool),
     /// The position of the cursor before the last relative motion.
@@ -153,7 +153,7 @@ impl XtermScreen {
         (self.scrolled, self.epoch)
     }
 
-    /// Notes that rows scroll away at the top of the main screen.
+    /// Records that rows scroll away at the top of the main screen.
     fn note_scrolled(&mut self, count: usize) {
         if self.top == 0 && !self.has(TermMode::ALT_SCREEN) {
             self.scrolled += count.min(self.bottom + 1) as u64;
@@ -430,7 +430,7 @@ impl Handler for XtermScreen {
     #[inline]
     fn terminal_attribute(&mut self, attribute: Attr) {
         if attribute == Attr::Reset {
-            // Protection is no rendition: SGR 0 leaves it unchanged.
+            // Protection is not a rendition: SGR 0 leaves it unchanged.
             let protected = self.term.grid().cursor.template.flags & PROTECTED;
             self.term.terminal_attribute(attribute);
             self.term.grid_mut().cursor.template.flags.insert(protected);
@@ -645,7 +645,7 @@ impl Handler for XtermScreen {
     }
 
     fn set_hyperlink(&mut self, link: Option<Hyperlink>) {
-        // What is no address ends the link before it.
+        // Anything but an address ends the link before it.
         let link = link.and_then(|link| self.links.to(&link.uri));
         self.term.grid_mut().cursor.template.set_hyperlink(link);
     }

@@ -93,7 +93,7 @@ pub(super) fn attributes(cell: &Cell) -> String {
     sequence.trim_start_matches("\x1b[").trim_end_matches('m').to_owned()
 }
 
-/// Appends one row and resets the attributes behind it. Returns whether there was anything to show.
+/// Appends one row and resets the attributes after it. Returns whether there was anything to show.
 ///
 /// With the addresses of its links, writes the links as well.
 fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {

@@ -54,7 +54,7 @@ impl FloodSlot {
         Self { floods, flooding: false }
     }
 
-    /// Notes whether the last turn ended before the output did.
+    /// Records whether the last turn ended before the output did.
     pub(super) fn set_flooding(&mut self, flooding: bool) {
         if flooding != self.flooding {
             self.flooding = flooding;

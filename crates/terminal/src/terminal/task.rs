@@ -63,7 +63,7 @@ pub(crate) struct TerminalParts {
     pub(crate) child: Child,
     pub(crate) screen: Box<dyn Screen>,
     pub(crate) transcript: Transcript,
-    /// Fixed properties, and those that the task keeps current.
+    /// Fixed properties, and properties that the task keeps current.
     pub(crate) description: Description,
     /// The integration session of its shell, if the shell has one.
     pub(crate) integration: Option<IntegrationSession>,
@@ -299,7 +299,7 @@ pub(crate) async fn run(
     let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
     removed();
     if let Some((_, reply)) = closing {
-        // The caller may have disconnected; the terminal closes all the same.
+        // The caller may have disconnected; the terminal closes anyway.
         let _ = reply.send(closed);
     }
 }
@@ -612,7 +612,7 @@ impl Task {
         self.follow_echo(before);
         let turned_off = self.intake.take_turned_off();
         if self.viewers.receiver_count() > 0 {
-            // A missing viewer is no error, and a slow viewer learns that it missed something.
+            // A missing viewer is not an error, and a slow viewer learns that it missed something.
             let shown = self.query_filter.pass(bytes);
             let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
             if !turned_off.is_empty() {
@@ -653,7 +653,7 @@ impl Task {
         }
     }
 
-    /// Returns how the shell reads at this moment, if it does, and has read all typed input.
+    /// Returns the shell's current reading mode, if it reads and has read all typed input.
     fn shell_reads(&self) -> ShellReads {
         if self.is_stirring() || self.pty.has_unread_input() || self.is_input_in_transit() {
             return ShellReads::NotYet;
@@ -703,7 +703,7 @@ impl Task {
         }
     }
 
-    /// Notes the end of the program once its last output is in.
+    /// Records the end of the program once its last output is in.
     fn end_if_over(&mut self) {
         if let Some((exit, until)) = self.ending
             && (self.closed || Instant::now() >= until)
@@ -772,7 +772,7 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
-        // Keys of an attached person are frequent, and no client looks from them on.
+        // Keys of an attached person are frequent, and no client reads from their position.
         if input.raw.is_empty() {
             self.mark_screen();
         }
@@ -807,8 +807,8 @@ impl Task {
         self.settle((offset, input_end), prompts, input, reply);
     }
 
-    /// Makes the input of a run that a person has approved begin a line of its own, where the shell reports its
-    /// prompts: takes away the text at the prompt, unless this run typed all of it.
+    /// Makes the input of a run that a person has approved begin its own line, where the shell reports its prompts:
+    /// takes away the text at the prompt, unless this run typed all of it.
     ///
     /// # Errors
     /// If no keys do that for certain, or others have begun a command that is not complete.
@@ -829,7 +829,7 @@ impl Task {
         Ok(())
     }
 
-    /// Answers once the program has, if `input` requests that. The output stands at `offset`, and the last byte of the
+    /// Answers once the program has, if `input` requests that. The output ends at `offset`, and the last byte of the
     /// input is byte number `input_end` of all bytes to the terminal.
     fn settle(
         &mut self,
@@ -1069,7 +1069,7 @@ impl Task {
         if !is_due {
             return false;
         }
-        // What reads behind a prompt in doubt is the shell, unless the look at that prompt shows another program.
+        // What reads after a prompt in doubt is the shell, unless the look at that prompt shows another program.
         let is_prompt_in_doubt =
             self.waits[index].is_for_prompt() && self.shell.doubt.is_some_and(|doubt| doubt.is_new());
         if self.is_stirring() || is_prompt_in_doubt {
@@ -1320,13 +1320,13 @@ enum ShellReads {
     Keys,
     /// Whole lines.
     Lines,
-    /// It works, or has not read all typed input.
+    /// The shell works, or has not read all typed input.
     NotYet,
     /// Another program has the foreground.
     Other,
 }
 
-/// Splits output behind each mark of a shell that a command has ended, so that viewers see the actions there.
+/// Splits output after each mark of a shell that a command has ended, so that viewers see the actions there.
 /// `is_in_string` states that the output begins within such a mark, or another control string.
 fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 use alacritty_terminal::vte::ansi::Rgb;
 
-/// Index of the special colours (bold, underline, blink, reverse, italic), behind the palette.
+/// Index of the special colours (bold, underline, blink, reverse, italic), after the palette.
 const SPECIAL: u16 = 256;
 
 /// Number of special colours.
 const SPECIALS: u16 = 5;
 
-/// Index of the dynamic colours: behind all others, by the number of their command.
+/// Index of the dynamic colours: after all others, by the number of their command.
 const DYNAMIC: u16 = 1000;
 
 const FOREGROUND: Rgb = Rgb { r: 220, g: 220, b: 220 };
@@ -84,12 +84,12 @@ impl Palette {
         self.0.iter().filter_map(|(key, colour)| Some((u8::try_from(*key).ok()?, *colour)))
     }
 
-    /// The colour of text that has none of its own.
+    /// The colour of text without its own colour.
     pub(in crate::screen) fn foreground(&self) -> Rgb {
         self.get(DYNAMIC + 10)
     }
 
-    /// The colour behind text that has none of its own.
+    /// The colour behind text without its own background.
     pub(in crate::screen) fn background(&self) -> Rgb {
         self.get(DYNAMIC + 11)
     }
@@ -103,7 +103,7 @@ impl Palette {
         self.0.get(&key).copied().unwrap_or_else(|| at_first(key))
     }
 
-    /// Sets a colour; what is no colour changes nothing.
+    /// Sets a colour; an invalid colour changes nothing.
     fn set(&mut self, key: u16, spec: &[u8]) {
         if let Some(colour) = colour(spec) {
             self.0.insert(key, colour);

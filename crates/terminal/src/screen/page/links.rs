@@ -53,7 +53,7 @@ impl Links {
         Some(link)
     }
 
-    /// Returns the address of a link, unless it is gone.
+    /// Returns the address of a link, unless it was dropped.
     pub(in crate::screen) fn address(&self, link: &Hyperlink) -> Option<&str> {
         self.by_number.get(&link.uri().parse().ok()?).map(String::as_str)
     }

@@ -107,7 +107,7 @@ impl XtermScreen {
         }
     }
 
-    /// Shifts cells of a row, from one column to another; what leaves at either end is gone.
+    /// Shifts cells of a row, from one column to another; cells that leave at either end are lost.
     pub(super) fn shift_cells(&mut self, row: usize, from: usize, to: usize, shift: Shift) {
         let blank = self.blank();
         let cells = &mut self.term.grid_mut()[line(row)][Column(from)..Column(to + 1)];

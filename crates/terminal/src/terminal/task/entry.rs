@@ -45,7 +45,7 @@ pub(super) struct PromptEntry {
     lines: usize,
     /// Offset at which the echo ends.
     echoed: Option<u64>,
-    /// The terminal has entered an empty line behind it.
+    /// The terminal has entered an empty line after it.
     closed: bool,
     /// The program wanted more, and the terminal took the entry back.
     taken_back: bool,
@@ -79,7 +79,7 @@ enum Verdict {
     NotYet,
 }
 
-/// Decides about a row that has stood still for `silent`. `has_more` is whether there are more lines to type.
+/// Decides about a row that has not changed for `silent`. `has_more` is whether there are more lines to type.
 fn verdict(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
     let (needed, verdict) = match (row, state) {
         (_, InputState::Works) => return Verdict::NotYet,
@@ -101,7 +101,7 @@ impl PromptEntry {
         self.look_at.min(self.deadline)
     }
 
-    /// Notes output: the row is about to change.
+    /// Records output: the row is about to change.
     pub(super) fn stirred(&mut self, now: Instant) {
         self.pause = FIRST_PAUSE;
         self.look_at = now + AT_PROMPT;
@@ -127,7 +127,7 @@ impl Task {
             return None;
         }
         let row = self.row_before_cursor();
-        // Output without an end of line may stand before a known prompt.
+        // Output without an end of line may precede a known prompt.
         let known = self.last_prompt.as_ref().filter(|known| known.is_behind_output(&row)).cloned();
         known
             .or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
@@ -141,9 +141,8 @@ impl Task {
             .is_some_and(|reached| Some(reached) == self.pty.foreground().map(|group| (group, self.last_input)))
     }
 
-    /// Returns whether the prompt of the last entry, or one of the foreground program's kind, stands at the cursor, so
-    /// that its program is about to read if it does not yet: line editors run something of their own behind each
-    /// prompt.
+    /// Returns whether the prompt of the last entry, or one of the foreground program's kind, is at the cursor, so that
+    /// its program is about to read if it does not yet: line editors run their own code after each prompt.
     pub(super) fn shows_known_prompt(&self) -> bool {
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         let row = self.row_before_cursor();
@@ -152,11 +151,10 @@ impl Task {
         !is_taken && (is_known() || LearnedPrompt::learn(&row, self.foreground_name().as_deref()).is_some())
     }
 
-    /// Returns the text without an Enter at a prompt without marks: text behind the cursor, or the typed end of the
-    /// row.
+    /// Returns the text without an Enter at a prompt without marks: text after the cursor, or the typed end of the row.
     pub(super) fn typed_at_prompt(&self) -> Option<String> {
         let (before, behind) = (self.row_before_cursor(), self.row_behind_cursor());
-        // A prompt at the right stands behind a gap.
+        // A prompt at the right follows a gap.
         let is_prompt = behind.starts_with("    ") || behind.trim().is_empty();
         if !is_prompt {
             return Some(behind.trim_end().to_owned());
@@ -428,7 +426,7 @@ impl Task {
         self.report_result(entry.logged, entry.reply, Ok(result));
     }
 
-    /// Returns the output of the current part of an entry, without its echo and the prompt behind it.
+    /// Returns the output of the current part of an entry, without its echo and the prompt after it.
     fn entry_output(&self, entry: &PromptEntry) -> Range<u64> {
         let history = self.intake.transcript.history();
         let begin =
@@ -448,13 +446,13 @@ impl Task {
     }
 }
 
-/// A tab for a line editor, behind the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
+/// A tab for a line editor, after the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
 const QUOTED_TAB: &str = "\x16\t";
 
-/// Bytes behind an echo in which to search for further lines of it.
+/// Bytes after an echo in which to search for further lines of it.
 const ECHO_LOOKED_AT: u64 = 64 << 10;
 
-/// Returns the offset behind the `nth` end of a line from `from` on, counted from 1.
+/// Returns the offset after the `nth` end of a line after `from`, counted from 1.
 fn nth_line_end(history: &crate::history::History, from: u64, nth: usize) -> Option<u64> {
     let (start, text) = history.read(from..history.end().min(from + ECHO_LOOKED_AT));
     let mut ends = memchr::memchr_iter(b'\n', text.as_bytes());

@@ -98,7 +98,7 @@ impl Task {
 
     fn end_hidden(&mut self, answer: HiddenAnswer) -> Vec<u8> {
         let Some(mut task) = self.typed_line.take() else { return answer.rest };
-        // What a client has typed since then stands at the prompt, or it holds the terminal.
+        // Text that a client has typed since then is at the prompt, or it holds the terminal.
         let is_disturbed = self.last_input > task.began || self.write_lock.admits(None).is_err();
         match task.purpose {
             Purpose::Kind(_, entering) if is_disturbed => {
@@ -121,7 +121,7 @@ impl Task {
                 let shell = Shell::enter(integration, program, &self.shell);
                 self.outer_shells.push(std::mem::replace(&mut self.shell, shell));
                 self.take_in_all(marks.as_bytes());
-                // zsh reports that it reads keys behind its prompt.
+                // zsh reports that it reads keys after its prompt.
                 self.take_in_all(&answer.rest);
                 entering.renew();
                 self.enter_command(entering);
@@ -178,7 +178,7 @@ impl Task {
         }
     }
 
-    /// Leaves inner shells whose program is gone without a mark of the shell around it.
+    /// Leaves inner shells whose program has ended without a mark of the shell around it.
     pub(super) fn leave_ended_shells(&mut self) {
         while self.shell.has_left() {
             self.intake.transcript.leave_shell();

@@ -99,7 +99,7 @@ const COMMAND_START_TIMEOUT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Required silence of a program that passes input on, until what stands in the row of the cursor is no beginning.
+/// Required silence of a program that passes input on, until the row of the cursor is not a beginning.
 const STANDS_STILL: Duration = Duration::from_secs(3);
 
 /// A command with a waiting caller.
@@ -114,7 +114,7 @@ pub(super) struct Running {
     kind: Kind,
     /// Command to enter once this one has succeeded, and the folder that this one changes to.
     then: Option<(String, String)>,
-    /// It has ended when the shell has shown more prompts than this.
+    /// The command has ended when the shell has shown more prompts than this.
     prompts: u64,
     /// Offsets: of all output at the entry of the line, where the shell took it, where the command began and ended.
     entered: u64,
@@ -181,7 +181,7 @@ enum CommandAbort {
     AwaitsInput(InputRequest),
     Exited(Exit),
     Replaced(String),
-    /// The inner shell is gone, and the shell around it reports nothing.
+    /// The inner shell has ended, and the shell around it reports nothing.
     Left,
 }
 
@@ -579,7 +579,7 @@ impl Task {
         let _ = reply.send(ran);
     }
 
-    /// Returns why the shell ran nothing, or not all, of a command at whose end it is.
+    /// Returns the reason that the shell ran nothing, or not all, of a command at whose end it is.
     fn refusal(&self, running: &Running) -> Option<RunError> {
         let history = self.intake.transcript.history();
         let said = |from: Option<u64>, upto: Option<u64>| {
@@ -587,7 +587,7 @@ impl Task {
             let said = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
             match upto {
                 Some(_) => said.trim().to_owned(),
-                // The prompt stands behind it, without a mark: bash calls no hook after an event that it has not found.
+                // The prompt follows, without a mark: bash calls no hook after an event that it has not found.
                 None => said.trim_start().lines().next().unwrap_or_default().to_owned(),
             }
         };
@@ -636,7 +636,7 @@ impl Task {
         if matches!(over, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
-            // bash reports that it ends, and its traps may print behind that.
+            // bash reports that it ends, and its traps may print after that.
             let (_, behind) = history.read(end..range.end);
             let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
             let output = excerpt::read_printed(history, &[range.start..end], Zone::Output, running.limit);

@@ -37,7 +37,7 @@ pub(super) struct Plan {
 /// A line and the short ones that lead into it, one for each row of the card.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// From the card that it leaves to the one that it leads to.
+    /// From its first card to its last card.
     pub(super) points: Vec<(f64, f64)>,
     /// Those of further rows, each from its row to the line.
     pub(super) stubs: Vec<Stub>,
@@ -212,7 +212,7 @@ fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64
     Across { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
 }
 
-/// Returns the left edge of each card, with room beside it for so many lines on the left and on the right.
+/// Returns the left edge of each card, with room for the lines on its left and on its right (`ports`).
 fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64> {
     let mut left = vec![0.0; cards.len()];
     let room = |count: usize| if count == 0 { AIR } else { 2.0 * AIR + pixels(count) };

@@ -133,7 +133,7 @@ impl Library {
     /// that does the same as a saved one again; that one is proven now.
     ///
     /// # Errors
-    /// As [`Self::create`]; a taken name is none.
+    /// As [`Self::create`]; a taken name is not an error.
     pub fn keep_proven(
         &self,
         definition: &Value,
@@ -228,7 +228,7 @@ impl Library {
         self.folder.join(golden_name(name))
     }
 
-    /// Counts an ended run of the workflow `name`: it executed so many states and ended at that time. A success proves
+    /// Counts an ended run of the workflow `name`: it executed `states` states and ended at that time. A success proves
     /// the workflow. Returns whether it counts: a run of a definition that has another `hash` than the saved one is not
     /// evidence about it.
     ///
@@ -293,7 +293,7 @@ impl Library {
         Ok(Metadata { hash, created, version, status, ..Metadata::default() })
     }
 
-    /// Returns `wanted`, or with the first number behind it under which there is no file.
+    /// Returns `wanted`, or with the first number after it under which there is no file.
     fn free_name(&self, wanted: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
         let is_free =
             |name: &WorkflowName| !is_reserved(name) && !is_taken(name) && self.file(name).symlink_metadata().is_err();

@@ -1,7 +1,7 @@
 //! The versions of machines: earlier definitions of a workflow, each with its time, its author and the reason.
 //!
 //! Owns `.versions/NAME/N.json` of a library, one file for each saved version. Keeps the newest 50, also after the
-//! removal of the workflow. Git ignores them, since it has versions of its own.
+//! removal of the workflow. Git ignores them, since it has its own versions.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -256,7 +256,7 @@ impl Library {
         locked.put(&file_name(name, file.version), text.as_bytes())
     }
 
-    /// Returns the recorded versions. Leaves out files that are none.
+    /// Returns the recorded versions. Leaves out other files.
     fn recorded(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
         let numbers = self.numbers(name)?;
         Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())

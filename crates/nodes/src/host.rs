@@ -32,7 +32,7 @@ pub struct HostCommand {
 /// End of a command on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCommandEnd {
-    /// It ended.
+    /// The command ended.
     Ended {
         /// Its output, on both streams, or the beginning of it.
         output: String,
@@ -46,7 +46,7 @@ pub enum HostCommandEnd {
         /// Its output until then.
         output: String,
     },
-    /// It did not run, or its machine disappeared.
+    /// The command did not run, or its machine disappeared.
     Failed {
         /// The reason, as a whole sentence.
         why: String,

@@ -84,7 +84,7 @@ impl Nodes {
     /// Returns the working directory and the variables for starting the program of a persistent node.
     ///
     /// # Errors
-    /// With the reason, when a secret that the declaration refers to is not available.
+    /// If a secret of the declaration is not available.
     pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
         let start = pty.start(&self.shared.node_environment).await;
         start.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })

@@ -167,7 +167,7 @@ impl FunctionFiles {
     ///
     /// # Errors
     ///
-    /// With the reason why it is invalid.
+    /// Returns the reason that it is invalid.
     pub(super) async fn declared(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         self.workers.load(file, text).await
     }

@@ -190,7 +190,7 @@ fn store_file(
     }
 }
 
-/// Returns why a file must not replace another one, unless there is a request for that.
+/// Returns the reason that a file must not replace another one, unless there is a request for that.
 fn replaceable(
     old: &FunctionFile,
     library: &Path,

@@ -41,7 +41,7 @@ pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Va
     Some(Value::Object(fields))
 }
 
-/// Returns a node or graph, checked as far as possible on its own; `None` for a workflow.
+/// Returns a node or graph, checked without its context; `None` for a workflow.
 ///
 /// # Errors
 ///

@@ -139,7 +139,7 @@ impl Workflows {
     }
 }
 
-/// Returns who saves a version for `caller`.
+/// Returns the author of a version that is saved for `caller`.
 pub(super) async fn author(caller: &Caller, reason: Option<String>) -> Author {
     Author { by: Some(caller.who().await), through: Some(caller.through().await), reason }
 }

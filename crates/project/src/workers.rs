@@ -1,8 +1,8 @@
 //! The worker processes, which execute functions.
 //!
-//! Owns all workers: starts one when there is something to execute and the others are busy, replaces one that ended,
-//! and kills one that is silent for too long. It restores the executions of a lost worker from their history. A worker
-//! does one thing at a time, which identifies the cause of its end.
+//! Owns all workers: starts one when there is something to execute and the others are busy, replaces an ended worker,
+//! and kills a silent one. It restores the executions of a lost worker from their history. A worker does one thing at a
+//! time, which identifies the cause of its end.
 
 mod worker;
 
@@ -81,10 +81,10 @@ pub enum WorkersError {
     /// The function does not follow its history.
     #[error("{0}")]
     Diverged(Box<Divergence>),
-    /// It crashed its worker twice.
+    /// The function crashed its worker twice.
     #[error("the function ended the process that executes it, twice: {0}; it takes too much at once")]
     Deadly(WorkerExited),
-    /// It computed for too long in one operation.
+    /// The function computed for too long in one operation.
     #[error("the function was ended: {0}, which no limit of the interpreter interrupts; make its numbers smaller")]
     Overrun(WorkerExited),
     /// No worker is available.

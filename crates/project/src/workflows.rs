@@ -64,7 +64,7 @@ impl Workflows {
         self.disk.reading(find).await?
     }
 
-    /// Returns what each of these names refers to for `caller`, like [`Self::find`], in their order.
+    /// Returns the targets of these names for `caller`, like [`Self::find`], in their order.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl From<ResolvedWorkflow<'_>> for WorkflowRef {
     }
 }
 
-/// Returns what `name` refers to, and where it is.
+/// Returns the target of `name`, and its place.
 pub(crate) fn look_up<'p>(
     folders: &LibraryPaths,
     project: &'p Project,
@@ -248,7 +248,7 @@ fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
     names
 }
 
-/// Returns why `name` refers to nothing.
+/// Returns the reason that `name` refers to nothing.
 pub(crate) fn not_found(folders: &LibraryPaths, project: &Project, name: &str) -> FindError {
     let shown: String = name.chars().take(80).collect();
     if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(name)) {

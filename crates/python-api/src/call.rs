@@ -270,6 +270,6 @@ pub enum Entry {
         /// The call.
         ordinal: u64,
     },
-    /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`, all at once.
+    /// The function was cancelled: everything that it waited for raised `asyncio.CancelledError`, all at once.
     Cancelled,
 }

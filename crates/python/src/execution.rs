@@ -178,10 +178,10 @@ impl Execution {
         };
     }
 
-    /// Restores a new execution from an earlier one's history. The calls of the progress are those that the history
-    /// does not have: they came after its last record. A call of the history without an answer there and without a wait
-    /// for it now is abandoned. Calls `at_it` before each entry. A history with [`Entry::Cancelled`] at the end also
-    /// cancels an execution.
+    /// Restores a new execution from an earlier one's history. The progress has the calls that the history does not
+    /// have: they came after its last record. A call of the history without an answer there and without a wait for it
+    /// now is abandoned. Calls `at_it` before each entry. A history with [`Entry::Cancelled`] at the end also cancels
+    /// an execution.
     ///
     /// # Errors
     /// If the function does something else than the history has.

@@ -47,7 +47,7 @@ impl Program {
         Ok(Self { compiled, declarations })
     }
 
-    /// Returns what the file declares, in its order.
+    /// Returns the declarations of the file, in its order.
     #[must_use]
     pub fn declarations(&self) -> &[Declaration] {
         &self.declarations

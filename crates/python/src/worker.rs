@@ -1,7 +1,7 @@
 //! The worker: the process that executes functions.
 //!
 //! It has one thread and does one thing at a time: the interpreter counts the memory of the whole process, on behalf of
-//! the running execution. A function that exceeds a limit fails by itself; what aborts the process (a full native
+//! the running execution. A function that exceeds a limit fails alone; anything that aborts the process (a full native
 //! stack, memory taken in one piece) ends only this worker. A worker keeps no state that must survive it.
 
 use std::collections::{HashMap, VecDeque};

@@ -117,7 +117,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If a page is not available, or is no list. It returns nothing of the other pages then.
+    /// If a page is not available, or is not a list. It returns nothing of the other pages then.
     pub async fn list(&self) -> Result<Listing, AskError> {
         let limit = self.0.limits.listing;
         let late =

@@ -62,7 +62,7 @@ fn is_room(letter: char) -> bool {
 
 /// Control characters, and those that Unicode lets displays ignore (`Default_Ignorable_Code_Point` in
 /// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>), which direction marks, joiners, selectors and
-/// the hidden alphabet of tags are among; besides, annotations between lines and characters that are none.
+/// the hidden alphabet of tags are among; besides, annotations between lines and noncharacters.
 fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(

@@ -1,7 +1,7 @@
 //! Nodes and graphs that a machine calls.
 //!
-//! A node that makes calls itself becomes a run of its own, which the next daemon finds by the name of the step. For
-//! any other node, a restarted daemon cannot know whether an earlier one called it.
+//! A node that makes calls itself becomes a separate run, which the next daemon finds by the name of the step. For any
+//! other node, a restarted daemon cannot know whether an earlier one called it.
 
 use std::sync::Arc;
 

@@ -133,7 +133,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Returns the first names of workflows that `caller` may run, those of remote services behind the saved ones.
+    /// Returns the first names of workflows that `caller` may run, those of remote services after the saved ones.
     pub(super) async fn available_workflows(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.workflows.available(caller).await;
         let room = MAX_NAMED_WORKFLOWS.saturating_sub(names.len());
@@ -273,7 +273,7 @@ impl Engine {
         Arc::new(Run::from_journal(known).changed(|now| RunStatus { trouble, ..now }))
     }
 
-    /// Notes that a run has finished, with its end in the journal.
+    /// Records that a run has finished, with its end in the journal.
     pub(super) fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
         let shared = self.clone();
@@ -350,8 +350,8 @@ impl Engine {
         }
     }
 
-    /// Appends, and waits while the journal has no room, which `progress` shows meanwhile. Returns the number of the
-    /// last entry, or `None` when this daemon must no longer drive the run.
+    /// Appends, and waits while the journal has no room, which `progress` shows in the meantime. Returns the number of
+    /// the last entry, or `None` when this daemon must no longer drive the run.
     pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<RunStatus>) -> Option<u64> {
         let run = append.run.clone();
         let mut pause = RETRY_PAUSES.0;

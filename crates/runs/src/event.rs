@@ -96,7 +96,7 @@ impl RunEvents {
                     }
                 };
                 if events.is_empty() {
-                    // The run was deleted meanwhile.
+                    // The run was deleted in the meantime.
                     return Ok(());
                 }
                 for told in events {
@@ -123,7 +123,7 @@ pub(super) enum Unreadable {
     /// The journal is unreadable.
     #[error(transparent)]
     Journal(#[from] ReadError),
-    /// It contains something that this version does not know.
+    /// The entry contains something that this version does not know.
     #[error("entry {seq} says what this version does not know: {cause}")]
     Unknown { seq: u64, cause: serde_json::Error },
 }

@@ -36,7 +36,7 @@ pub(crate) use performer::NodeExecutor;
 /// Time limit for calls to end their processes when the daemon ends.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Calls of nodes that are no runs, for all projects.
+/// Calls of nodes outside a run, for all projects.
 #[derive(Debug)]
 pub struct Nodes {
     hands: ExecutorFactory,

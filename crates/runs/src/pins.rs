@@ -249,7 +249,7 @@ fn literal_argument(call: &str) -> Option<&str> {
     (is_plain && after.trim_start().starts_with([',', ')'])).then_some(name)
 }
 
-/// A definition, as far as it may ask a person.
+/// The parts of a definition that may ask a person.
 struct FollowedDefinition {
     /// True if it opens a gate itself, or starts something by a computed name.
     asks: bool,

@@ -48,7 +48,7 @@ pub(super) struct RunInput {
 pub(super) enum Disposition {
     /// The journal has it.
     Recorded,
-    /// It has no effect in the run's current state.
+    /// The input has no effect in the run's current state.
     Ignored,
 }
 
@@ -262,7 +262,7 @@ impl RunStatus {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
 
-    /// Returns what the journal keeps beside the history. A finished run stays finished.
+    /// Returns the data that the journal keeps beside the history. A finished run stays finished.
     pub(super) fn summary(&self, about: &RunHeader) -> Summary {
         let Self { ended, error, traceback, result, kept, unsaved, repairs, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(listed).unzip();

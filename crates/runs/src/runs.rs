@@ -101,7 +101,7 @@ impl Runs {
         tokio::spawn(async move { shared.forget_finished().await });
     }
 
-    /// Returns how many runs have a driver now.
+    /// Returns the number of runs with a driver.
     pub fn count_under_way(&self) -> usize {
         self.shared.lock().len()
     }
@@ -259,7 +259,7 @@ impl Runs {
     }
 
     /// Returns the ids at its service of a run of a remote workflow, given its id here. `None` for other runs, and for
-    /// one that its service has not started.
+    /// a run that its service has not started.
     pub async fn remote_ids(&self, id: &RunId) -> Option<RemoteIds> {
         let run = self.find(id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
         remote::remote_ids(&self.shared, &run).await
@@ -450,7 +450,7 @@ impl Runs {
         }
     }
 
-    /// Compares a run with another one, as far as both are.
+    /// Compares a run with another one, up to the progress of both.
     async fn comparison(&self, run: &Arc<Run>, other: &str) -> RunComparison {
         let refused = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
         let other = match self.find_by_text(other).await {
@@ -659,7 +659,7 @@ enum CancelError {
     /// The journal does not store the end of a run without a driver.
     #[error("the run cannot be cancelled: {0}")]
     NotStored(#[from] AppendError),
-    /// It has not ended yet.
+    /// The run has not ended yet.
     #[error(
         "the run is asked to end, and has not yet: {}",
         .trouble.as_deref().unwrap_or("what is in flight has not ended yet")
@@ -705,7 +705,7 @@ fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>>
     Err(not_started(KEY_TAKEN, error))
 }
 
-/// Refuses to rehearse what is no machine.
+/// Refuses to rehearse anything but a machine.
 fn not_rehearsed() -> Box<RunReply> {
     not_started("definition_invalid", "only machines are rehearsed; leave rehearse out to run it".to_owned())
 }

@@ -57,10 +57,10 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
             }
             () = passed(due) => {}
         }
-        // A request from here on waits for the next discovery.
+        // A later request waits for the next discovery.
         let wanted = service.take_wanted();
         let came = discover(&setup).await;
-        // The service has a new configuration meanwhile, so this drops the answer of the old one.
+        // The service has a new configuration in the meantime, so this drops the answer of the old one.
         if service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup)) {
             service.put_back(wanted);
             continue;

@@ -1,7 +1,7 @@
 //! Child runs: the action `run_workflow`.
 //!
-//! A child is a run of its own. It has only the variables that the action passes, and works in an existing terminal
-//! only if the action names one or it inherits its parent's. Its parent sees only the fields of one result.
+//! A child is a separate run. It has only the variables that the action passes, and works in an existing terminal only
+//! if the action names one or it inherits its parent's. Its parent sees only the fields of one result.
 
 mod error;
 
@@ -83,7 +83,7 @@ impl Child {
     /// Reads the child from an action's parameters, with all variables replaced.
     ///
     /// # Errors
-    /// With the first problem of the parameters.
+    /// Returns the first problem of the parameters.
     pub(crate) fn read(params: &Map<String, Value>, parent: ParentRun) -> Result<Self, InvalidChild> {
         let set = |key: &str| params.get(key).filter(|value| !value.is_null());
         if let Some(problem) = problems(params, |_| false).into_iter().next() {
@@ -172,7 +172,7 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
     Ok(Limits::new(max_states, timeout)?)
 }
 
-/// Returns how a child ended, read from its outcome, and the reason if it did not complete.
+/// Returns the end of a child, read from its outcome, and the reason if it did not complete.
 pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
     let Outcome::Finished { result } = outcome else {
         // A parent that stops waiting for a child cancels it.

@@ -28,7 +28,7 @@ impl Form {
     /// Reads a form.
     ///
     /// # Errors
-    /// With everything that is wrong with it, in fragments that name their field.
+    /// Returns every problem of it, in fragments that name their field.
     pub fn read(schema: &Value) -> Result<Self, Vec<String>> {
         let example = r#"{"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}"#;
         let Value::Object(document) = schema else {
@@ -102,7 +102,7 @@ impl Form {
     /// value, and null where it has none. Converts texts to the type of their field.
     ///
     /// # Errors
-    /// With what is wrong, field by field, in fragments.
+    /// Returns the problems, field by field, in fragments.
     pub fn fill(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, Vec<String>> {
         let mut wrong = Vec::new();
         let mut filled = Map::new();

@@ -116,14 +116,15 @@ pub struct CheckedVariable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VariableStatus {
-    /// It is.
+    /// The variable is set.
     Present,
-    /// It is not.
+    /// The variable is not set.
     Missing,
 }
 
 impl ValidationResult {
-    /// Returns what a check of a side of the contract in `document` found: `values` are the variables that are set.
+    /// Returns the findings of a check of a side of the contract in `document`: `values` are the variables that are
+    /// set.
     fn from_check(document: Option<&Value>, side: Side, values: &BTreeMap<String, String>, valid: bool) -> Self {
         let key = match side {
             Side::Arguments => "arguments",
@@ -171,8 +172,8 @@ impl LogBuilder {
         self.end(event).into_iter().chain(entry(event, begun, &self.history)).collect()
     }
 
-    /// Returns the entry for the end of the last state, from which no transition led on. It has no event of its own:
-    /// the log gets it at the next event.
+    /// Returns the entry for the end of the last state, from which no transition led on. It has no event: the log gets
+    /// it at the next event.
     fn end(&mut self, event: &Event) -> Option<LogEntry> {
         let is_end = matches!(
             event,

@@ -47,7 +47,7 @@ pub struct Rehearsal {
     pub final_state: Option<String>,
     /// Number of executed states.
     pub states_executed: u32,
-    /// The time that the run would have taken, as far as the stubs specify it.
+    /// The time that the run would have taken according to the stubs.
     #[serde(with = "seconds")]
     pub elapsed_time: Duration,
     /// Values that the run returned.

@@ -228,8 +228,8 @@ pub fn as_text(value: &Value) -> String {
     }
 }
 
-/// Returns the forms in which the filters write `text`, as far as they differ from it: hiding the text means hiding
-/// each of them.
+/// Returns the forms in which the filters write `text`, if they differ from it: hiding the text means hiding each of
+/// them.
 #[must_use]
 pub fn filtered_forms(text: &str) -> Vec<String> {
     let value = Value::from(text);

@@ -76,7 +76,7 @@ pub struct Decision {
     pub effects: Vec<Effect>,
 }
 
-/// Returns what follows from an input, given the progress of a graph.
+/// Returns the decision that follows from an input, given the progress of a graph.
 ///
 /// An input that does not fit (a second start, the end of an attempt that has ended) changes nothing.
 #[must_use]
@@ -84,7 +84,8 @@ pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timest
     decided(graph, progress, input, now, true)
 }
 
-/// Returns what follows from an input during a pause of the graph. The rest follows from [`GraphInput::GoOn`].
+/// Returns the decision that follows from an input during a pause of the graph. The rest follows from
+/// [`GraphInput::GoOn`].
 #[must_use]
 pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decided(graph, progress, input, now, false)
@@ -141,7 +142,7 @@ fn runs(progress: &Progress, step: &NodeId, attempt: u32) -> bool {
     at.is_some_and(|at| at.attempts == attempt && matches!(at.status, Status::Running { .. }))
 }
 
-/// Each attempt of the step's own node has a limit of its own.
+/// Each attempt of the step's own node has its own limit.
 fn limit(step: &Step, node: &NodeId) -> Option<Duration> {
     let own = step.on_error.retry.as_ref().filter(|_| *node == step.node);
     own.and_then(|retry| retry.timeout).map(Seconds::duration)
@@ -257,7 +258,7 @@ enum Readiness {
     Never(NodeId),
 }
 
-/// Returns why an attempt failed, if it did.
+/// Returns the reason that an attempt failed, if it did.
 fn failure(outcome: StepOutcome, limit: Option<Duration>) -> Option<(String, ErrorType)> {
     match outcome {
         StepOutcome::Finished { result } if result.success => None,

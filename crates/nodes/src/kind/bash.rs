@@ -1,8 +1,8 @@
 //! Bash nodes, which run one command line.
 //!
-//! The command is the leader of a session of its own, without a terminal. A time-out or an interrupt ends all processes
-//! that it started. A command that ends by itself may leave processes running, as in any shell; nothing reads their
-//! later output.
+//! The command is the leader of its own session, without a terminal. A time-out or an interrupt ends all processes that
+//! it started. A command that ends on its own may leave processes running, as in any shell; nothing reads their later
+//! output.
 
 mod capture;
 

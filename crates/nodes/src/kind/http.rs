@@ -165,7 +165,7 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
     };
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let output = match body.is_cut {
-        // A part is no value.
+        // A part is not a value.
         true => Value::Null,
         false if is_json => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         false => text.into(),
@@ -274,7 +274,7 @@ fn method(method: Method) -> reqwest::Method {
     }
 }
 
-/// Returns where a response redirects to, if it does.
+/// Returns the target of a response, if it redirects.
 fn target(response: &Response, from: &Url) -> Option<Result<Url, Failure>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;

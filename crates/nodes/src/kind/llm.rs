@@ -271,7 +271,7 @@ fn error_message(error: &Value) -> String {
     message.map_or_else(|| error.to_string(), str::to_owned)
 }
 
-/// Returns how long an endpoint wants no further request: seconds, or a date (RFC 9110, 10.2.3).
+/// Returns the time for which an endpoint wants no further request: seconds, or a date (RFC 9110, 10.2.3).
 fn retry_after(response: &Response) -> Option<Duration> {
     let named = response.headers().get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = named.parse::<f64>() {

@@ -250,7 +250,7 @@ impl Task {
             tokio::select! {
                 question = asked.recv() => match question {
                     Some(question) => self.ask(question),
-                    // All senders of requests are gone.
+                    // All senders of requests were dropped.
                     None => return,
                 },
                 line = self.heard.recv() => match line.map(|line| self.handle_line(&line)) {
@@ -319,8 +319,8 @@ impl Task {
         self.used = None;
     }
 
-    /// Checks a worker that is silent during a request. Its used processor time distinguishes one that computes from
-    /// one that waits for the processor.
+    /// Checks a worker that is silent during a request. Its used processor time distinguishes computing from waiting
+    /// for the processor.
     fn look(&mut self) -> Silence {
         let Some(PendingRequest { times, .. }) = self.open.front() else { return Silence::Borne };
         let (now, used) = (Instant::now(), self.child.id().and_then(processor_time));
@@ -351,11 +351,11 @@ impl Task {
 
 /// The result of checking a silent worker.
 enum Silence {
-    /// It has time left.
+    /// The worker has time left.
     Borne,
-    /// It used more processor time than this.
+    /// The worker used more processor time than this.
     Computing(Duration),
-    /// It was silent for this long, and computed less.
+    /// The worker was silent for this long, and computed less.
     TooLong(Duration),
 }
 

@@ -59,7 +59,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     }
     let counted = Library::open(&library).get(&saved.name).unwrap().metadata;
     assert_eq!((counted.run_count, counted.success_count, counted.total_states), (2, 1, 3));
-    // A workflow that was removed meanwhile is no error.
+    // A workflow that was removed in the meantime is not an error.
     workflows.delete(&caller, DeleteWorkflow { name: "nap".to_owned() }).await;
     workflows.note_run(&library, &saved.name, &saved.signature, true, 3, noon).await;
     assert_eq!(

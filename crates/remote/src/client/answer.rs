@@ -130,7 +130,7 @@ impl Answer {
                 self.token.as_ref().map_or_else(|| text.clone(), |token| token.mask(&text))
             }
         };
-        // Cleaned-out characters could have stood in the middle of the token.
+        // Cleaned-out characters could have been in the middle of the token.
         let words = clean(&words, MAX_ERROR_CHARS);
         let words = self.token.as_ref().map_or_else(|| words.clone(), |token| token.mask(&words));
         (!words.is_empty()).then_some(words)

@@ -44,7 +44,7 @@ impl Validator {
     ///
     /// # Errors
     ///
-    /// If it is no schema, or has a pattern that `regex` cannot search: one with look-around or back-references.
+    /// If it is not a schema, or has a pattern that `regex` cannot search: one with look-around or back-references.
     pub fn new(schema: &Value) -> Result<Self, Unusable> {
         let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns).offline();

@@ -20,9 +20,8 @@ use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
 impl PrivateForm {
-    /// Returns the private part of `run` in the form to store from now on. `None` if the stored one is already right.
-    /// `asks_person` states whether the run waits for a person, `has_changed` whether `text` differs from the stored
-    /// one.
+    /// Returns the private part of `run` in the form to store. `None` if the stored one is already right. `asks_person`
+    /// states whether the run waits for a person, `has_changed` whether `text` differs from the stored one.
     pub(crate) async fn stored_anew(
         &mut self,
         shared: &Engine,

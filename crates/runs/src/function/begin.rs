@@ -275,7 +275,7 @@ impl Started {
     }
 }
 
-/// Returns what a function of a file can call: the declarations of the file, then those of the project.
+/// Returns the callable nodes for a function of a file: the declarations of the file, then those of the project.
 ///
 /// # Errors
 ///

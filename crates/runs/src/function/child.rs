@@ -313,7 +313,7 @@ pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
     outcome_with(run, returned)
 }
 
-/// Returns why a run failed, on the last line of a traceback with the name of the exception before its text.
+/// Returns the reason that a run failed: the last line of a traceback with the name of the exception before its text.
 fn raised(failed: &RunStatus) -> String {
     let error = failed.error.clone().unwrap_or_default();
     let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());

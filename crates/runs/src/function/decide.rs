@@ -54,7 +54,7 @@ pub(super) struct Advance {
 pub(super) struct Abandonment {
     /// Entries that record this.
     pub(super) entries: Vec<Entry>,
-    /// All of them, with those that are not open any more.
+    /// All calls, including closed ones.
     pub(super) calls: Vec<u64>,
 }
 
@@ -130,9 +130,9 @@ impl FunctionState {
         }
     }
 
-    /// Returns what follows from the progress that a function made when it continued at time `at` because of `entries`,
-    /// which the run has not applied yet. `is_replayed` is whether it made that progress in a replay of its history;
-    /// calls that it does not wait for then are calls that it abandoned before.
+    /// Returns the consequences of the progress that a function made when it continued at time `at` because of
+    /// `entries`, which the run has not applied yet. `is_replayed` is whether it made that progress in a replay of its
+    /// history; calls that it does not wait for then are calls that it abandoned before.
     pub(super) fn advance(
         &self,
         run: &RunId,
@@ -188,7 +188,7 @@ impl FunctionState {
         ending
     }
 
-    /// Returns what ends with a call whose answer is no longer needed: the call, and everything below it.
+    /// Returns the work that ends with a call whose answer is no longer needed: the call, and everything below it.
     pub(super) fn abandon(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
         let mut abandonment = self.abandon_below(run, number, at);
         abandonment.calls.push(number);
@@ -196,7 +196,7 @@ impl FunctionState {
         abandonment
     }
 
-    /// Returns what ends with an answered call: everything below it.
+    /// Returns the work that ends with an answered call: everything below it.
     pub(super) fn abandon_below(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
         let calls: Vec<u64> = self.open.below(number).into_iter().collect();
         let entries = calls.iter().filter_map(|number| self.abandoned(run, *number, at)).collect();

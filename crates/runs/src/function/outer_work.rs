@@ -102,14 +102,14 @@ impl OuterWork {
     /// Takes a request of the engine to perform a call. Returns whether the caller has to begin it.
     pub(super) fn ask(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
         if !matches!(self.works.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
-            // The function waits for it no longer, or the journal has its answer. The engine may have gone.
+            // The function waits for it no longer, or the journal has its answer. The engine may have disconnected.
             let _ = reply.send(EngineAnswer::Done);
             return false;
         }
         let is_new = !self.calls.contains_key(&number);
         let call = self.calls.entry(number).or_default();
         match &call.outcome {
-            // The engine has lost the first reply, or gone; it repeats the request.
+            // The engine has lost the first reply, or disconnected; it repeats the request.
             Some(outcome) => _ = reply.send(EngineAnswer::Called { outcome: outcome.clone() }),
             None => call.reply = Some(reply),
         }
@@ -145,7 +145,7 @@ impl OuterWork {
         }
     }
 
-    /// Notes whether the next input of the turn had an effect.
+    /// Records whether the next input of the turn had an effect.
     pub(super) fn note_taken(&mut self, taken: bool) {
         if let Some(turn) = &mut self.turn {
             turn.taken.push(taken);
@@ -163,13 +163,13 @@ impl OuterWork {
         self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }
 
-    /// Returns whether the function continues only in the next turn, which the engine requests by itself.
+    /// Returns whether the function continues only in the next turn, which the engine requests on its own.
     pub(super) fn is_between_turns(&self) -> bool {
         self.turn.is_none() && self.works.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }
 
     /// Ends the turn: answers with it, and with what the engine does not know yet. The engine requests the next one
-    /// soon where the function continues by itself (`is_ready`).
+    /// soon if the function continues on its own (`is_ready`).
     pub(super) fn end_turn(&mut self, turn: FunctionTurn, is_ready: bool) {
         let Some(PendingTurn { number, taken, reply, .. }) = self.turn.take() else { return };
         self.works.retain(|id, _| !id.starts_with(NEXT_PREFIX));
@@ -183,7 +183,7 @@ impl OuterWork {
         let answer = EngineAnswer::Advanced { turn: Box::new(FunctionTurn { whole, begun, ended, taken, ..turn }) };
         self.reported = self.works.keys().cloned().collect();
         self.last = Some((number, answer.clone()));
-        // The engine may have gone; it repeats the request.
+        // The engine may have disconnected; it repeats the request.
         let _ = reply.send(answer);
     }
 }

@@ -25,7 +25,7 @@ enum FunctionSourceError {
     /// The node is of another type.
     #[error("It is no function.")]
     NotFunction,
-    /// The node has no source of its own, and the run has no file.
+    /// The node has no source, and the run has no file.
     #[error("The file that it stands in is not known.")]
     UnknownFile,
 }

@@ -170,7 +170,7 @@ impl Recovery for FunctionRun {
         self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
     }
 
-    /// Later calls, too, find programs in terminals by steps of their own.
+    /// Later calls, too, find programs in terminals by their own steps.
     fn pending(&self) -> Option<Vec<StepId>> {
         None
     }
@@ -192,7 +192,7 @@ impl RunKind for FunctionRun {
         self.folded.end.is_some()
     }
 
-    /// It counts as finished once everything that it started has ended.
+    /// The run counts as finished once everything that it started has ended.
     fn leaves_work(&self) -> bool {
         true
     }

@@ -144,7 +144,7 @@ impl PendingWork {
         }
     }
 
-    /// Adds an outcome that is ready so long after `at`, unless the call ends first.
+    /// Adds an outcome that is ready `wait` after `at`, unless the call ends first.
     pub(super) fn later(&mut self, number: u64, at: Timestamp, wait: Option<TimeSpan>, came: CallOutcome) {
         if let Some(outer) = &mut self.outer {
             if let Some(after) = left_of(&self.clock, at, wait) {
@@ -223,7 +223,7 @@ pub(super) fn left_of(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> O
     Some(at.end_of(timer, now).since(now))
 }
 
-/// Waits until so long after `at`; without a time, forever.
+/// Waits until `wait` after `at`; without a time, forever.
 pub(super) fn after(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> impl Future<Output = ()> + Send + use<> {
     let timer = wait.and_then(TimeSpan::timer);
     clock.deadline(timer.map(|timer| at.end_of(timer, clock.now())))

@@ -61,7 +61,7 @@ impl GateAnswer {
         By { who: caller.who().await, through: Some(through), proof, shown, signed, required }
     }
 
-    /// Returns what a passkey signs of it.
+    /// Returns the text that a passkey signs.
     ///
     /// # Errors
     /// If the answer has an unsigned part.

@@ -38,7 +38,7 @@ pub(crate) struct MachineLaunch {
 ///
 /// # Errors
 ///
-/// With everything that is wrong.
+/// Returns every problem.
 pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
     definition.rename_by_case(&mut start.variables);
     let named = start.variables.get("session_id").and_then(Value::as_str);

@@ -33,7 +33,7 @@ impl MachineRun {
             MirrorMessage::Events(EventBatch { from, events, reply }) => {
                 let is_ours = self.take(from, events).await;
                 if is_ours {
-                    // The worker may have gone; it repeats the request.
+                    // The worker may have disconnected; it repeats the request.
                     let _ = reply.send(self.history.events_applied() as u64);
                 }
                 is_ours

@@ -40,7 +40,7 @@ const MAX_VARIABLES: usize = 300;
 /// The field of a result, and of a report, with the log of its run.
 pub(super) const LOG: &str = "execution_log";
 
-/// The phase of the entry that stands for those in the middle of a long log.
+/// The phase of the entry that replaces those in the middle of a long log.
 const LEFT_OUT: &str = "left_out";
 
 /// Returns a report on `run` from its history. Takes long for a long history.

@@ -62,7 +62,7 @@ pub(crate) struct MachineRun {
     ended_before: bool,
     /// The connection with the engine that decides the run, if that is not this daemon.
     pub(super) mirror: Option<Mirror>,
-    /// True if that engine has ended the run by itself.
+    /// True if that engine has ended the run on its own.
     pub(super) is_lost: bool,
 }
 
@@ -702,8 +702,8 @@ impl MachineRun {
     }
 }
 
-/// Returns the ids or names of the terminals in which a run may continue after its open gate: those that it works with,
-/// and those that its states name.
+/// Returns the ids or names of the terminals in which a run may continue after its open gate: its own, and those in its
+/// states.
 pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let ahead = terminals_ahead(definition, history).sessions;

@@ -1,6 +1,6 @@
 //! Calls of nodes whose programs ask: the rules of the node answer their questions.
 //!
-//! One call is one dialogue. The executor types each answer under a step of its own, so that it types none twice. The
+//! One call is one dialogue. The executor types each answer under a separate step, so that it types none twice. The
 //! outcome of a call whose daemon ended is unknown, like that of any node.
 
 use std::sync::Arc;

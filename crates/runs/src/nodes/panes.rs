@@ -359,7 +359,7 @@ impl PtyNodes {
         busy: Option<bool>,
         mut since: Option<u64>,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
-        // A question is no end of a node's call.
+        // A question does not end a node's call.
         let caller = &Arc::new(caller.unattended());
         let (pattern, mut how) = match &pty.ready {
             Ready::Shell if busy.is_some() => (String::new(), AwaitUntil::Prompt),
@@ -416,7 +416,7 @@ impl PtyNodes {
         !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
     }
 
-    /// Waits for any output behind an offset.
+    /// Waits for any output after an offset.
     async fn more_output(
         &self,
         caller: &Arc<Caller>,
@@ -527,8 +527,8 @@ fn out_of_time(limit: Duration) -> PtyNodeError {
     PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
-/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what a
-/// pattern matched, or what was in the line before the input.
+/// Returns the output of a program between the echo of its input, if there is one, and the sign of its readiness: what
+/// a pattern matched, or what was in the line before the input.
 fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
     let mut text = match (&pty.ready, &waited.match_text) {
         (Ready::Pattern(_), Some(sign)) => raw.trim_end().strip_suffix(sign.trim_end()).unwrap_or(raw),

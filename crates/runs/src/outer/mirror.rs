@@ -47,7 +47,7 @@ impl Mirror {
         true
     }
 
-    /// Returns the error of a run that the engine has ended by itself.
+    /// Returns the error of a run that the engine has ended on its own.
     pub(crate) fn lost(how: &str) -> String {
         format!("Temporal has ended the run: {how}")
     }

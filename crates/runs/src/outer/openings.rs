@@ -1,4 +1,4 @@
-//! Actions that open a terminal of their own, held until the engine has recorded their end.
+//! Actions that open their own terminal, held until the engine has recorded their end.
 //!
 //! The worker that requested one may disconnect in the meantime. The next worker repeats the request for the same step, and
 //! gets the outcome of the same action. Without that, the end of the first request would close the terminal, and the

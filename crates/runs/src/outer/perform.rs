@@ -26,7 +26,7 @@ enum TaskError {
     /// The worker is not this daemon's.
     #[error("{0}")]
     Token(String),
-    /// The text is no id of a run.
+    /// The text is not the id of a run.
     #[error("'{0}' is no run")]
     NoRun(String),
     /// The request is unreadable.
@@ -84,7 +84,7 @@ impl Runs {
                 ended.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
                 recorded
             }
-            // A run that has ended here has all of its events; one that began elsewhere has its journal there.
+            // A run that has ended here has all of its events; a run from another daemon has its journal there.
             None => match shared.find(&run).await {
                 Ok(Some(found)) if found.state().is_over() => verb.from + events.len() as u64,
                 Ok(None) => verb.from + events.len() as u64,
@@ -193,8 +193,8 @@ async fn begin_child(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, c
     begun_here(shared, &id).await.unwrap_or_else(|| refused(format!("run {id} has ended already")))
 }
 
-/// Returns what the engine starts a run with that has begun here. A run of a remote workflow may have ended before the
-/// engine has it, and the engine follows it to its end.
+/// Returns the input with which the engine starts a run that has begun here. A run of a remote workflow may have ended
+/// before the engine has it, and the engine follows it to its end.
 pub(crate) async fn begun_here(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
     if let Some(begun) = shared.outer.begun_answer(id) {
         return Some(begun);

@@ -119,7 +119,7 @@ impl Recovery for RemoteRun {
         Self::new(recorder, history.began, history.state)
     }
 
-    /// It starts no runs.
+    /// A run of a remote workflow starts no runs.
     fn awaits(&self, _: &StepId) -> bool {
         false
     }
@@ -227,7 +227,7 @@ impl RunKind for RemoteRun {
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
         self.turn = None;
-        // The journal answers the engine from now on.
+        // The journal now answers the engine.
         self.mirror = None;
         self.report_end();
         true
@@ -426,7 +426,7 @@ impl RemoteRun {
         }
     }
 
-    /// Returns how long it may work there.
+    /// Returns the time that the run may work at the service.
     fn limit(&self) -> Duration {
         let own = self.began.timeout.and_then(TimeSpan::duration);
         own.map_or(self.longest, |own| own.min(self.longest))

@@ -78,7 +78,7 @@ pub(super) struct End {
 pub(super) enum Next {
     /// Wait in the queue, not before a time, and send the start to the service.
     Start { not_before: Option<Timestamp> },
-    /// It is unknown whether the service started it: no answer to the start can arrive any more.
+    /// The service may have started the run or not: no answer to the start can arrive any more.
     Unknown,
     /// Request its status.
     Look,
@@ -167,12 +167,13 @@ impl State {
         }
     }
 
-    /// Counts the time from `now` on at the latest, so that a clock which was set back does not extend the limit.
+    /// Counts the time after `now` at the latest, so that a clock which was set back does not extend the limit.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
-    /// Returns when the run will have worked for so long, without a pause; `None` while its clock does not run.
+    /// Returns the time at which the run will have worked that long, without a pause; `None` while its clock does not
+    /// run.
     pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
         self.clock.reaches(limit)
     }

@@ -1,12 +1,12 @@
 //! An outer engine's view of a run of a remote workflow: this daemon drives the run; the engine follows it in turns.
 //!
-//! Each turn reports the standing of the run, and has the engine wait for one call that ends once the standing changes.
+//! Each turn reports the status of the run, and has the engine wait for one call that ends once the status changes.
 
 use serde_json::Value;
 use steplatch_workflow::{EngineAnswer, FunctionTurn, FunctionWork, FunctionWorkKind};
 use tokio::sync::oneshot;
 
-/// Standing of a run, as far as the engine shows it.
+/// Status of a run, as the engine shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReportedStatus {
     /// The status at the service, in its own word.
@@ -61,13 +61,13 @@ impl Turns {
             self.last = Some((turn, reported, EngineAnswer::Advanced { turn: Box::new(report) }));
         }
         if let Some((_, _, answer)) = &self.last {
-            // The engine may have gone; it repeats the request.
+            // The engine may have disconnected; it repeats the request.
             let _ = reply.send(answer.clone());
         }
     }
 
-    /// Has a call wait until the run stands elsewhere than the turn of that number reported. A call of a turn that is not the last
-    /// one, or that an earlier daemon reported, ends at once.
+    /// Has a call wait until the status differs from the report of the turn of that number. A call of a turn that is
+    /// not the last one, or that an earlier daemon reported, ends at once.
     pub(super) fn follow(&mut self, number: u64, status: &ReportedStatus, reply: oneshot::Sender<EngineAnswer>) {
         let is_current = self.last.as_ref().is_some_and(|(turn, reported, _)| *turn == number && reported == status);
         self.waiting = Some(reply);
@@ -76,7 +76,7 @@ impl Turns {
         }
     }
 
-    /// Ends the call that waits, if the standing has changed.
+    /// Ends the call that waits, if the status has changed.
     pub(super) fn record_status(&mut self, status: &ReportedStatus) {
         if self.last.as_ref().is_none_or(|(_, reported, _)| reported != status) {
             self.answer();
@@ -85,7 +85,7 @@ impl Turns {
 
     fn answer(&mut self) {
         if let Some(reply) = self.waiting.take() {
-            // The engine may have gone; it repeats the request.
+            // The engine may have disconnected; it repeats the request.
             let _ = reply.send(EngineAnswer::Called { outcome: Value::Null });
         }
     }

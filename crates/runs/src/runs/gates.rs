@@ -29,7 +29,7 @@ const MIN_DIGEST_DIGITS: usize = 8;
 /// Maximum number of runs below one run that a search for gates covers.
 const MAX_SEARCHED_RUNS: usize = 1000;
 
-/// Returns why a run waits for no answer, or cannot take one.
+/// Returns the reason that a run waits for no answer, or cannot take one.
 fn not_waiting(run: &Run) -> NotWaiting {
     match run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
         Some(trouble) => NotWaiting::Stuck { trouble },
@@ -57,7 +57,7 @@ impl Runs {
         family
     }
 
-    /// Returns those of them that have a gate of their own.
+    /// Returns the runs that have their own gate.
     fn asking(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
         let asks = |run: &Arc<Run>| !run.progress().gates.is_empty();
         self.family(run).into_iter().filter(asks).collect()
@@ -68,7 +68,7 @@ impl Runs {
         !self.asking(run).is_empty()
     }
 
-    /// Returns the pending gates of a run and of those below it, as far as reports show them, the oldest first.
+    /// Returns the pending gates of a run and of those below it, if reports show them, the oldest first.
     pub(crate) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
         self.whole_gates(run).into_iter().map(reported).collect()
     }
@@ -204,7 +204,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If it has no passphrase, or one that is not the approver's.
+    /// If it has no passphrase, or not the approver's.
     async fn unlock_for(&self, caller: &Caller, asked: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
         let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
         let gate = given.gate_id.as_deref().and_then(run_of);
@@ -314,7 +314,7 @@ impl Runs {
         Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
     }
 
-    /// Returns how this gate closed, or the last answer if `gate_id` is `None`.
+    /// Returns the end of this gate, or the last answer if `gate_id` is `None`.
     async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
         let gates = self.shared.closed_gates(run).await?;
         gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {

@@ -60,7 +60,7 @@ pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     }
 }
 
-/// Reason that a schema is none, and the word that is wrong.
+/// Reason that a schema is invalid, and the wrong word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InvalidSchema {
     pub(crate) word: &'static str,
@@ -148,7 +148,7 @@ impl ValueSchema {
         })
     }
 
-    /// Returns what is wrong with a value, as the rest of a sentence that begins with its name.
+    /// Returns the problem of a value, as the rest of a sentence that begins with its name.
     pub(crate) fn problem(&self, value: &str) -> Option<String> {
         let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
         match self.kind {
@@ -202,7 +202,7 @@ impl ValueSchema {
         }
         let schema = self.items.as_ref()?;
         let mut problems = items.iter().enumerate().filter_map(|(index, item)| {
-            // An item of a list has a type of its own: only a text is one.
+            // An item of a list has its own type: only a string is one.
             let is_text = schema.kind != Kind::Text || item.is_string();
             let problem =
                 if is_text { schema.problem(&substitute::as_text(item)) } else { Some("must be a text".to_owned()) };

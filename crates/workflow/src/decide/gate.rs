@@ -91,7 +91,7 @@ impl DecisionBuilder<'_> {
         self.complete(entered, Outcome::TimedOut)
     }
 
-    /// Goes where an answer leads. An answer that is none of the choices decides nothing.
+    /// Goes where an answer leads. An answer that is not among the choices decides nothing.
     pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: By) -> Decision {
         let (choices, otherwise) = match &gate.asks {
             GateRequest::Patch { proposal, over } => {

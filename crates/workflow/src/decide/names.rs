@@ -3,7 +3,8 @@
 use crate::definition::Definition;
 use crate::history::History;
 
-/// Returns why `{name}` has no value in a run so far: what would give it one, and the notation of the text itself.
+/// Returns the reason that `{name}` has no value in a run so far: what would give it one, and the notation of the text
+/// itself.
 pub(super) fn no_value(definition: &Definition, history: &History, name: &str) -> String {
     let of_state = definition.states().iter().map(crate::State::name).find(|state| {
         let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));

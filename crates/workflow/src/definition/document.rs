@@ -97,7 +97,7 @@ pub(crate) struct Object<'v> {
 }
 
 impl<'v> Object<'v> {
-    /// Returns a field; one that is null counts as left out.
+    /// Returns a field; a null field counts as left out.
     pub(crate) fn get(&self, key: &str) -> Option<JsonPath<'v>> {
         let value = self.fields.get(key).filter(|value| !value.is_null())?;
         Some(JsonPath { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
@@ -179,7 +179,7 @@ pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> St
 }
 
 fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // A text this long is no typing mistake, and comparing two of them takes too long.
+    // A text this long is not a typing mistake, and comparing two of them takes too long.
     let comparable = |text: &str| text.len() <= MAX_COMPARED_BYTES;
     known
         .filter(|candidate| comparable(candidate) && comparable(unknown))

@@ -49,7 +49,7 @@ pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definit
     parse_at(document, tools, 0)
 }
 
-/// Returns how many bytes a document takes as JSON, without writing it anywhere.
+/// Returns the number of bytes of a document as JSON, without writing it anywhere.
 fn length(document: &Value) -> usize {
     struct Counter(usize);
 
@@ -79,7 +79,7 @@ fn mentions(value: &Value, word: &str) -> bool {
     }
 }
 
-/// Reads a document within others, so many levels deep.
+/// Reads a document within others, `level` levels deep.
 fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
     let mut reader = Reader { tools, findings: Diagnostics::default(), level };
     let definition = reader.document(document);
@@ -363,7 +363,7 @@ impl Reader<'_> {
         most
     }
 
-    /// Reads the name of a state that is gone to for the reason that a key names, such as `on_timeout`.
+    /// Reads the name of the next state for the reason that a key names, such as `on_timeout`.
     fn target(&mut self, state: &str, key: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
         let target = self.findings.text(place, &format!("'{key}'"))?;
         if !known.fields.contains_key(target) {

@@ -188,7 +188,7 @@ fn bounds(schema: &Value) -> String {
         (None, Some(most)) => Some(format!("at most {most}")),
         (None, None) => None,
     };
-    // Some descriptions say it already, in words of their own.
+    // Some descriptions say it already, in their own words.
     let is_said = schema["description"].as_str().is_some_and(|description| description.contains("default"));
     let is_something = |default: &&Value| !matches!(default, Value::Null | Value::Bool(false)) && **default != "";
     let default = schema.get("default").filter(is_something).filter(|_| !is_said).map(|default| {

@@ -31,7 +31,7 @@ impl Dialogue {
     /// Reads the parameters of an action, variables replaced.
     ///
     /// # Errors
-    /// With the first problem.
+    /// Returns the first problem.
     pub(crate) fn read(params: &Map<String, Value>) -> Result<Self, InvalidDialogue> {
         let mut reader = Reader { problems: Vec::new(), is_final: true };
         let dialogue = reader.dialogue(params);

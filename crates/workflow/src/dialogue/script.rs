@@ -43,7 +43,7 @@ impl DialogueScript {
     /// Reads the rules.
     ///
     /// # Errors
-    /// With every problem, each with its place.
+    /// Returns every problem, each with its place.
     pub fn read(params: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
         let unknown = params.keys().filter(|key| !KEYS.contains(&key.as_str()));
         let unknown = unknown.map(|key| {

@@ -150,7 +150,7 @@ impl Field {
         }
     }
 
-    /// Returns what the field accepts, in a few words, such as "a whole number from 1 to 9".
+    /// Returns the accepted values of the field, in a few words, such as "a whole number from 1 to 9".
     #[must_use]
     pub fn constraint(&self) -> String {
         match &self.kind {
@@ -171,8 +171,8 @@ impl Field {
         }
     }
 
-    /// Returns the value that a person's line means: a choice also by its number, and what it is by itself when the
-    /// line is empty.
+    /// Returns the value that a person's line means: a choice also by its number, and the value itself when the line is
+    /// empty.
     ///
     /// # Errors
     /// What it must be.

@@ -77,11 +77,11 @@ impl<T> Answers<T> {
 /// The outcome of one action.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Stub {
-    /// It returns these fields, besides those that its tool always has.
+    /// The action returns these fields, besides the constant ones of its tool.
     Result(Map<String, Value>),
     /// Time runs out first.
     Timeout,
-    /// It is unknown whether it happened.
+    /// The action may have happened or not.
     OutcomeUnknown,
 }
 
@@ -115,8 +115,8 @@ impl Stubs {
     /// (variables) and `session_id` (the given terminal of the run), each of them optional.
     ///
     /// # Errors
-    /// With every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none of
-    /// the machine's gates offers.
+    /// Returns every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none
+    /// of the machine's gates offers.
     pub fn read(document: &Value, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         let mut reading = Reading { definition, found: Diagnostics::default(), fields: fields_of(definition) };
         let stubs = reading.file(&JsonPath { value: document, pointer: String::new() }, tools);

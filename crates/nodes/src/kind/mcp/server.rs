@@ -28,7 +28,7 @@ use crate::template::TemplateValues;
 /// The time limit for a server's greeting; a package manager may have to download it first.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Time for a program to end by itself after the end of its input.
+/// Time for a program to end on its own after the end of its input.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Maximum kept bytes of a program's standard error.

@@ -119,7 +119,7 @@ impl FunctionRun {
         self.append(entries).await
     }
 
-    /// Notes how the function of the run failed, if it did.
+    /// Records how the function of the run failed, if it did.
     pub(in crate::function) fn note_raised(&mut self, frame: u64, state: &State) {
         if let (ROOT, State::Failed(failure)) = (frame, state) {
             self.ending.raised = Some(failure.kind);

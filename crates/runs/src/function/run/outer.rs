@@ -2,8 +2,8 @@
 //!
 //! The engine brings what happened: outcomes of calls, ends of timers and of nested runs, answers of people. The
 //! function continues with that, the driver records its new calls, and answers the engine with what the run waits for
-//! then. The journal has the same entries as that of a function which this daemon decides by itself, so reports, gates
-//! and a restart are the same.
+//! then. The journal has the same entries as that of a function which this daemon decides alone, so reports, gates and
+//! a restart are the same.
 
 use std::time::{Duration, Instant};
 
@@ -315,7 +315,7 @@ impl FunctionRun {
             wanted,
         );
         tokio::spawn(async move {
-            // The engine may have gone; it repeats the request and finds the same run.
+            // The engine may have disconnected; it repeats the request and finds the same run.
             let _ = reply.send(begun.await);
         });
     }
@@ -369,7 +369,7 @@ impl FunctionRun {
         out_of_time.is_some_and(|at| at <= now).then_some(FunctionEvent::OutOfTime)
     }
 
-    /// Returns which limit of a run on Temporal this one exceeds, and what helps.
+    /// Returns the limit of a run on Temporal that this one exceeds, and a remedy.
     fn beyond_limits(&self) -> Option<String> {
         let helps =
             "run the workflow with --on sqlite, or have parts of it be workflows that it calls with ctx.run_workflow";

@@ -2,7 +2,7 @@
 //!
 //! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
 //! stays byte for byte unchanged ([`json`], [`toml`]). [`edit`] compares every change with the intended one beforehand.
-//! [`file`] writes it atomically, and only if no other program wrote meanwhile.
+//! [`file`] writes it atomically, and only if no other program wrote in the meantime.
 
 pub(crate) mod edit;
 pub(crate) mod entry;
@@ -152,7 +152,7 @@ impl UserPaths {
     /// Reads the environment.
     ///
     /// # Errors
-    /// If there is no `HOME`, or the working directory is gone.
+    /// If there is no `HOME`, or the working directory was removed.
     pub(crate) fn look() -> Result<Self, Failure> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let folder = |name: &str| variable(name).map(PathBuf::from);

@@ -146,7 +146,7 @@ pub(crate) fn hosts() -> ArgValueCompleter {
 }
 
 fn completer(candidates: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueCompleter {
-    // A word that is not UTF-8 is no beginning of an id or a name.
+    // A word that is not UTF-8 is not the beginning of an id or a name.
     ArgValueCompleter::new(move |current: &OsStr| current.to_str().map(candidates).unwrap_or_default())
 }
 

@@ -125,7 +125,7 @@ async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
     checks
 }
 
-/// Time that a server may take to end once its client is gone, without a warning.
+/// Time that a server may take to end once its client has disconnected, without a warning.
 const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
 
 fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {

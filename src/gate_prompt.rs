@@ -116,7 +116,7 @@ impl GatePrompt {
     /// Takes the next line. Returns the answer once it is complete.
     ///
     /// # Errors
-    /// With the problem of the line, which the person must type again.
+    /// Returns the problem of the line, which the person must type again.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
         if !self.is_whole {
             let gate = &self.gate.gate_id;

@@ -5,8 +5,8 @@
 //! value is a problem that names its place, never silently the default. The `steplatch.toml` of a project declares
 //! nodes and has no settings: one daemon serves many projects.
 //!
-//! Remote services and other machines are tables of their own ([`remotes`], [`hosts`]). [`reload`] applies changes while a daemon runs, and [`watch`]
-//! detects them.
+//! Remote services and other machines are separate tables ([`remotes`], [`hosts`]). [`reload`] applies changes while a
+//! daemon runs, and [`watch`] detects them.
 
 pub(crate) mod hosts;
 pub(crate) mod hosts_file;
@@ -283,7 +283,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One setting of a table of its own.
+/// One setting of a separate table.
 pub(crate) struct SettingRow {
     /// Its name among the settings.
     pub(crate) name: String,
@@ -295,7 +295,7 @@ pub(crate) struct SettingRow {
     pub(crate) about: &'static str,
 }
 
-/// The tables of their own so far.
+/// The separate tables so far.
 #[derive(Default)]
 struct TableReading {
     services: remotes::Reading,
@@ -327,7 +327,7 @@ impl Settings {
     /// Reads the settings of this user.
     ///
     /// # Errors
-    /// With every problem of the file and of the environment, including those that alone would only be warnings.
+    /// Returns every problem of the file and of the environment, including those that alone would only be warnings.
     pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
         let text = match path.as_deref().map(text_of) {
@@ -605,7 +605,7 @@ fn tables(value: &toml::Value) -> Option<Vec<&Table>> {
     value.as_array()?.iter().map(toml::Value::as_table).collect()
 }
 
-/// Says that a key of the file is no array of tables.
+/// Reports that a key of the file is not an array of tables.
 fn no_tables(what: &str, key: &str) -> String {
     format!("{what} is a table of its own, which begins with [[{key}]]")
 }

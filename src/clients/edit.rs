@@ -30,7 +30,7 @@ pub(crate) enum Outcome {
     Kept,
     /// The entry connects over HTTP, which is a choice of the user.
     KeptUrl(String),
-    /// The entry is gone.
+    /// The entry was removed.
     Removed,
     /// There was no entry.
     Absent,

@@ -117,7 +117,7 @@ pub(crate) fn with_table(text: &str, array: &str, fields: &[(&str, &str)]) -> St
 /// Returns the text without the first table of an array of tables that has this text as this field. `None` if there is none.
 ///
 /// # Errors
-/// If the text is no TOML, or the array is not one of tables with headers of their own.
+/// If the text is not TOML, or the array does not consist of tables with their own headers.
 pub(crate) fn without_table(text: &str, array: &str, field: &str, wanted: &str) -> Result<Option<String>, Unreadable> {
     let document = parse(text)?;
     let Some((_, item)) = get(document.get_ref(), array) else { return Ok(None) };
@@ -198,7 +198,7 @@ fn lines_of(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
             let mut below = Vec::new();
             table.iter().for_each(|(_, item)| lines_of(text, item, &mut below));
             if text[span].starts_with('[') {
-                // Comments between its values belong to it. Its subtables have headers of their own.
+                // Comments between its values belong to it. Its subtables have their own headers.
                 let direct =
                     table.iter().filter(|(_, item)| !text[item.span()].starts_with('[') || item.get_ref().is_array());
                 let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(own.end);

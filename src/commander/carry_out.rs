@@ -56,7 +56,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, without a request for a line.
+    /// Executes `/ui` and `/ui RUN`. The editor does not read in the meantime, without a request for a line.
     async fn opens_full_screen(&mut self, what: &str) -> Result<(), Failure> {
         let run = match what {
             "" => None,

@@ -17,7 +17,7 @@ pub(crate) struct Words {
     pub(crate) choices: Vec<String>,
 }
 
-/// Returns where the word at `at` begins, and its completions, sorted and without duplicates.
+/// Returns the beginning of the word at `at`, and its completions, sorted and without duplicates.
 pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<String>) {
     let before = line.get(..at).unwrap_or(line);
     let begins = before

@@ -119,7 +119,7 @@ impl Lines {
         std::thread::spawn(move || {
             for text in printed {
                 count.fetch_sub(1, Ordering::Relaxed);
-                // A failed print means that the terminal is gone, which also ends the input.
+                // A failed print means that the terminal has closed, which also ends the input.
                 let _ = printer.print(text);
             }
         });
@@ -154,7 +154,7 @@ impl Lines {
     pub(crate) fn ask(&mut self) {
         if !self.line_requested {
             self.line_requested = true;
-            // A thread that is gone has reported the end of the input.
+            // An ended thread has reported the end of the input.
             let _ = self.asks.send(Ask::Line);
         }
     }
@@ -244,7 +244,7 @@ fn editor(aid: LineHelper, history: &PathBuf) -> rustyline::Result<(Edits, impl 
     Ok((editor, printer))
 }
 
-/// Reads a line per request, until the requester is gone.
+/// Reads a line per request, until the requester is dropped.
 fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, typed: &mpsc::Sender<Typed>) {
     for ask in asked {
         let line = match ask {

@@ -46,7 +46,7 @@ pub(crate) fn end(number: usize, target: &Target, error: Option<&str>, took: Dur
     }
 }
 
-/// Returns what a node printed in addition to its output.
+/// Returns the text that a node printed in addition to its output.
 pub(crate) fn beside(reply: &NodeReply) -> Vec<String> {
     let said = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
     said.lines().map(|line| format!("{QUIET}{}{QUIET:#}", visible(line))).collect()

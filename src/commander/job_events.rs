@@ -145,7 +145,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Returns why a node failed, if it did.
+/// Returns the reason that a node failed, if it did.
 fn failed(reply: &NodeReply) -> Option<&str> {
     (!reply.success).then(|| reply.error.as_deref().unwrap_or("it failed without a reason"))
 }

@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 /// The state of a call.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// It needs results that are not available yet.
+    /// The call needs results that are not available yet.
     Waits,
     Coming,
     Done {
@@ -45,7 +45,7 @@ pub(crate) enum State {
         bytes: usize,
         took: Duration,
     },
-    /// It has ended; its result made room for later ones.
+    /// The call has ended; its result made room for later ones.
     Forgotten,
 }
 
@@ -112,7 +112,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Creates a session that keeps at most so many bytes of results.
+    /// Creates a session that keeps at most `most_kept` bytes of results.
     fn keeping(most_kept: usize) -> Self {
         let (entries, questions, waiting) = (Vec::new(), VecDeque::new(), Vec::new());
         Self { entries, questions, waiting, target: None, oldest: 0, kept: 0, most_kept }

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// JobEvent about the call of a number.
 #[derive(Debug)]
 pub(crate) enum JobEvent {
-    /// The run has started, or this conversation follows it from now on.
+    /// The run has started, or this conversation now follows it.
     Run(usize, String),
     Event(usize, RunEvent),
     /// The run waits for an answer.
@@ -242,7 +242,7 @@ async fn runs(
 }
 
 async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, number: usize, run: String) -> Outcome {
-    // A failure means that the receiver is gone and this task about to end.
+    // A failure means that the receiver was dropped and this task is about to end.
     let _ = sender.send(JobEvent::Run(number, run.clone())).await;
     if let Err(error) = passes_on(daemon, sender, number, &run).await {
         let error = match error {

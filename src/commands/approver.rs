@@ -224,7 +224,7 @@ pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Res
     Ok(())
 }
 
-/// Returns what to do about a weaker setting.
+/// Returns the remedy for a weaker setting.
 pub(crate) fn unconfirmed_setting(set: &str) -> String {
     format!(
         "the setting gates.require is '{set}', which is weaker and does not count; to let it count: steplatch approver lower"

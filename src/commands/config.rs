@@ -81,7 +81,7 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The least columns for descriptions beside the other columns; with fewer, each stands on a line of its own.
+/// Minimum columns for descriptions beside the other columns; with fewer, each is on its own line.
 const MIN_DESCRIPTION_COLUMNS: usize = 50;
 
 /// Prints a table whose last column is a description, wrapped to the terminal.

@@ -125,7 +125,7 @@ async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Starts the daemon unless it is running, and requests its status. Returns whether this started it; the inner error
-/// means that it ended meanwhile.
+/// means that it ended in the meantime.
 async fn started(place: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
     let started = match connect(place, hello.clone()).await {
@@ -457,8 +457,8 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
 /// Time that a daemon may take to end. Runs, nodes and terminals have their own limits within this time.
 const MAX_STOP_TIME: Duration = Duration::from_secs(25);
 
-/// Ends this process if the daemon has not ended in time. A thread of its own watches over it: whatever keeps the daemon may keep the
-/// threads of its runtime, too.
+/// Ends this process if the daemon has not ended in time. A separate thread watches over it: whatever keeps the daemon
+/// may keep the threads of its runtime, too.
 fn end_in_time(stopper: steplatch_daemon::ShutdownHandle) {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {

@@ -270,7 +270,7 @@ impl Answer {
             AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase: given, ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
             // Only the daemon knows which answer was first. This request contains no answer, because a gate may open
-            // meanwhile.
+            // in the meantime.
             let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
             let asks_now = || format!("run {id} asks something just now; look with: steplatch gates show {id}");
             return Err(Failure::work(reply.error.clone().unwrap_or_else(asks_now)).with(&reply));

@@ -124,13 +124,14 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     Err(Failure::work(format!("nothing was installed on {ssh}: {}{}", print::visible(last), advice(last))))
 }
 
-/// Returns a script that prints `mark` before and behind what `script` prints: start files and the end of a login may print, too.
+/// Returns a script that prints `mark` before and after the output of `script`: start files and the end of a login may
+/// print, too.
 fn marked(mark: &str, script: &str) -> String {
     let both = format!("echo; echo {mark}; echo >&2; echo {mark} >&2");
     format!("{both}; ( {script} ); s=$?; {both}; exit $s")
 }
 
-/// Returns the text between the marks, or behind the first one if the other is missing.
+/// Returns the text between the marks, or after the first one if the other is missing.
 fn between<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     let (_, behind) = text.split_once(mark)?;
     Some(behind.split_once(mark).map_or(behind, |(ours, _)| ours).trim_matches(['\r', '\n']))
@@ -177,7 +178,7 @@ mod tests {
     fn what_a_login_prints_around_the_answer_is_no_part_of_it() {
         let login = |script: &str| {
             let around = format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", marked("mark", script));
-            // The script ends the shell, as over there: what comes behind it is another program's.
+            // The script ends the shell, as over there: later output is another program's.
             let output = std::process::Command::new("sh").args(["-c", &around]).output().unwrap();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap() + "bye";
             (output.status.code(), text(output.stdout), text(output.stderr))

@@ -73,7 +73,8 @@ pub(super) async fn log_in(place: &DaemonPaths, page: &str, opens: bool) -> Resu
         Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),
         None => format!("{page}#ticket={ticket}"),
     };
-    // Arguments of a process are no secret, so that the browser gets the name of a file. A daemon of an older version writes none.
+    // Arguments of a process are not secret, so that the browser gets the name of a file. A daemon of an older version
+    // writes none.
     let in_browser = match &reply.file {
         Some(file) => open_in_browser(file).await,
         None => false,

@@ -325,7 +325,7 @@ pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
     ]
 }
 
-/// Returns the directory of a terminal, behind the name of its machine as scp(1) writes it.
+/// Returns the directory of a terminal, after the name of its machine as scp(1) writes it.
 pub(crate) fn directory(session: &SessionInfo) -> Option<String> {
     match &session.host {
         Some(host) => Some(format!("{host}:{}", session.cwd.as_deref().unwrap_or_default())),

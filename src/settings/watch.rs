@@ -78,7 +78,7 @@ impl Watch {
 
     /// Watches exactly the directories that matter now.
     fn arm(&mut self) -> notify::Result<()> {
-        // Other programs may create a directory meanwhile, so this repeats until nothing differs.
+        // Other programs may create a directory in the meantime, so this repeats until nothing differs.
         loop {
             let trail = trail(&self.file);
             let wanted = folders(&trail);

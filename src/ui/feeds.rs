@@ -100,7 +100,7 @@ async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
             return;
         }
         if let Some(Ended::NotKnown) = ended {
-            // Ignored: the next send notices that the full screen is gone.
+            // Ignored: the next send notices that the full screen has closed.
             let _ = sender.send(UiEvent::Done(Err(OLDER_DAEMON.to_owned()))).await;
         }
         // A daemon that refuses is there at once, and refuses again.

@@ -50,7 +50,7 @@ pub(crate) struct KeyReader {
 }
 
 impl KeyReader {
-    /// Returns what the bytes contain.
+    /// Returns the keys in the bytes.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Vec<TerminalInput> {
         self.pending.extend_from_slice(bytes);
         let mut inputs = Vec::new();
@@ -60,12 +60,12 @@ impl KeyReader {
         inputs
     }
 
-    /// Returns whether a sequence may have begun, so that time tells whether it was a key of its own.
+    /// Returns whether a sequence may have begun, so that time tells whether it was a separate key.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty() && self.paste.is_none()
     }
 
-    /// Returns what has begun, now that nothing follows it: a single escape is the key.
+    /// Returns the unfinished key, now that nothing follows it: a single escape is the key.
     pub(crate) fn flush(&mut self) -> Vec<TerminalInput> {
         let alone = self.pending == b"\x1b";
         self.pending.clear();
@@ -137,7 +137,7 @@ enum Sequence {
     PasteBegins,
 }
 
-/// Reads the sequence behind an escape: its length without the escape, and its meaning. `None` if it is not whole.
+/// Reads the sequence after an escape: its length without the escape, and its meaning. `None` if it is not whole.
 fn sequence(rest: &[u8]) -> Option<(usize, Sequence)> {
     match rest {
         [] => None,

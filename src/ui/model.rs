@@ -65,7 +65,7 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
-    /// It waits for a person.
+    /// The row waits for a person.
     Waits,
     Good,
     Bad,
@@ -293,13 +293,13 @@ impl Model {
         }
     }
 
-    /// Returns the index of the selected row; the first one if the selected row is gone.
+    /// Returns the index of the selected row; the first one if the selected row was removed.
     pub(crate) fn selected_index(&self, list: &[Row]) -> usize {
         let selected = self.selected.as_ref();
         list.iter().position(|row| Some(&row.id) == selected).unwrap_or(0)
     }
 
-    /// Returns what to subscribe to.
+    /// Returns the subscriptions.
     pub(crate) fn wanted(&self) -> FeedSelection {
         if self.daemon != DaemonState::Here {
             return FeedSelection::default();
@@ -320,7 +320,7 @@ impl Model {
         }
     }
 
-    /// Returns when the screen changes by itself: a question begins to take answers.
+    /// Returns the time at which the screen changes on its own: a question begins to take answers.
     pub(crate) fn next_change(&self) -> Option<Duration> {
         let takes_from = match self.opened.last() {
             Some(Opened::Gate(view)) => Some(view.takes_from),

@@ -139,7 +139,7 @@ fn set_notice(model: &mut Model, done: Result<String, String>) {
     model.notice = Some(Notice { text: print::visible(&text), is_error });
 }
 
-/// Ignores input until a moment without a key: the person types a line, and its question is gone.
+/// Ignores input until a moment without a key: the person types a line, and its question has closed.
 fn hush(model: &mut Model) {
     model.quiet_until = model.at + INERT;
 }
@@ -454,7 +454,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
     // The size may have changed since the last event.
     scroll_gate(view, cols, rows, 0);
     if is_typed(input) {
-        // Input behind an answer is not for the next view.
+        // Input after an answer is not for the next view.
         if matches!(view.step, AnswerStep::Sent) {
             return Vec::new();
         }
@@ -539,7 +539,7 @@ fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
     scroll_gate(view, cols, rows, lines);
 }
 
-/// Scrolls a question, and notes whether its end is on the screen, and whether there is room for it.
+/// Scrolls a question, and records whether its end is on the screen, and whether there is room for it.
 fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
     let places = view.places(cols, rows);
     view.is_cramped = places.is_cramped;

@@ -1,7 +1,7 @@
 //! The events of a run and of its nested runs, in a readable order.
 //!
-//! Each run has a stream of its own, across restarts of the daemon. A parent's event about the end of a nested run
-//! waits until the nested run's own events are complete.
+//! Each run has its own stream, across restarts of the daemon. A parent's event about the end of a nested run waits
+//! until the nested run's own events are complete.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,7 +22,7 @@ pub(super) struct Stories {
 /// Selection of the events to return.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StorySelection {
-    /// Includes events from now on, until the run has ended.
+    /// Includes later events, until the run has ended.
     pub(super) follow: bool,
     /// Includes the events of nested runs.
     pub(super) nested: bool,

@@ -213,7 +213,7 @@ pub(super) fn wrong(file: &str, reply: &LoadFunctionsReply) -> String {
     for (index, problem) in reply.problems.iter().enumerate() {
         let begin = if index == 0 { "" } else { "\n" };
         let message = print::visible_lines(&problem.message, "");
-        // The interpreter's message shows the place itself, in aligned lines of its own.
+        // The interpreter's message shows the place itself, in its own aligned lines.
         let gap = if message.contains("File \"") { "\n" } else { " " };
         // Writing to a String does not fail.
         let _ = write!(text, "{begin}{file}{}:{gap}{message}", line(problem.line));

@@ -170,7 +170,7 @@ struct Columns {
 const TIME: usize = 11;
 
 impl Columns {
-    /// Returns the line of a step. `led_on` is true if a transition follows: a failure that it takes is no alarm.
+    /// Returns the line of a step. `led_on` is true if a transition follows: a failure that it takes is not an alarm.
     fn line(&self, passage: &RehearsalStep, led_on: bool) -> String {
         let below = " ".repeat(TIME + 2);
         match passage {

@@ -77,7 +77,7 @@ fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
     }
 }
 
-/// Returns what stands behind the title of a section.
+/// Returns the text after the title of a section.
 fn heading_detail(model: &Model, section: Section, count: usize) -> String {
     let is_filtered = !model.filter.text().is_empty();
     match (count, section) {

@@ -1,9 +1,9 @@
 //! Passkeys: keys on devices of the person, whose signatures prove answers to gates.
 //!
 //! Owns the file `passkeys.json` of the state directory: public keys with their names. A browser registers a passkey
-//! with a ticket, which only a person in a terminal of their own gets. The file has it once that person has confirmed
-//! its fingerprint there: a program that redeemed the ticket first has registered another one. The crate `passkey`
-//! decides the worth of a signature.
+//! with a ticket, which only a person in their own terminal gets. The file has it once that person has confirmed its
+//! fingerprint there: a program that redeemed the ticket first has registered another one. The crate `passkey` decides
+//! the worth of a signature.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -422,7 +422,7 @@ mod tests {
         assert!(!passkeys.confirm(&ConfirmPasskey { passkey_id, discard: false }).success);
         assert!(passkeys.list().passkeys.is_empty());
 
-        // One that is confirmed too late is none.
+        // A passkey that is confirmed too late does not count.
         let ticket = passkeys.issue().ticket.unwrap();
         let registered = passkeys.register(&registration(&key, &ticket.0)).passkey.unwrap();
         clock.advance(TICKET_TIME);

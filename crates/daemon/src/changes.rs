@@ -47,12 +47,12 @@ struct PendingChanges {
 }
 
 impl ChangeHub {
-    /// Notes that the tools may have changed.
+    /// Records that the tools may have changed.
     pub(crate) fn tools(&self) {
         self.notify_watchers(|noted| noted.tools = true);
     }
 
-    /// Notes that a run has progressed.
+    /// Records that a run has progressed.
     pub(crate) fn run(&self, run: &RunId) {
         self.notify_watchers(|noted| {
             noted.runs.insert(run.clone());

@@ -305,7 +305,7 @@ impl ShutdownHandle {
 
     /// Waits until the daemon is to end.
     pub async fn stopped(&self) {
-        // A daemon that is gone has ended.
+        // A daemon that cannot be reached has ended.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 

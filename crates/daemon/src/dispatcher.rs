@@ -73,7 +73,7 @@ pub(crate) enum ReplyStream {
 }
 
 impl ReplyStream {
-    /// Sends events to the client of command `request_id`, until there are no more or the client is gone.
+    /// Sends events to the client of command `request_id`, until there are no more or the client disconnects.
     pub(crate) async fn forward(self, request_id: &Value, sink: &EventSink) {
         // An error means that the connection has ended, so no client is left to notify.
         let _ = match self {
@@ -268,7 +268,7 @@ impl Dispatcher {
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
-        // Every verb has a box of its own: a waiting command takes the room of its verb, and not of the largest one.
+        // Every verb has its own box: a waiting command takes the room of its verb, and not of the largest one.
         let answer = match *command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,

@@ -48,9 +48,9 @@ impl std::fmt::Debug for LockWatch {
 /// Place of a locked file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockPlace {
-    /// It is where it was.
+    /// The lock is unchanged.
     Same,
-    /// It is gone, and its directory may be, too.
+    /// The lock was removed, perhaps with its directory.
     Removed,
     /// Another file is there: the directory is a new one.
     Replaced,

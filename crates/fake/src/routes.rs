@@ -140,7 +140,7 @@ fn usual(
         Route::Cancel => {
             state.cancel(&wanted.workflow, &wanted.run).map_or_else(none, |done| Json(done).into_response())
         }
-        // It has nothing to say of its own, and no sessions to end.
+        // It has no messages, and no sessions to end.
         Route::Mcp if body.is_null() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         Route::Mcp => match mcp::reply(state, body) {
             Some(reply) => ([(header::CONTENT_TYPE, "application/json")], reply.to_string()).into_response(),

@@ -20,7 +20,7 @@ const NEW_MODE: u32 = 0o644;
 /// The bits of `st_mode` that a written file has: it runs as no other user.
 const PERMISSIONS: u32 = 0o777;
 
-/// Returns the absolute path: one that is relative, or begins with `~`, begins at the home directory.
+/// Returns the absolute path: a relative path, or one with `~`, begins at the home directory.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     let rest = path.strip_prefix("~").unwrap_or(path);
@@ -28,7 +28,7 @@ pub fn absolute(path: &Path) -> PathBuf {
         return rest.to_owned();
     }
     let home = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
-    // Without anything behind it, a join would leave a slash at the end.
+    // Without anything after it, a join would leave a slash at the end.
     if rest.as_os_str().is_empty() { home } else { home.join(rest) }
 }
 
@@ -237,7 +237,7 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
         }
     }
     let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    // Only the first piece makes the file: a later one finds it, unless it has disappeared meanwhile.
+    // Only the first piece makes the file: a later one finds it, unless it has disappeared in the meantime.
     let opened = OpenOptions::new()
         .write(true)
         .create(offset == 0)

@@ -116,7 +116,7 @@ fn short_range(input: &[u8], random: &mut Random) -> Range<usize> {
     begin..begin + random.below(most.min(input.len() - begin) + 1)
 }
 
-/// Returns the digits at a place, or the next ones behind it; an empty range at the end if there are none.
+/// Returns the digits at a place, or the next ones after it; an empty range at the end if there are none.
 fn number_at(input: &[u8], at: usize) -> Range<usize> {
     let begin = input[at..].iter().position(u8::is_ascii_digit).map_or(input.len(), |digit| at + digit);
     let length = input[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -170,7 +170,7 @@ impl RouteHandler {
         let nature = self.route.info().nature;
         if !self.known.contains_key(KEY_FIELD) {
             return match nature.idempotent {
-                // The verb is idempotent by itself.
+                // The verb itself is idempotent.
                 true => Ok(()),
                 false => Err(Refusal::invalid(
                     "A repetition of this request cannot be recognised: Idempotency-Key is for requests that start a run",
@@ -260,7 +260,7 @@ impl ResourceKind {
             Self::Host => daemon.call(ListHosts {}).await?.hosts.iter().any(|host| host.name == name),
             Self::Workflow => {
                 let found = daemon.call(DescribeWorkflow { name }).await?;
-                // An invalid workflow exists all the same.
+                // An invalid workflow exists nevertheless.
                 found.success || found.file.is_some()
             }
             Self::Node => daemon.call(DescribeNode { node_id: name }).await?.success,

@@ -210,7 +210,7 @@ enum Fetched {
     Nothing {
         newest: u64,
     },
-    /// There is no newer event, and there will be none.
+    /// There is no newer event, and none will follow.
     Over,
 }
 

@@ -121,7 +121,7 @@ impl Token {
         Ok((token, made))
     }
 
-    /// Creates a new token for a state directory, and returns its text. The server rejects the old one from then on.
+    /// Creates a new token for a state directory, and returns its text. The server then rejects the old one.
     ///
     /// # Errors
     /// If writing the file fails.

@@ -118,7 +118,7 @@ impl Fault {
     }
 }
 
-/// Parses a line. Returns `None` for a blank line, and for one that needs no response.
+/// Parses a line. Returns `None` for a blank line, and for a message without a response.
 fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {

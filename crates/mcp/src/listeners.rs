@@ -61,7 +61,7 @@ impl Listeners {
         Err(ErrorData::invalid_params(error, None))
     }
 
-    /// Sends the changes of a resource to a client from now on.
+    /// Starts sending the changes of a resource to a client.
     ///
     /// # Errors
     /// As [`Listeners::make_room`].
@@ -93,7 +93,7 @@ impl Listeners {
     }
 }
 
-/// Sends changes of lists to a client from now on.
+/// Starts sending changes of lists to a client.
 pub(crate) fn notify_of_changes(
     listeners: &Arc<Listeners>,
     changes: broadcast::Receiver<ListChange>,

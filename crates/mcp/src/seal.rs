@@ -5,7 +5,7 @@
 //! client returns is untrusted: the server accepts it only unchanged, for the same call, in time, and once.
 //!
 //! All servers of a state directory seal with one key in it, so that any of them can continue the call, also after a
-//! restart. Each server remembers used seals by itself. Where single use matters, as with gates, the target of the seal
+//! restart. Each server remembers its own used seals. Where single use matters, as with gates, the target of the seal
 //! has closed by then and refuses a second use as well.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -69,7 +69,7 @@ pub(crate) enum Unsealed {
 }
 
 impl Seals {
-    /// Creates seals with the key of a state `folder`, or with a key of their own.
+    /// Creates seals with the key of a state `folder`, or with their own key.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, codec: OnceCell::new(), lasts: SEAL_LIFETIME, used: Mutex::default() }
     }
@@ -86,7 +86,7 @@ impl Seals {
     /// Opens the seal that a `call` returned.
     ///
     /// # Errors
-    /// If it is no seal for that call, is too old, or used already.
+    /// If it is not a seal for that call, is too old, or used already.
     pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, Unsealed> {
         let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
         let carried: RequestState = opened.map_err(|error| match error {

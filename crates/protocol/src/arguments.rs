@@ -236,7 +236,7 @@ fn nearest<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
 /// Problem of a value, as words that follow the name of its field.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
-    /// It has another type, or is none of the choices.
+    /// The value has another type, or is not among the choices.
     #[error("must be {wanted}, not {given}")]
     Wrong {
         /// Values that the field takes.
@@ -247,7 +247,7 @@ enum ValueError {
     /// An item of a list is wrong.
     #[error("holds what {0}")]
     Item(Box<Self>),
-    /// An object is given as text that is no JSON.
+    /// An object is given as text that is not JSON.
     #[error("is text but not JSON: {0}")]
     NotJson(serde_json::Error),
     /// An object of texts has another value.

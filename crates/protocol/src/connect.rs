@@ -25,13 +25,13 @@ pub enum ConnectError {
     /// No process listens on the socket.
     #[error("no daemon is running for '{}'; start it with: steplatch daemon start", .0.display())]
     NotRunning(PathBuf),
-    /// It could not be started.
+    /// The daemon could not be started.
     #[error("the daemon could not be started: {0}")]
     NotStarted(StartError),
-    /// It speaks another version of the contract.
+    /// The daemon speaks another version of the contract.
     #[error("{0}")]
     OtherVersion(String),
-    /// It hung up before it said hello.
+    /// The daemon hung up before it said hello.
     #[error("the daemon hung up: {0}")]
     HungUp(#[source] CallError),
     /// The system refused.
@@ -94,7 +94,7 @@ fn not_running(place: &DaemonPaths) -> ConnectError {
 }
 
 /// Time limit of a daemon's hello, also while it reads its journal at its start. A caller that shares its connection
-/// holds up the others meanwhile.
+/// holds up the others in the meantime.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply), ConnectError> {

@@ -79,7 +79,7 @@ impl Follower {
     }
 }
 
-/// Some events of a run, as far as they exist.
+/// The existing ones of some events of a run.
 #[derive(Debug, Default)]
 pub struct SomeEvents {
     /// The events, in order.
@@ -90,7 +90,7 @@ pub struct SomeEvents {
 
 impl ReconnectingClient {
     /// Returns at most `at_most` events of a run, from number `from` on, without waiting for any that is yet to come:
-    /// for followers that take events at a pace of their own.
+    /// for followers that take events at their own pace.
     ///
     /// # Errors
     /// As [`Follower::next`].
@@ -154,7 +154,7 @@ struct Following {
     run_id: String,
     /// Number of the event that is due next.
     next: u64,
-    /// It may be unknown yet.
+    /// True if the run may be unknown yet.
     begins_soon: bool,
     told: mpsc::Sender<Result<RunEvent, FollowError>>,
     /// Number of the newest event when following began.

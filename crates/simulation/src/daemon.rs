@@ -151,7 +151,7 @@ impl Daemon {
         }
     }
 
-    /// Notes that a host has ended. Its effects in progress have an unknown outcome.
+    /// Records that a host has ended. Its effects in progress have an unknown outcome.
     pub(crate) fn host_lost(&mut self, world: &mut World, host: usize) {
         self.lost[host] = true;
         self.unsettled[host].clear();
@@ -513,7 +513,7 @@ impl Daemon {
         let Some(step) = request.step else { return };
         let Ask::Perform { key, is_single_command, .. } = &request.ask else { return };
         let Some(action) = self.runs.get_mut(&step.run).and_then(|driver| driver.actions.get_mut(&step)) else {
-            // The run has given the step up meanwhile.
+            // The run has given the step up in the meantime.
             if let (Reply::Opened(terminal), false) = (&reply, is_single_command) {
                 self.request(world, request.host, Ask::Close(*terminal), None);
             }

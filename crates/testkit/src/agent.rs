@@ -29,7 +29,7 @@ pub struct Agent {
 /// Version of an agent's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// It begins with a handshake, as clients did until 2025.
+    /// The client begins with a handshake, as clients did until 2025.
     Handshake,
     /// Every request names its client, as since 2026-07-28.
     Stateless,

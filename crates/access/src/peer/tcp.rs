@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn an_address_of_this_machine_without_a_socket_is_here_and_others_are_not() {
         assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Location::Here(Vec::new()));
-        // TEST-NET-3 of RFC 5737 is no machine's.
+        // TEST-NET-3 of RFC 5737 belongs to no machine.
         assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Location::Elsewhere);
     }
 }

@@ -34,7 +34,7 @@ pub struct RedactedStream {
 struct Item {
     kind: Kind,
     character: char,
-    /// It is a byte that is no part of any character.
+    /// A byte that is not part of any character.
     raw: Option<u8>,
     hidden: bool,
 }
@@ -86,7 +86,7 @@ impl<'a> SecretIndex<'a> {
 }
 
 impl RedactedStream {
-    /// Begins in plain text. What becomes a secret later is hidden from then on.
+    /// Begins in plain text. Later secrets are hidden as soon as they are known.
     pub fn new(secrets: Arc<Redactor>) -> Self {
         Self { secrets, state: State::default(), unfinished: Vec::new(), held: VecDeque::new() }
     }
@@ -178,7 +178,7 @@ impl RedactedStream {
         }
     }
 
-    /// The bytes so far are no character: they pass unchanged.
+    /// The bytes so far are not a character: they pass unchanged.
     fn give_up_character(&mut self) {
         let kind = self.text_kind();
         for byte in std::mem::take(&mut self.unfinished) {
@@ -190,7 +190,7 @@ impl RedactedStream {
         self.held.push_back(Item { kind, character, raw, hidden: false });
     }
 
-    /// Masks every complete secret. Returns the number of decided items: behind them a secret may begin whose end is
+    /// Masks every complete secret. Returns the number of decided items: after them a secret may begin whose end is
     /// still to come, unless this is the `end`.
     fn look(&mut self, end: bool) -> usize {
         let secrets = self.secrets.clone();

@@ -59,7 +59,7 @@ impl Files {
                 if !inner.watched.contains_key(&folder)
                     && let Err(error) = self.begin(&mut inner, &folder)
                 {
-                    // The daemon reports its own changes all the same.
+                    // The daemon reports its own changes anyway.
                     tracing::warn!(folder = %folder.display(), %error, "changes in a directory are not detected");
                     continue;
                 }

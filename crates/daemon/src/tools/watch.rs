@@ -22,7 +22,7 @@ pub(crate) struct ToolSubscription {
 }
 
 impl Tools {
-    /// Subscribes `caller` to changes of the tools from now on.
+    /// Subscribes `caller` to later changes of the tools.
     pub(crate) async fn watch(&self, caller: &Arc<Caller>) -> ToolSubscription {
         let watching = self.changes.watch();
         let (tools, caller) = (self.clone(), caller.clone());

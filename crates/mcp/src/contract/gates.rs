@@ -260,7 +260,7 @@ fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClien
     GateStep::Reply(reply)
 }
 
-/// Returns why a person answers a gate elsewhere, and the command that answers it.
+/// Returns the reason that a person answers a gate elsewhere, and the command that answers it.
 pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> String {
     let place = daemon.place();
     let folder = match place.is_usual() {

@@ -130,7 +130,7 @@ impl Registry {
         }
     }
 
-    /// Returns a receiver of the changes from now on.
+    /// Returns a receiver of later changes.
     pub(super) fn changes(&self) -> broadcast::Receiver<ListChange> {
         let changes = self.shared.changes.subscribe();
         self.shared.watch();

@@ -120,7 +120,7 @@ impl DefinitionSource {
         Saving {
             saved: name(true),
             duplicate_of: name(false).filter(|_| is_given),
-            error: unsaved.map(|why| format!("Workflow succeeded but saving failed: {why}")),
+            error: unsaved.map(|error| format!("Workflow succeeded but saving failed: {error}")),
         }
     }
 

@@ -267,9 +267,9 @@ impl Engine {
         if let Some(run) = self.locked.get(&known.run) {
             return run;
         }
-        let why = self.broken().get(&known.run).map(ToString::to_string);
-        let Some(why) = why else { return Arc::new(Run::from_journal(known)) };
-        let trouble = Some(format!("{why}; cancel the run to write it off"));
+        let reason = self.broken().get(&known.run).map(ToString::to_string);
+        let Some(reason) = reason else { return Arc::new(Run::from_journal(known)) };
+        let trouble = Some(format!("{reason}; cancel the run to write it off"));
         Arc::new(Run::from_journal(known).changed(|now| RunStatus { trouble, ..now }))
     }
 
@@ -324,8 +324,8 @@ impl Engine {
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
         let retention = Retention { keep: count - count.div_ceil(EVICTION_DIVISOR), finished_since: None };
         match self.journal.forget_finished(retention).await {
-            Ok(gone) if !gone.is_empty() => {
-                tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
+            Ok(removed) if !removed.is_empty() => {
+                tracing::warn!(runs = removed.len(), "the journal is full: the oldest finished runs are forgotten");
                 true
             }
             Ok(_) => false,

@@ -227,13 +227,13 @@ impl Runs {
         let started = if tool.remote.is_some() {
             // This starts the found tool: a saved workflow may have the same name.
             let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
-            let begun = match self.run_with_key(key.as_ref()).await {
-                Ok(begun) => begun,
+            let known_run = match self.run_with_key(key.as_ref()).await {
+                Ok(known_run) => known_run,
                 Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
             };
             let (run, engine) = (RunId::random(), self.shared.engine_policy.default_engine());
             let begins = RemoteLaunch { run, tool, input: arguments, timeout: None, parent: None, key, engine };
-            Box::pin(self.start_remote(caller, begins, begun)).await
+            Box::pin(self.start_remote(caller, begins, known_run)).await
         } else {
             let input = match arguments.get("input") {
                 _ if arguments.is_empty() => Value::Null,
@@ -291,9 +291,9 @@ impl Runs {
         }
         let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
         let key = StartKey::of_workflow(&verb, given.as_ref(), step, &self.shared.secrets);
-        let begun = self.run_with_key(key.as_ref()).await?;
+        let known_run = self.run_with_key(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
-            return match begun {
+            return match known_run {
                 Some(run) if run.kind() == Kind::Function && self.is_of_file(&run, caller.folder.join(file)).await => {
                     Ok(run)
                 }
@@ -310,7 +310,7 @@ impl Runs {
                 return Err(not_rehearsed());
             }
             Ok(RunTarget::Function(workflow)) => {
-                return match begun {
+                return match known_run {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
                     Some(run) => another(&run, key.as_ref()),
                     None => {
@@ -326,12 +326,12 @@ impl Runs {
                 let timeout = verb.execution_timeout.map(TimeSpan::from_seconds);
                 let run = RunId::random();
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: None, key, engine };
-                return self.start_remote(caller, begins, begun).await;
+                return self.start_remote(caller, begins, known_run).await;
             }
             Ok(RunTarget::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
         };
-        if let Some(run) = begun {
+        if let Some(run) = known_run {
             // A definition that the lookup no longer finds counts as unchanged.
             let other = asked.is_ok_and(|(definition, _)| {
                 run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_value(definition.document()))
@@ -376,8 +376,8 @@ impl Runs {
             }
         }
         let beginning = MachineLaunch { definition, source, start, key, engine };
-        let begun = self.shared.begin_with(caller, beginning, given).await;
-        begun.map_err(|error| not_started("execution_error", error.to_string()))
+        let known_run = self.shared.begin_with(caller, beginning, given).await;
+        known_run.map_err(|error| not_started("execution_error", error.to_string()))
     }
 
     /// Refuses a start in an engine that no worker serves.
@@ -395,17 +395,17 @@ impl Runs {
         &self,
         caller: &Arc<Caller>,
         begins: RemoteLaunch,
-        begun: Option<Arc<Run>>,
+        known_run: Option<Arc<Run>>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let RemoteLaunch { tool, input, key, engine, .. } = &begins;
-        match begun {
+        match known_run {
             Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
             Some(run) => another(&run, key.as_ref()),
             None => {
                 check(tool, input).map_err(|error| not_started("validation_failed", error.to_string()))?;
                 self.is_served(*engine).await?;
-                let begun = self.shared.begin_remote(caller, begins).await;
-                begun.map_err(|error| not_started("execution_error", error.to_string()))
+                let known_run = self.shared.begin_remote(caller, begins).await;
+                known_run.map_err(|error| not_started("execution_error", error.to_string()))
             }
         }
     }
@@ -586,12 +586,12 @@ impl Runs {
                 if state.is_over() || (state == RunState::Waiting && asks) {
                     return;
                 }
-                let gone = tokio::select! {
+                let is_dropped = tokio::select! {
                     changed = progress.changed() => changed.is_err(),
                     // A finished run changes no more, and the run above it learns of its end.
                     Some(Ok(Ok(()))) = below.join_next() => false,
                 };
-                if gone {
+                if is_dropped {
                     return;
                 }
             }

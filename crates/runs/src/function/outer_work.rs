@@ -67,10 +67,10 @@ impl OuterWork {
     }
 
     /// Has the engine wait. `came` follows from that, unless the call ends first. `part` distinguishes a call's timers.
-    pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, came: CallOutcome) {
+    pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, outcome: CallOutcome) {
         let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
         self.works.insert(id.clone(), FunctionWorkKind::Timer { after });
-        self.timers.insert(id, (number, came));
+        self.timers.insert(id, (number, outcome));
     }
 
     /// Takes what follows from the end of a timer; `None` if the run no longer waits for it.
@@ -117,9 +117,9 @@ impl OuterWork {
     }
 
     /// Returns the outcome of a call to the engine, which brings it back as an input.
-    pub(super) fn performed(&mut self, number: u64, came: CallOutcome) {
+    pub(super) fn performed(&mut self, number: u64, result: CallOutcome) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let outcome = came.passed();
+        let outcome = result.passed();
         call.outcome = Some(outcome.clone());
         if let Some(reply) = call.reply.take() {
             let _ = reply.send(EngineAnswer::Called { outcome });

@@ -83,7 +83,7 @@ impl FunctionRun {
                     return self.run_elsewhere(number, at, timeout);
                 }
                 let interrupt = self.work.interrupt_for(number);
-                let wanted = child::ChildRequest {
+                let request = child::ChildRequest {
                     step: super::calls::child_step(&self.recorder.run.id, number),
                     workflow,
                     input,
@@ -97,7 +97,7 @@ impl FunctionRun {
                     self.recorder.caller.clone(),
                     self.parent(),
                     self.file.clone(),
-                    wanted,
+                    request,
                     interrupt,
                 );
                 self.work.spawn(number, child);

@@ -271,7 +271,7 @@ impl RunKind for MachineRun {
         let Recorder { shared, about, .. } = &self.recorder;
         match shared.update_library(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
             Ok(kept) => self.kept = kept,
-            Err(why) => self.unsaved = Some(shared.secrets.masked(why.to_string())),
+            Err(error) => self.unsaved = Some(shared.secrets.masked(error.to_string())),
         }
     }
 

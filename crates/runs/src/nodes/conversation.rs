@@ -35,7 +35,7 @@ impl PtyNodes {
         // Reading a declaration checks it.
         let script = DialogueScript::read(rules)
             .map_err(|problems| invalid(problems.first().map(|problem| problem.message.clone()).unwrap_or_default()))?;
-        let secrets = nodes.secrets(script.secrets()).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
+        let secrets = nodes.secrets(script.secrets()).await.map_err(|error| PtyNodeError(error.kind, error.message))?;
         // A question ends a turn, and an answer follows.
         let caller = &Arc::new(caller.unattended());
         let mut talk = script.begin(secrets);

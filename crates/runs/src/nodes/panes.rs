@@ -145,22 +145,22 @@ impl PtyNodes {
         let deadline = Instant::now() + limit;
         let working = async {
             let mut pane = pane.lock().await;
-            let came = tokio::select! {
-                came = self.talk(caller, nodes, node, pty, &input, &mut pane, step) => came,
+            let result = tokio::select! {
+                result = self.talk(caller, nodes, node, pty, &input, &mut pane, step) => result,
                 () = call.interrupt.cancelled() => Err(interrupted()),
                 () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
             };
-            if let Err(PtyNodeError(ErrorType::Timeout | ErrorType::Interrupted, _)) = &came {
+            if let Err(PtyNodeError(ErrorType::Timeout | ErrorType::Interrupted, _)) = &result {
                 self.give_up(caller, pty, &mut pane).await;
             }
-            came
+            result
         };
-        let came = tokio::select! {
-            came = working => came,
+        let result = tokio::select! {
+            result = working => result,
             // Other calls may keep the program busy all the time.
             () = tokio::time::sleep_until(deadline + END_TIMEOUT) => Err(out_of_time(limit)),
         };
-        match came {
+        match result {
             Ok((output, attributes)) => {
                 let mut result = NodeResult::succeeded(node, input, output);
                 result.attributes = attributes;
@@ -308,7 +308,8 @@ impl PtyNodes {
                 None => {}
             }
         }
-        let (folder, environment) = nodes.start_of(pty).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
+        let (folder, environment) =
+            nodes.start_of(pty).await.map_err(|error| PtyNodeError(error.kind, error.message))?;
         let command = shell_words::split(&pty.command)
             .map_err(|error| PtyNodeError(ErrorType::NotStarted, format!("The command cannot be split: {error}.")))?;
         loop {

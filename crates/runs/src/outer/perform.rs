@@ -196,8 +196,8 @@ async fn begin_child(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, c
 /// Returns the input with which the engine starts a run that has begun here. A run of a remote workflow may have ended
 /// before the engine has it, and the engine follows it to its end.
 pub(crate) async fn begun_here(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
-    if let Some(begun) = shared.outer.begun_answer(id) {
-        return Some(begun);
+    if let Some(answer) = shared.outer.begun_answer(id) {
+        return Some(answer);
     }
     let run = shared.find(id).await.ok().flatten()?;
     let workflow = run.about.workflow.clone();

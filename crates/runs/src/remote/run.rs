@@ -197,9 +197,9 @@ impl RunKind for RemoteRun {
         let late = self.state.at_work_for(self.limit());
         tokio::select! {
             biased;
-            came = answer(&mut self.asking) => {
+            reply = answer(&mut self.asking) => {
                 self.asking = None;
-                RemoteEvent::Reply(came)
+                RemoteEvent::Reply(reply)
             }
             () = self.recorder.shared.clock.deadline(late) => RemoteEvent::Late,
             message = Mirror::next(&mut self.mirror) => RemoteEvent::Outer(message),
@@ -208,7 +208,7 @@ impl RunKind for RemoteRun {
 
     async fn handle_event(&mut self, event: RemoteEvent) -> bool {
         let goes_on = match event {
-            RemoteEvent::Reply(came) => self.handle_reply(came).await,
+            RemoteEvent::Reply(reply) => self.handle_reply(reply).await,
             RemoteEvent::Late => self.late().await,
             RemoteEvent::Outer(message) => self.receive(message).await,
         };
@@ -238,10 +238,10 @@ impl RunKind for RemoteRun {
     /// Records the answer to a start if it arrives soon.
     async fn stop(&mut self) {
         if self.asking.as_ref().is_some_and(|asking| asking.what == RequestKind::Start)
-            && let Ok(came) = tokio::time::timeout(START_TIMEOUT, answer(&mut self.asking)).await
+            && let Ok(reply) = tokio::time::timeout(START_TIMEOUT, answer(&mut self.asking)).await
         {
             self.asking = None;
-            self.handle_reply(came).await;
+            self.handle_reply(reply).await;
         }
         // The next daemon may not know the secrets that this one has learned.
         self.record(&[]).await;
@@ -404,9 +404,9 @@ impl RemoteRun {
     }
 
     /// Handles an answer. Returns false when this daemon must no longer drive the run.
-    async fn handle_reply(&mut self, came: ServiceReply) -> bool {
+    async fn handle_reply(&mut self, reply: ServiceReply) -> bool {
         self.trouble = None;
-        match came {
+        match reply {
             ServiceReply::Turn(turn) => {
                 self.turn = Some(turn);
                 // Recorded before the request leaves, since its outcome may stay unknown.

@@ -152,10 +152,10 @@ impl Runs {
     pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
         let run_id = given.run_id.clone();
         let asked = parse_run_id(&run_id);
-        if let Err(why) = self.unlock_for(caller, asked.as_ref().ok(), &given).await {
-            let error = Some(why.to_string());
-            let (passphrase_wanted, retry_after_seconds) = match why {
-                UnlockError::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
+        if let Err(refusal) = self.unlock_for(caller, asked.as_ref().ok(), &given).await {
+            let error = Some(refusal.to_string());
+            let (passphrase_wanted, retry_after_seconds) = match refusal {
+                UnlockError::NotPassed(refusal) => (refusal.wants_another(), refusal.retry_after_seconds()),
                 UnlockError::Unreadable(_) => (false, None),
             };
             let status = RunState::Waiting.name().to_owned();
@@ -183,19 +183,19 @@ impl Runs {
         // Of two simultaneous answers, the second sees the result of the first.
         let _first = run.answering.lock().await;
         let taken = self.answer_gate(caller, &run, &given).await;
-        let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(why)) if why.wants_another());
+        let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(error)) if error.wants_another());
         AnswerGateReply {
             success: taken.is_ok(),
             run_id,
             status: run.state().name().to_owned(),
             passphrase_wanted,
             retry_after_seconds: match &taken {
-                Err(AnswerError::NotApproved(why)) => why.retry_after_seconds(),
+                Err(AnswerError::NotApproved(error)) => error.retry_after_seconds(),
                 _ => None,
             },
             misread: matches!(taken, Err(AnswerError::Misread(_))),
             remarks: taken.as_ref().cloned().unwrap_or_default(),
-            error: taken.err().map(|why| why.to_string()),
+            error: taken.err().map(|error| error.to_string()),
         }
     }
 
@@ -282,7 +282,7 @@ impl Runs {
         match caller.no_person().await.filter(|_| human) {
             // The passphrase, or a signature, proves what the kernel hides.
             Some(PersonRefusal::Hidden) if given.passkey.is_some() || approver.status().await.is_set => {}
-            Some(why) => return Err(why.into()),
+            Some(reason) => return Err(reason.into()),
             None => {}
         }
         let is_of_another =

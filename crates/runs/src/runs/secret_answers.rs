@@ -34,7 +34,7 @@ impl Runs {
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         definition: Value,
-        begun: impl FnOnce(&RunId),
+        on_begin: impl FnOnce(&RunId),
     ) -> Option<Map<String, Value>> {
         let verb =
             RunWorkflow { workflow_definition: Some(definition), save_on_success: false, ..RunWorkflow::default() };
@@ -47,7 +47,7 @@ impl Runs {
         };
         self.shared.secret_answers.taken.lock().insert(run.id.clone(), Map::new());
         let taker = AnswerTaker { runs: self.clone(), run: run.clone() };
-        begun(&run.id);
+        on_begin(&run.id);
         let mut progress = run.follow();
         // The sender ends with the run.
         let _ = progress.wait_for(|progress| progress.state.is_over()).await;

@@ -299,7 +299,7 @@ impl FunctionRun {
             return;
         };
         let at = open.map_or_else(|| self.recorder.shared.clock.now(), |open| open.at);
-        let wanted = child::ChildRequest {
+        let request = child::ChildRequest {
             step: child_step(&self.recorder.run.id, number),
             workflow,
             input,
@@ -308,15 +308,15 @@ impl FunctionRun {
             at,
             timeout: timeout.map(TimeSpan::from_seconds),
         };
-        let begun = child::begin_elsewhere(
+        let start = child::begin_elsewhere(
             self.recorder.shared.clone(),
             self.recorder.caller.clone(),
             self.file.clone(),
-            wanted,
+            request,
         );
         tokio::spawn(async move {
             // The engine may have disconnected; it repeats the request and finds the same run.
-            let _ = reply.send(begun.await);
+            let _ = reply.send(start.await);
         });
     }
 

@@ -661,23 +661,23 @@ impl Hosts {
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
         let noted = self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(id_or_name));
-        let there = noted.map(|(host, id)| HostedTerminal::on(host, id));
+        let remote = noted.map(|(host, id)| HostedTerminal::on(host, id));
         if let Ok(id) = id_or_name.parse::<TerminalId>() {
             if let Some(host) = self.lock().kept.get(&id).cloned() {
                 return Ok(Some(HostedTerminal::new(host, id)));
             }
             // No other machine has a note of the id of a terminal here.
-            if there.is_some() {
-                return Ok(there);
+            if remote.is_some() {
+                return Ok(remote);
             }
             if let [host] = reachable.as_slice() {
                 return Ok(Some(HostedTerminal::new(host.clone(), id)));
             }
         }
         match find_terminal(reachable, Ask::Find(id_or_name.to_owned())).await {
-            Ok(None) => Ok(there),
+            Ok(None) => Ok(remote),
             // The name was free here when the terminal there received it.
-            Err(_) if there.is_some() => Ok(there),
+            Err(_) if remote.is_some() => Ok(remote),
             found => found,
         }
     }
@@ -724,8 +724,8 @@ impl Hosts {
             all.extend(listed.into_iter().map(|description| ListedTerminal { description, place: None }));
         }
         if let Some(remote) = self.shared.remote.get() {
-            let there = remote.list(&|id| self.is_here(id)).await.into_iter();
-            all.extend(there.map(|(description, place)| ListedTerminal { description, place: Some(place) }));
+            let remote_terminals = remote.list(&|id| self.is_here(id)).await.into_iter();
+            all.extend(remote_terminals.map(|(description, place)| ListedTerminal { description, place: Some(place) }));
         }
         all.sort_by_key(|terminal| terminal.description.created);
         all
@@ -986,8 +986,8 @@ impl Hosts {
     async fn adopt(&self, host: Host, child: Option<Child>, socket: PathBuf) {
         let greeting = host.greeting();
         // A host that has just started is the one to use, even if the program on disk is a later one already.
-        let ours = greeting.version == self.shared.version || child.is_some();
-        let state = match (host.is_understood(), ours, self.current_now()) {
+        let is_compatible = greeting.version == self.shared.version || child.is_some();
+        let state = match (host.is_understood(), is_compatible, self.current_now()) {
             (false, ..) => HostState::Foreign,
             (true, true, None) => HostState::Current,
             (true, ..) => HostState::Older,

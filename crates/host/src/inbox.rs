@@ -63,9 +63,9 @@ impl FrameBuffer {
             let rest = &self.bytes[taken..];
             if length - HEAD > limit(number) {
                 take(number, None);
-                let there = length.min(rest.len());
-                self.skipped = length - there;
-                taken += there;
+                let available = length.min(rest.len());
+                self.skipped = length - available;
+                taken += available;
             } else if rest.len() >= length {
                 take(number, Some(&rest[HEAD..length]));
                 taken += length;

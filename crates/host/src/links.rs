@@ -68,7 +68,7 @@ impl Links {
 
     /// Begins a session, and ends the earlier ones of its client: they belong to a process that has ended.
     fn begin(&self, hello: &Hello, serve: impl FnOnce(UnixStream)) -> Option<mpsc::Sender<Arrival>> {
-        let (ours, theirs) = UnixStream::pair()
+        let (local, peer) = UnixStream::pair()
             .inspect_err(|error| tracing::warn!(%error, "a session of another machine cannot begin"))
             .ok()?;
         let (arrivals, arriving) = mpsc::channel(1);
@@ -81,10 +81,10 @@ impl Links {
             let running = RunningSession { client: hello.client, arrivals: arrivals.clone() };
             sessions.insert(hello.session, running);
         }
-        serve(theirs);
+        serve(peer);
         let (links, session) = (self.clone(), hello.session);
         tokio::spawn(async move {
-            carry(ours, arriving).await;
+            carry(local, arriving).await;
             links.sessions.lock().remove(&session);
         });
         Some(arrivals)

@@ -142,12 +142,12 @@ impl Relay {
                 hosts.prepare().await?;
             }
             let listening = hosts.listening();
-            let wanted = match &request {
+            let socket = match &request {
                 RelayRequest::OpenCurrent => listening.iter().find(|(_, state)| *state == HostState::Current),
                 RelayRequest::OpenExisting => listening.first(),
                 RelayRequest::Open(socket) => listening.iter().find(|(known, _)| known == socket),
             };
-            match wanted {
+            match socket {
                 Some((socket, state)) => {
                     let others = listening.iter().map(|(known, _)| known).filter(|known| *known != socket);
                     return Ok(RelayReply::Open {

@@ -322,18 +322,18 @@ impl Connection {
             }
             Ask::Settle(steps) => {
                 let closing = shared.effects.settle(&steps);
-                let said = self.say(number, ());
+                let sent = self.say(number, ());
                 shared.check_retirement();
                 let shared = shared.clone();
                 // The client needs no more of them, and may have disconnected in the meantime.
                 tokio::spawn(async move { shared.close_single_commands(closing).await });
-                said
+                sent
             }
             Ask::Unsettled => self.say(number, shared.effects.unsettled()),
             Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
                 None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {
-                    Ok(said) => said,
+                    Ok(sent) => sent,
                     Err(steplatch_terminal::TerminalClosed) => {
                         self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal))
                     }
@@ -350,9 +350,9 @@ impl Connection {
             }
             Ask::Shutdown => {
                 shared.terminals.close_all().await;
-                let said = self.say(number, ());
+                let sent = self.say(number, ());
                 shared.ending.send_replace(true);
-                said
+                sent
             }
             Ask::Cancel(_) => Ok(()),
             // The answer follows after the last read of a frame.
@@ -451,9 +451,9 @@ impl Connection {
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
             TerminalAsk::Picture => self.say(number, terminal.picture().await?),
-            TerminalAsk::Pieces(ranges, most) => self.say(number, terminal.pieces(ranges, most).await?),
+            TerminalAsk::Pieces(ranges, limit) => self.say(number, terminal.pieces(ranges, limit).await?),
             TerminalAsk::Inputs(from) => self.say(number, terminal.inputs(from).await?),
-            TerminalAsk::Scrollback(most) => self.say(number, terminal.scrollback(most).await?),
+            TerminalAsk::Scrollback(limit) => self.say(number, terminal.scrollback(limit).await?),
             TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),
             TerminalAsk::WatchRows(known) => self.say(number, terminal.watch_rows(known).await?),
             TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),

@@ -53,7 +53,7 @@ impl Keeper {
             // Every request has room for the way to this machine, not for that to another one.
             Self::There(remote) => {
                 let reply: T = Box::pin(Self::ask_there(remote, ask, patience)).await?;
-                if ask.max_chars().is_some_and(|most| !reply.is_within(most)) {
+                if ask.max_chars().is_some_and(|max_chars| !reply.is_within(max_chars)) {
                     return Err(remote.implausible("more text than was requested"));
                 }
                 reply.checked().map_err(|what| remote.implausible(what))
@@ -301,9 +301,9 @@ impl HostedTerminal {
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, max_chars: usize) -> Result<Vec<String>, AskError> {
-        let wanted = ranges.len();
+        let expected = ranges.len();
         let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, max_chars)).await?;
-        match pieces.len() == wanted {
+        match pieces.len() == expected {
             true => Ok(pieces),
             false => Err(self.keeper.implausible("more or fewer texts than were requested")),
         }

@@ -142,9 +142,10 @@ impl Ask {
                 | TerminalAsk::Variables(_) => CELLS,
                 TerminalAsk::Read(_, limit) => limit.max_bytes().saturating_add(SMALL),
                 TerminalAsk::Run(request) => request.limit.max_bytes().saturating_add(SCREEN),
-                TerminalAsk::Pieces(ranges, most) => {
-                    ranges.len().saturating_mul(Limit::Head(*most).max_bytes().saturating_add(16)).saturating_add(SMALL)
-                }
+                TerminalAsk::Pieces(ranges, max_chars) => ranges
+                    .len()
+                    .saturating_mul(Limit::Head(*max_chars).max_bytes().saturating_add(16))
+                    .saturating_add(SMALL),
                 _ => SMALL,
             },
             _ => SMALL,
@@ -157,7 +158,7 @@ impl Ask {
         match self {
             Self::Terminal(_, TerminalAsk::Read(_, limit)) => Some(limit.chars()),
             Self::Terminal(_, TerminalAsk::Run(request)) => Some(request.limit.chars()),
-            Self::Terminal(_, TerminalAsk::Pieces(_, most)) => Some(*most),
+            Self::Terminal(_, TerminalAsk::Pieces(_, max_chars)) => Some(*max_chars),
             _ => None,
         }
     }

@@ -39,7 +39,7 @@ pub(crate) async fn search(
     source: &str,
     context: Option<u32>,
     offset: u64,
-    most: usize,
+    max_bytes: usize,
     most_matches: usize,
 ) -> Result<SearchResults, SessionError> {
     let pattern = Pattern::new(source).map_err(|error| error.to_string())?;
@@ -62,13 +62,13 @@ pub(crate) async fn search(
             }
             let offset = window.offset(terminal, line.begin).await?;
             let (first, last) = (index.saturating_sub(context), (index + context).min(lines.len() - 1));
-            let around = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
-            size += around.len();
-            if found.matches.len() == most_matches || (size > most && !found.matches.is_empty()) {
+            let context_text = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
+            size += context_text.len();
+            if found.matches.len() == most_matches || (size > max_bytes && !found.matches.is_empty()) {
                 found.next = Some(offset);
                 return Ok(found);
             }
-            found.matches.push(SearchMatch { offset, text: around });
+            found.matches.push(SearchMatch { offset, text: context_text });
         }
         if window.is_last || read.next <= from {
             return Ok(found);

@@ -449,11 +449,11 @@ impl Sessions {
             Ok(seen) => seen,
             // The terminal has closed, or its host has ended. There is no way to take the input back.
             Err(trouble) => {
-                let why = self.describe_trouble(terminal.id().as_str(), trouble).await;
+                let reason = self.describe_trouble(terminal.id().as_str(), trouble).await;
                 return Ok(SendInputReply {
                     session_id: terminal.id().to_string(),
                     message: "Input sent".to_owned(),
-                    error: Some(format!("the input was typed, and the wait for its answer failed: {why}")),
+                    error: Some(format!("the input was typed, and the wait for its answer failed: {reason}")),
                     warning,
                     ..SendInputReply::default()
                 });
@@ -528,12 +528,12 @@ impl Sessions {
         let handed_back = self.absence(caller, &terminal, &view).await;
         let is_value = caller.run.is_some() && verb.limit.is_none();
         let usual = if is_value { MAX_VALUE_BYTES } else { CHARACTERS };
-        let most = verb.limit.map_or(usual, |limit| limit as usize);
+        let max_chars = verb.limit.map_or(usual, |limit| limit as usize);
         let found = match &verb.search {
             Some(source) => {
                 let offset = verb.offset.unwrap_or(0);
                 let matches = if is_value { usize::MAX } else { MAX_MATCHES };
-                Some(search(&terminal, &secrets, source, verb.context, offset, most, matches).await?)
+                Some(search(&terminal, &secrets, source, verb.context, offset, max_chars, matches).await?)
             }
             None => None,
         };
@@ -565,7 +565,7 @@ impl Sessions {
             Some(part) => {
                 // A client that reads by position continues reading; a request for all of it returns its end as well.
                 let is_page = verb.offset.is_some();
-                let limit = if is_page || is_value { Limit::Head(most) } else { Limit::HeadAndTail(most) };
+                let limit = if is_page || is_value { Limit::Head(max_chars) } else { Limit::HeadAndTail(max_chars) };
                 let excerpt = terminal.read(part, limit).await?;
                 let is_whole = !is_value || excerpt.left_out == 0 && excerpt.head.len() <= MAX_VALUE_BYTES;
                 if caller.run.is_some() && !(is_whole && excerpt.dropped_before.is_none()) {
@@ -943,18 +943,18 @@ pub(crate) async fn whole_secrets_hidden(
     }
     let begin = excerpt.dropped_before.map_or(offset, |dropped| dropped.max(offset));
     let from = begin.saturating_sub(reach as u64);
-    let most = excerpt.head.chars().count() + 2 * reach;
-    let around = terminal.read(Part::From(from), Limit::Head(most)).await?;
-    let first = around.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let max_chars = excerpt.head.chars().count() + 2 * reach;
+    let context = terminal.read(Part::From(from), Limit::Head(max_chars)).await?;
+    let first = context.dropped_before.map_or(from, |dropped| dropped.max(from));
     let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
-    let begins_there = around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head));
+    let begins_there = context.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head));
     // Lines before it may have lost blanks at their ends. Complete readings of both end alike.
-    let ends_alike = excerpt.left_out == 0 && around.left_out == 0 && around.head.ends_with(&excerpt.head);
+    let ends_alike = excerpt.left_out == 0 && context.left_out == 0 && context.head.ends_with(&excerpt.head);
     let head = if begins_there {
-        secrets.masked_portion(&around.head, at..at + excerpt.head.len())
+        secrets.masked_portion(&context.head, at..at + excerpt.head.len())
     } else if ends_alike {
-        secrets.masked_portion(&around.head, around.head.len() - excerpt.head.len()..around.head.len())
-    } else if secrets.masked(around.head.clone()) == around.head
+        secrets.masked_portion(&context.head, context.head.len() - excerpt.head.len()..context.head.len())
+    } else if secrets.masked(context.head.clone()) == context.head
         && !cuts_secret_as_printed(terminal, secrets, begin..excerpt.next, reach).await
     {
         excerpt.head
@@ -975,9 +975,9 @@ async fn cuts_secret_as_printed(
     reach: usize,
 ) -> bool {
     let from = range.start.saturating_sub(reach as u64);
-    let most = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
+    let max_chars = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
     // A terminal host of an older version does not support this read.
-    let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(most)).await else { return true };
+    let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(max_chars)).await else { return true };
     let first = printed.dropped_before.map_or(from, |dropped| dropped.max(from));
     let place =
         |offset: u64| usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX).min(printed.head.len());

@@ -305,8 +305,8 @@ async fn lines_around(
 ) -> Result<Option<String>, SessionError> {
     let Some(range) = range else { return Ok(None) };
     let from = range.start.saturating_sub(AROUND_MATCH);
-    let most = usize::try_from(range.end - from + AROUND_MATCH).unwrap_or(usize::MAX).min(2000);
-    let excerpt = terminal.read(Part::From(from), Limit::Head(most)).await?;
+    let max_chars = usize::try_from(range.end - from + AROUND_MATCH).unwrap_or(usize::MAX).min(2000);
+    let excerpt = terminal.read(Part::From(from), Limit::Head(max_chars)).await?;
     let excerpt = whole_secrets_hidden(terminal, secrets, from, excerpt).await?;
     // The first and the last line are cut, unless the output begins or ends there.
     let head =

@@ -93,8 +93,8 @@ impl Sessions {
     pub async fn scrollback(&self, verb: ReadScrollback) -> ReadScrollbackReply {
         let read = async {
             let terminal = self.find(&verb.session_id).await?;
-            let most = verb.rows.unwrap_or(MAX_SCROLLBACK_ROWS).min(MAX_SCROLLBACK_ROWS);
-            let picture = terminal.scrollback(most.into()).await?;
+            let max_rows = verb.rows.unwrap_or(MAX_SCROLLBACK_ROWS).min(MAX_SCROLLBACK_ROWS);
+            let picture = terminal.scrollback(max_rows.into()).await?;
             Ok::<_, SessionError>(self.secrets.within(terminal.id()).masked_picture(picture))
         };
         match read.await {

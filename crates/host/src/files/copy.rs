@@ -124,8 +124,8 @@ impl MachineFiles {
             let began = Instant::now();
             // A file without a length, such as those of /proc, ends where a read returns nothing more.
             let rest = if source.size == 0 { u64::MAX } else { source.size - writing.length };
-            let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
-            let piece = self.read(from.to_owned(), source.identity, writing.length, wanted).await?;
+            let max_bytes = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
+            let piece = self.read(from.to_owned(), source.identity, writing.length, max_bytes).await?;
             let is_last = piece.bytes.is_empty() || piece.bytes.len() as u64 == rest;
             if piece.bytes.is_empty() && source.size != 0 {
                 return Err(FileError::Changed(source.path.clone()).into());

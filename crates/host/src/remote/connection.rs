@@ -159,7 +159,7 @@ impl Route {
             // Other hosts there are of no use: their terminals are not those of this installation, or have notes.
             Ok((hello, RelayReply::Open { socket, is_current, others: _ })) => {
                 let is_wanted = match request {
-                    RelayRequest::Open(wanted) => *wanted == socket,
+                    RelayRequest::Open(requested) => *requested == socket,
                     RelayRequest::OpenCurrent | RelayRequest::OpenExisting => is_socket(&socket),
                 };
                 if !is_wanted {
@@ -169,7 +169,7 @@ impl Route {
                 Ok(Dialed::Reached(Box::new(Reached { channel, rest, version, socket, is_current })))
             }
             Ok((_, RelayReply::Gone)) => Ok(Dialed::Gone),
-            Ok((_, RelayReply::Failed(why))) => Err(ConnectFailure::Host(printable(&why))),
+            Ok((_, RelayReply::Failed(reason))) => Err(ConnectFailure::Host(printable(&reason))),
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection(error)),
             Err(_) => {
                 let Channel { errors, mut guard, reader, writer } = channel;
@@ -531,9 +531,9 @@ impl Supervisor {
     fn give_up(&self, session: &mut Option<OpenSession>) {
         *session = None;
         if let Some(shared) = self.shared.upgrade()
-            && let Some(why) = last_failure(&shared.connection)
+            && let Some(failure) = last_failure(&shared.connection)
         {
-            interrupt(&shared.connection, why, false);
+            interrupt(&shared.connection, failure, false);
         }
     }
 
@@ -619,12 +619,12 @@ impl Supervisor {
             *session = None;
         }
         drop((reader, writer));
-        let said = match &ended {
+        let output = match &ended {
             Ended::Lost(_) => errors.into_text().await,
             _ => String::new(),
         };
         drop(guard);
-        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let last = output.lines().map(str::trim).rfind(|line| !line.is_empty());
         Ok(match last {
             Some(last) => explain(&self.route.config.name, &self.route.config.ssh, last, false, None),
             None => connection(&ended),

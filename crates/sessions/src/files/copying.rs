@@ -61,8 +61,8 @@ impl Sessions {
         let source = self.place(caller, verb.from_host, &verb.from, None).await?;
         let mut target = self.place(caller, verb.to_host, &verb.to, None).await?;
         let facts = source.describe().await?;
-        let there = target.describe_if_there().await?;
-        let is_directory = there.as_ref().is_some_and(|there| there.kind == FileKind::Directory);
+        let existing = target.describe_if_there().await?;
+        let is_directory = existing.as_ref().is_some_and(|existing| existing.kind == FileKind::Directory);
         if is_directory {
             target = target.join(own_name(&source, &verb.from, &facts)?);
         } else if verb.to.ends_with('/') {
@@ -179,7 +179,7 @@ impl CopyEvents {
                         report(done, self.secrets.masked(source.path.display().to_string()), request_id, sink);
                     let file = tokio::select! {
                         file = &mut file => file,
-                        gone = reporting => return gone,
+                        result = reporting => return result,
                     };
                     match file {
                         Ok(file) => {

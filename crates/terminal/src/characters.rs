@@ -16,7 +16,7 @@ pub(crate) struct Utf8Assembler {
 
 impl Utf8Assembler {
     /// Passes `bytes` to `sink` in slices of at most `most` bytes (at least 4) that end between characters.
-    pub(crate) fn pass(&mut self, mut bytes: &[u8], most: usize, mut sink: impl FnMut(&[u8])) {
+    pub(crate) fn pass(&mut self, mut bytes: &[u8], max_bytes: usize, mut sink: impl FnMut(&[u8])) {
         while !self.begun.is_empty() {
             let Some((&byte, rest)) = bytes.split_first() else { return };
             self.begun.push(byte);
@@ -31,7 +31,7 @@ impl Utf8Assembler {
             bytes = rest;
         }
         while !bytes.is_empty() {
-            let end = bytes.len().min(most);
+            let end = bytes.len().min(max_bytes);
             let cut = end - unfinished(&bytes[..end]);
             if cut > 0 {
                 sink(&bytes[..cut]);

@@ -214,15 +214,15 @@ pub(crate) type VariableReport = (String, Option<Variable>);
 pub(crate) fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
     let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-    let told = texts.chunks_exact(4).map(|told| {
+    let variables = texts.chunks_exact(4).map(|fields| {
         let exported = match kind {
-            Kind::Zsh => told[2].split(|&byte| byte == b'-').any(|word| word == b"export"),
-            Kind::Bash | Kind::Fish | Kind::Posix => told[2].contains(&b'x'),
+            Kind::Zsh => fields[2].split(|&byte| byte == b'-').any(|word| word == b"export"),
+            Kind::Bash | Kind::Fish | Kind::Posix => fields[2].contains(&b'x'),
         };
-        let variable = Variable { value: lossy(told[3]), exported };
-        (lossy(told[0]), (!told[1].is_empty()).then_some(variable))
+        let variable = Variable { value: lossy(fields[3]), exported };
+        (lossy(fields[0]), (!fields[1].is_empty()).then_some(variable))
     });
-    told.collect()
+    variables.collect()
 }
 
 /// The two files of an exchange, removed with it.

@@ -359,12 +359,12 @@ impl History {
                 decompressed(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
             }),
         };
-        let said = |error: &std::io::Error| {
+        let log_error = |error: &std::io::Error| {
             if !self.unreadable.swap(true, Ordering::Relaxed) {
                 tracing::warn!(%error, "older output cannot be read from disk");
             }
         };
-        text.inspect_err(said).ok()
+        text.inspect_err(log_error).ok()
     }
 
     /// Returns the blocks that overlap `range`.

@@ -16,7 +16,7 @@ impl Limit {
     #[must_use]
     pub fn chars(self) -> usize {
         match self {
-            Self::Head(most) | Self::HeadAndTail(most) => most,
+            Self::Head(max_chars) | Self::HeadAndTail(max_chars) => max_chars,
         }
     }
 

@@ -713,7 +713,7 @@ impl Terminal {
     /// If a name is invalid, the shell is not at its prompt, or it does not answer.
     pub async fn variables(&self, names: Vec<String>) -> Result<Vec<(String, Option<Variable>)>, VariablesError> {
         names.iter().try_for_each(|name| exchange::checked(name))?;
-        let told = self
+        let variables = self
             .exchange(|script| {
                 for name in &names {
                     script.query(name);
@@ -721,7 +721,7 @@ impl Terminal {
             })
             .await?;
         // A shell that failed at one of them did not report the rest.
-        if told.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(told) }
+        if variables.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(variables) }
     }
 
     /// Sets variables of the live shell; `export` also hands them down to programs. Works as [`Terminal::variables`]
@@ -736,7 +736,7 @@ impl Terminal {
                 return Err(VariablesError::Value(name.clone()));
             }
         }
-        let told = self
+        let reported = self
             .exchange(|script| {
                 for (name, value) in &values {
                     script.set(name, value, export);
@@ -747,10 +747,14 @@ impl Terminal {
             })
             .await?;
         // Of a name that is set twice, the last value counts.
-        let wanted: HashMap<&String, &String> = values.iter().map(|(name, value)| (name, value)).collect();
+        let expected: HashMap<&String, &String> = values.iter().map(|(name, value)| (name, value)).collect();
         let has = |name: &String| {
-            let told = told.iter().find(|(told, _)| told == name).and_then(|(_, variable)| variable.as_ref());
-            told.is_some_and(|variable| wanted.get(name) == Some(&&variable.value) && (variable.exported || !export))
+            let reported = reported
+                .iter()
+                .find(|(variable_name, _)| variable_name == name)
+                .and_then(|(_, variable)| variable.as_ref());
+            reported
+                .is_some_and(|variable| expected.get(name) == Some(&&variable.value) && (variable.exported || !export))
         };
         let refused: Vec<String> = values.iter().map(|(name, _)| name.clone()).filter(|name| !has(name)).collect();
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
@@ -811,13 +815,13 @@ impl Terminal {
         match self.shell_state().await {
             Ok(state) => Ok(TerminalState::Shell(state)),
             Err(VariablesError::Gone(closed)) => Err(closed),
-            Err(why @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
+            Err(error @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
                 Ok(match self.ask(Request::Waiter).await? {
                     Some((group, program)) => TerminalState::Program { group, program },
-                    None => TerminalState::Unknown(why.to_string()),
+                    None => TerminalState::Unknown(error.to_string()),
                 })
             }
-            Err(why) => Ok(TerminalState::Unknown(why.to_string())),
+            Err(error) => Ok(TerminalState::Unknown(error.to_string())),
         }
     }
 
@@ -884,8 +888,8 @@ impl Terminal {
         Ok(match (&before, &now) {
             (TerminalState::Shell(before), TerminalState::Shell(now)) => before.difference(now).map_or(Ok(()), Err),
             (TerminalState::Program { group, .. }, TerminalState::Program { group: now, .. }) if group == now => Ok(()),
-            (TerminalState::Shell(_), TerminalState::Unknown(why)) => {
-                Err(format!("its shell does not report its state any more ({why})"))
+            (TerminalState::Shell(_), TerminalState::Unknown(reason)) => {
+                Err(format!("its shell does not report its state any more ({reason})"))
             }
             _ => Err("the program that waits for input".to_owned()),
         })

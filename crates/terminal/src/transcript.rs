@@ -725,8 +725,8 @@ fn folder_of(url: &[u8]) -> Option<String> {
             }
         }
     }
-    let told = String::from_utf8(bytes).ok()?;
-    (!told.contains(char::is_control)).then_some(told)
+    let folder = String::from_utf8(bytes).ok()?;
+    (!folder.contains(char::is_control)).then_some(folder)
 }
 
 impl Perform for Writer {

@@ -178,14 +178,14 @@ impl Contract {
     /// secrets.
     pub(crate) fn violations(&self, initial: &Map<String, Value>) -> Vec<String> {
         let given = self.initial_values(initial);
-        let wrong = |variable: &ContractVariable| {
+        let problem = |variable: &ContractVariable| {
             let value = given.get(&variable.name)?;
             let problem = variable.schema.as_ref()?.problem(value)?;
             let shown: String = value.chars().take(MAX_SHOWN_CHARS).collect();
             let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
             Some(format!("{}={shown} {problem}", variable.name))
         };
-        self.variables.iter().filter_map(wrong).collect()
+        self.variables.iter().filter_map(problem).collect()
     }
 
     /// Returns the defaults of the variables without a value.

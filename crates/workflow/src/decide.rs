@@ -597,16 +597,19 @@ impl<'a> DecisionBuilder<'a> {
         // Each state leads on at most once: a circle of exhausted states ends the run.
         for _ in self.definition.states() {
             let Some(state) = self.definition.state(name) else { break };
-            let Some(most) = state.max_visits().filter(|most| self.history.visits(name) >= *most) else { break };
+            let Some(max_visits) = state.max_visits().filter(|max_visits| self.history.visits(name) >= *max_visits)
+            else {
+                break;
+            };
             let Some(to) = state.on_exhausted() else { break };
-            let because = format!("state '{name}' was visited {most} times");
+            let because = format!("state '{name}' was visited {max_visits} times");
             self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.to_owned(), because });
             name = to;
         }
-        if let Some(most) = self.definition.state(name).and_then(State::max_visits)
-            && self.history.visits(name) >= most
+        if let Some(max_visits) = self.definition.state(name).and_then(State::max_visits)
+            && self.history.visits(name) >= max_visits
         {
-            let error = format!("State '{name}' was visited {most} times (max_visits), and nothing leads on");
+            let error = format!("State '{name}' was visited {max_visits} times (max_visits), and nothing leads on");
             return self.fail(FailureReason::TooManyStates, error, terminals);
         }
         self.enter_now(name, variables, terminals)
@@ -614,9 +617,9 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Enters a state, unless the run has executed as many as it may.
     fn enter_now(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
-        let most = self.history.most_states();
-        if self.history.states_executed() >= most {
-            let error = format!("Maximum states limit ({most}) reached - possible infinite loop");
+        let max_states = self.history.most_states();
+        if self.history.states_executed() >= max_states {
+            let error = format!("Maximum states limit ({max_states}) reached - possible infinite loop");
             return self.fail(FailureReason::TooManyStates, error, terminals);
         }
         let (Some(state), Some(run)) = (self.definition.state(name), self.history.run()) else {

@@ -1211,8 +1211,8 @@ pub(crate) fn learned(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMap<Str
     let mut known = BTreeMap::new();
     if let ShellAnswer::Told { values } = answer {
         known.clone_from(&exchange.set);
-        let wanted = exchange.read.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()?)));
-        known.extend(wanted);
+        let learned_values = exchange.read.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()?)));
+        known.extend(learned_values);
     }
     known
 }

@@ -153,8 +153,8 @@ impl Orphans {
 
 /// Returns whether a child has ended and nothing has reaped it.
 fn has_ended(child: i32) -> bool {
-    let wanted = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), wanted), Ok(Some(_))))
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), options), Ok(Some(_))))
 }
 
 /// Reads `/proc/self/task/*/children`, see proc_pid_children(5).

@@ -143,8 +143,8 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
     let (input, stdin) = match spec.stdin {
         Stdin::Nothing => (Stdio::null(), None),
         Stdin::Piped => {
-            let (ours, its) = pipe::pipe()?;
-            (Stdio::from(its.into_blocking_fd()?), Some(ours))
+            let (own_end, child_end) = pipe::pipe()?;
+            (Stdio::from(child_end.into_blocking_fd()?), Some(own_end))
         }
     };
     let (output, stdout) = outlet()?;
@@ -155,8 +155,8 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
 
 /// Returns the program's end of a pipe that it writes to, and ours.
 fn outlet() -> io::Result<(OwnedFd, Receiver)> {
-    let (its, ours) = pipe::pipe()?;
-    Ok((its.into_blocking_fd()?, ours))
+    let (child_end, own_end) = pipe::pipe()?;
+    Ok((child_end.into_blocking_fd()?, own_end))
 }
 
 impl Piped {

@@ -213,7 +213,7 @@ fn executes_our_program(pid: i32) -> bool {
         Some((path.trim_end_matches(REPLACED).to_owned(), (file.dev(), file.ino())))
     };
     match (file("self"), file(&pid.to_string())) {
-        (Some((our_path, ours)), Some((path, file))) => path == our_path || file == ours,
+        (Some((our_path, our_file)), Some((path, file))) => path == our_path || file == our_file,
         // Nothing proves it.
         _ => false,
     }
@@ -273,9 +273,9 @@ fn is_marked(pid: i32) -> bool {
     has_entry(pid, |entry| entry.strip_prefix(variable).is_some_and(|rest| rest.starts_with(b"=")))
 }
 
-fn has_entry(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
+fn has_entry(pid: i32, matches: impl Fn(&[u8]) -> bool) -> bool {
     std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(wanted))
+        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(matches))
 }
 
 fn processes() -> BTreeMap<i32, Process> {

@@ -36,7 +36,7 @@ pub(crate) enum Control {
 impl Control {
     /// Returns the control if this `CSI` sequence is missing in the emulator.
     pub(crate) fn csi(params: &Params, intermediates: &[u8], action: char) -> Option<Self> {
-        let ours = matches!(
+        let is_handled = matches!(
             (intermediates, action),
             // HPR, VPR, DECSLRM or SCOSC, window operations.
             ([], 'a' | 'e' | 's' | 't')
@@ -55,7 +55,7 @@ impl Control {
                 // SL, SR.
                 | ([b' '], '@' | 'A')
         );
-        if !ours {
+        if !is_handled {
             return None;
         }
         let marks = [intermediates.first().copied().unwrap_or(0), intermediates.get(1).copied().unwrap_or(0)];

@@ -45,15 +45,15 @@ impl Outbox {
 
     /// Adds to the pending answers.
     pub(super) fn reply(&self, bytes: &[u8]) {
-        self.with(|told| told.replies.extend_from_slice(bytes));
+        self.with(|outbox| outbox.replies.extend_from_slice(bytes));
     }
 
     pub(super) fn set_title(&self, title: String) {
-        self.with(|told| told.title = title);
+        self.with(|outbox| outbox.title = title);
     }
 
     pub(super) fn title(&self) -> String {
-        self.with(|told| told.title.clone())
+        self.with(|outbox| outbox.title.clone())
     }
 }
 
@@ -165,7 +165,7 @@ impl Screen for Emulator {
     }
 
     fn take_replies(&mut self) -> Vec<u8> {
-        self.outbox.with(|told| std::mem::take(&mut told.replies))
+        self.outbox.with(|outbox| std::mem::take(&mut outbox.replies))
     }
 
     fn size(&self) -> Size {

@@ -121,11 +121,12 @@ pub(super) fn read_ranges(history: &History, ranges: &[(u64, u64)], max_chars: u
 }
 
 /// Returns the printed text of `ranges`, in order, restricted to zone `wanted`.
-pub(super) fn read_printed(history: &History, ranges: &[Range<u64>], wanted: Zone, limit: Limit) -> Excerpt {
+pub(super) fn read_printed(history: &History, ranges: &[Range<u64>], output_zone: Zone, limit: Limit) -> Excerpt {
     let held = history.start();
     let dropped_before = ranges.first().is_some_and(|range| range.start < held).then_some(held);
     let end = ranges.last().map_or(held, |range| range.end);
-    let pieces = ranges.iter().flat_map(|range| Pieces::within(history, range.clone(), |_, zone| zone == wanted).0);
+    let pieces =
+        ranges.iter().flat_map(|range| Pieces::within(history, range.clone(), |_, zone| zone == output_zone).0);
     let pieces = Pieces(pieces.collect());
     read_limited(history, &pieces, end, dropped_before, limit, as_printed)
 }
@@ -171,12 +172,12 @@ struct Pieces(Vec<Range<u64>>);
 
 impl Pieces {
     /// Returns the `wanted` ranges of the history after `start`, without text of full-screen programs.
-    fn from(history: &History, start: u64, wanted: impl Fn(u64, Zone) -> bool) -> Self {
-        Self::within(history, start..history.end(), wanted)
+    fn from(history: &History, start: u64, is_included: impl Fn(u64, Zone) -> bool) -> Self {
+        Self::within(history, start..history.end(), is_included)
     }
 
     /// Returns the `wanted` ranges of the history within `range`, without text of full-screen programs.
-    fn within(history: &History, range: Range<u64>, wanted: impl Fn(u64, Zone) -> bool) -> Self {
+    fn within(history: &History, range: Range<u64>, is_included: impl Fn(u64, Zone) -> bool) -> Self {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);
         if start > history.start() {
@@ -184,8 +185,8 @@ impl Pieces {
             start = history.read(start..end.min(start + 8)).0;
         }
         let zones = history.zones(start..end);
-        let wanted = zones.filter(|(piece, zone)| *zone != Zone::Alternate && wanted(piece.start, *zone));
-        Self(wanted.map(|(piece, _)| piece).collect())
+        let is_included = zones.filter(|(piece, zone)| *zone != Zone::Alternate && is_included(piece.start, *zone));
+        Self(is_included.map(|(piece, _)| piece).collect())
     }
 
     fn bytes(&self) -> u64 {
@@ -200,16 +201,16 @@ impl Pieces {
         }
         // The newline that ends the last line does not begin another one.
         let closed = history.newline_from_end(last.end - 1..last.end, 1).is_ok();
-        let mut wanted = count + usize::from(closed);
+        let mut remaining = count + usize::from(closed);
         for index in (0..self.0.len()).rev() {
-            match history.newline_from_end(self.0[index].clone(), wanted) {
+            match history.newline_from_end(self.0[index].clone(), remaining) {
                 Ok(newline) => {
                     self.0[index].start = newline + 1;
                     self.0.drain(..index);
                     self.0.retain(|piece| !piece.is_empty());
                     return self;
                 }
-                Err(seen) => wanted -= seen,
+                Err(seen) => remaining -= seen,
             }
         }
         self

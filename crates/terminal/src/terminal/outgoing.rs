@@ -178,12 +178,12 @@ impl Outgoing {
     /// at once.
     pub(super) fn delay(&self, now: Instant) -> Duration {
         let end = self.written + self.bytes.len() as u64;
-        let begun = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let current_pause = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let to_come = self.pauses.iter().filter(|(upto, _)| *upto < end).map(|(_, key)| match key {
             PausedKey::Escape => MAX_ESCAPE_PAUSE,
             PausedKey::Enter => MAX_LINE_PAUSE,
         });
-        begun + to_come.sum::<Duration>()
+        current_pause + to_come.sum::<Duration>()
     }
 
     /// Returns the next bytes to write: none while a pause lasts.
@@ -203,8 +203,8 @@ impl Outgoing {
     pub(super) fn advance(&mut self, count: usize) -> Option<PausedKey> {
         self.bytes.drain(..count);
         self.written += count as u64;
-        let begun = self.pauses.iter().take_while(|(upto, _)| *upto <= self.written).count();
-        self.pauses.drain(..begun).next_back().map(|(_, key)| key)
+        let passed = self.pauses.iter().take_while(|(upto, _)| *upto <= self.written).count();
+        self.pauses.drain(..passed).next_back().map(|(_, key)| key)
     }
 
     /// Writes nothing until `reader` has taken the key before it.

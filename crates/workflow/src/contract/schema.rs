@@ -175,12 +175,12 @@ impl ValueSchema {
         let characters = value.chars().count() as u64;
         match self.length {
             (Some(least), _) if characters < least => return Some(format!("must have at least {least} characters")),
-            (_, Some(most)) if characters > most => return Some(format!("must have at most {most} characters")),
+            (_, Some(max)) if characters > max => return Some(format!("must have at most {max} characters")),
             _ => {}
         }
         match (self.range, number) {
             ((Some(least), _), Some(number)) if number < least => return Some(format!("must be at least {least}")),
-            ((_, Some(most)), Some(number)) if number > most => return Some(format!("must be at most {most}")),
+            ((_, Some(max)), Some(number)) if number > max => return Some(format!("must be at most {max}")),
             _ => {}
         }
         let pattern = self.pattern.as_ref()?;
@@ -197,7 +197,7 @@ impl ValueSchema {
         let count = items.len() as u64;
         match self.count {
             (Some(least), _) if count < least => return Some(format!("must have at least {least} items")),
-            (_, Some(most)) if count > most => return Some(format!("must have at most {most} items")),
+            (_, Some(max)) if count > max => return Some(format!("must have at most {max} items")),
             _ => {}
         }
         let schema = self.items.as_ref()?;

@@ -10,7 +10,7 @@ pub(super) fn no_value(definition: &Definition, history: &History, name: &str) -
         let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
         field.is_some_and(|field| !field.is_empty())
     });
-    let why = match of_state {
+    let reason = match of_state {
         Some(state) if history.visits(state) == 0 => format!("state '{state}' has not been executed"),
         Some(state) => format!("the last result of state '{state}' does not have it"),
         None if definition.arguments().get(name).is_some() => {
@@ -18,5 +18,5 @@ pub(super) fn no_value(definition: &Definition, history: &History, name: &str) -
         }
         None => "nothing has set it".to_owned(),
     };
-    format!("{{{name}}} has no value: {why}. If it is meant as text, write {{{{{name}}}}}")
+    format!("{{{name}}} has no value: {reason}. If it is meant as text, write {{{{{name}}}}}")
 }

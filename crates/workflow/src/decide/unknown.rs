@@ -76,15 +76,15 @@ pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Valu
 fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
     // Of a pattern over several lines, the last line is the question.
     let last = |pattern: &str| plain(pattern.rsplit(r"[\s\S]*?").next().unwrap_or(pattern));
-    let said: Vec<String> = patterns.iter().map(|pattern| last(pattern)).collect();
+    let expected: Vec<String> = patterns.iter().map(|pattern| last(pattern)).collect();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let lines = &lines[lines.len().saturating_sub(COMPARED_LINES)..];
     let mut best: Option<(f64, &str)> = None;
     for line in lines {
         let known: String = line.chars().take(300).map(|sign| if sign.is_ascii_digit() { '0' } else { sign }).collect();
-        for said in &said {
-            let alike = strsim::normalized_levenshtein(said, &known);
-            if alike >= MIN_SIMILARITY && best.is_none_or(|(most, _)| alike >= most) {
+        for expected in &expected {
+            let alike = strsim::normalized_levenshtein(expected, &known);
+            if alike >= MIN_SIMILARITY && best.is_none_or(|(best_score, _)| alike >= best_score) {
                 best = Some((alike, line));
             }
         }

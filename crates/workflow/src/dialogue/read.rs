@@ -100,12 +100,12 @@ impl Reader {
         let timeout = self
             .number("/timeout", "timeout", set("timeout"), 0.1, MAX_TIMEOUT_SECONDS)
             .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
-        let most = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MAX_ANSWERS));
+        let max_answers = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MAX_ANSWERS));
         Dialogue {
             rules,
             until,
             timeout: Duration::from_secs_f64(timeout),
-            max_answers: most.map_or(DEFAULT_MAX_ANSWERS, to_u32),
+            max_answers: max_answers.map_or(DEFAULT_MAX_ANSWERS, to_u32),
         }
     }
 
@@ -173,14 +173,14 @@ impl Reader {
         None
     }
 
-    fn number(&mut self, at: &str, name: &str, value: Option<&Value>, least: f64, most: f64) -> Option<f64> {
+    fn number(&mut self, at: &str, name: &str, value: Option<&Value>, min: f64, max: f64) -> Option<f64> {
         let value = value?;
         if self.is_open(value) {
             return None;
         }
-        let number = as_text(value).trim().parse().ok().filter(|number| (least..=most).contains(number));
+        let number = as_text(value).trim().parse().ok().filter(|number| (min..=max).contains(number));
         if number.is_none() {
-            self.complain(at, format!("'{name}' is a number from {least} to {most}, not {value}"));
+            self.complain(at, format!("'{name}' is a number from {min} to {max}, not {value}"));
         }
         number
     }

@@ -52,12 +52,12 @@ impl DialogueScript {
                 format!("unknown key '{key}' in a dialogue, known are {}", KEYS.join(", ")),
             )
         });
-        let wrong = problems(params).into_iter().map(|wrong| Problem::error(wrong.pointer, wrong.message));
-        let problems: Vec<Problem> = unknown.chain(wrong).collect();
+        let problem = problems(params).into_iter().map(|problem| Problem::error(problem.pointer, problem.message));
+        let problems: Vec<Problem> = unknown.chain(problem).collect();
         match Dialogue::read(params) {
             Ok(dialogue) if problems.is_empty() => Ok(Self { dialogue, params: params.clone() }),
             Ok(_) => Err(problems),
-            Err(wrong) if problems.is_empty() => Err(vec![Problem::error(wrong.pointer, wrong.message)]),
+            Err(problem) if problems.is_empty() => Err(vec![Problem::error(problem.pointer, problem.message)]),
             Err(_) => Err(problems),
         }
     }

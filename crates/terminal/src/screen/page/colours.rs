@@ -135,8 +135,8 @@ fn colour(spec: &[u8]) -> Option<Rgb> {
         return Some(Rgb { r: part(0)?, g: part(1)?, b: part(2)? });
     }
     let mut parts = spec.strip_prefix("rgb:")?.split('/').map(|digits| {
-        let most = 16u32.pow(digits.len().min(4) as u32) - 1;
-        hex(digits).map(|value| (value * 255 / most.max(1)) as u8)
+        let max_value = 16u32.pow(digits.len().min(4) as u32) - 1;
+        hex(digits).map(|value| (value * 255 / max_value.max(1)) as u8)
     });
     let colour = Rgb { r: parts.next()??, g: parts.next()??, b: parts.next()?? };
     parts.next().is_none().then_some(colour)

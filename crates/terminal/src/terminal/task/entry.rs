@@ -399,18 +399,18 @@ impl Task {
         let history = self.intake.transcript.history();
         let mut ranges = entry.outputs.clone();
         ranges.push(self.entry_output(&entry));
-        let mut said = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
+        let mut excerpt = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
         // Editors of lines draw an entry of several lines again.
         if entry.lines > 1 && entry.outputs.is_empty() {
-            said.head.drain(..entry.prompt.redrawn_entry(&said.head));
+            excerpt.head.drain(..entry.prompt.redrawn_entry(&excerpt.head));
         }
-        entry.prompt.trim_end(said.tail.as_mut().unwrap_or(&mut said.head));
+        entry.prompt.trim_end(excerpt.tail.as_mut().unwrap_or(&mut excerpt.head));
         let mut result = CommandResult {
-            output: said.head,
-            tail: said.tail,
-            left_out: said.left_out,
-            next: said.next,
-            dropped_before: said.dropped_before,
+            output: excerpt.head,
+            tail: excerpt.tail,
+            left_out: excerpt.left_out,
+            next: excerpt.next,
+            dropped_before: excerpt.dropped_before,
             exit_code: None,
             timed_out: false,
             ended: None,

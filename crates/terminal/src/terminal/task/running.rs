@@ -528,8 +528,12 @@ impl Task {
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
-                let said = self.ran(&running, over).output.trim_end().to_owned();
-                return self.report_result(running.logged, running.reply, Err(RunError::NoFolder { folder, said }));
+                let message = self.ran(&running, over).output.trim_end().to_owned();
+                return self.report_result(
+                    running.logged,
+                    running.reply,
+                    Err(RunError::NoFolder { folder, said: message }),
+                );
             }
             // A person may have begun to type between the change of directory and the command.
             if let Err(holder) = self.write_lock.admits(None) {
@@ -582,25 +586,25 @@ impl Task {
     /// Returns the reason that the shell ran nothing, or not all, of a command at whose end it is.
     fn refusal(&self, running: &Running) -> Option<RunError> {
         let history = self.intake.transcript.history();
-        let said = |from: Option<u64>, upto: Option<u64>| {
+        let message = |from: Option<u64>, upto: Option<u64>| {
             let Some(from) = from else { return String::new() };
-            let said = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
+            let message = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
             match upto {
-                Some(_) => said.trim().to_owned(),
+                Some(_) => message.trim().to_owned(),
                 // The prompt follows, without a mark: bash calls no hook after an event that it has not found.
-                None => said.trim_start().lines().next().unwrap_or_default().to_owned(),
+                None => message.trim_start().lines().next().unwrap_or_default().to_owned(),
             }
         };
         match (running.began, running.refused) {
-            (None, _) => Some(RunError::NothingRan { said: said(running.taken, running.ended) }),
+            (None, _) => Some(RunError::NothingRan { said: message(running.taken, running.ended) }),
             (Some(_), None) => None,
             (Some(began), Some(_)) if running.kind == Kind::Fish => {
-                Some(RunError::NothingRan { said: said(Some(began), running.ended) })
+                Some(RunError::NothingRan { said: message(Some(began), running.ended) })
             }
             // Without a message, the exit code is that of the command before.
-            (Some(_), refused) => Some(said(running.taken, refused))
-                .filter(|said| !said.is_empty())
-                .map(|said| RunError::PartlyRan { said }),
+            (Some(_), refused) => Some(message(running.taken, refused))
+                .filter(|message| !message.is_empty())
+                .map(|message| RunError::PartlyRan { said: message }),
         }
     }
 
@@ -632,7 +636,7 @@ impl Task {
             Some(began) => began..ended.max(began),
             None => running.entered..running.entered,
         };
-        let mut said = excerpt::read_printed(history, std::slice::from_ref(&range), Zone::Output, running.limit);
+        let mut excerpt = excerpt::read_printed(history, std::slice::from_ref(&range), Zone::Output, running.limit);
         if matches!(over, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
@@ -641,14 +645,14 @@ impl Task {
             let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
             let output = excerpt::read_printed(history, &[range.start..end], Zone::Output, running.limit);
             let behind = excerpt::read_printed(history, &[end + word..range.end], Zone::Output, running.limit);
-            if said.tail.is_none() && word <= MAX_FAREWELL_BYTES {
-                said.head = output.head + &behind.head;
+            if excerpt.tail.is_none() && word <= MAX_FAREWELL_BYTES {
+                excerpt.head = output.head + &behind.head;
             }
         }
         // A bash that a signal ends prints nothing.
         let is_killed = running.exit_code.is_some_and(|code| code > 128);
         if running.has_ended_shell && running.kind == Kind::Bash && !is_killed {
-            let text = said.tail.as_mut().unwrap_or(&mut said.head);
+            let text = excerpt.tail.as_mut().unwrap_or(&mut excerpt.head);
             let said_by_bash = ["exit\n", "logout\n"].into_iter().find_map(|word| text.strip_suffix(word));
             if let Some(length) = said_by_bash.filter(|rest| rest.is_empty() || rest.ends_with('\n')).map(str::len) {
                 text.truncate(length);
@@ -658,7 +662,7 @@ impl Task {
             && let Some(rows) = self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost == 0)
         {
             // Its question is on the rows that it drew on.
-            said = excerpt::join_lines(rows.changed_below_command(&self.intake), said.next, running.limit);
+            excerpt = excerpt::join_lines(rows.changed_below_command(&self.intake), excerpt.next, running.limit);
         }
         CommandResult {
             exit_code: match &over {
@@ -680,11 +684,11 @@ impl Task {
                 CommandAbort::AwaitsInput(asks) => Some(asks),
                 _ => None,
             },
-            output: said.head,
-            tail: said.tail,
-            left_out: said.left_out,
-            next: said.next,
-            dropped_before: said.dropped_before,
+            output: excerpt.head,
+            tail: excerpt.tail,
+            left_out: excerpt.left_out,
+            next: excerpt.next,
+            dropped_before: excerpt.dropped_before,
             offset: range.start,
             end: if at_prompt { range.end } else { history.end() },
             version: Some(self.screen_version),

@@ -409,9 +409,9 @@ impl Dispatcher {
             Command::AddPasskey(verb) => match caller.is_at_own_terminal().await {
                 true => match self.approver.passes(verb.passphrase.as_ref(), caller.source()).await {
                     Ok(_) => VerbReply::from_reply(self.passkeys.issue()),
-                    Err(why) => VerbReply::from_reply(AddPasskeyReply {
-                        passphrase_wanted: why.wants_another(),
-                        error: Some(why.to_string()),
+                    Err(refusal) => VerbReply::from_reply(AddPasskeyReply {
+                        passphrase_wanted: refusal.wants_another(),
+                        error: Some(refusal.to_string()),
                         ..AddPasskeyReply::default()
                     }),
                 },
@@ -495,11 +495,11 @@ impl Dispatcher {
             Command::RefreshWorkflows(verb) => VerbReply::from_reply(Box::pin(self.remotes.refresh(verb)).await),
             Command::CheckWorkflowStatus(verb) => {
                 // The id may be that of a run at its service.
-                let there = match verb.run_id.parse() {
+                let run_id = match verb.run_id.parse() {
                     Ok(run) => self.runs.remote_ids(&run).await,
                     Err(_) => None,
                 };
-                VerbReply::from_reply(Box::pin(self.remotes.check(verb, there)).await)
+                VerbReply::from_reply(Box::pin(self.remotes.check(verb, run_id)).await)
             }
         };
         (self.without_secrets(answer), None)

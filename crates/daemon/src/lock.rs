@@ -160,7 +160,7 @@ impl StateLock {
 
     fn place(&self) -> LockPlace {
         match (self.file.metadata(), std::fs::metadata(&self.path)) {
-            (Ok(own), Ok(there)) if (own.dev(), own.ino()) == (there.dev(), there.ino()) => LockPlace::Same,
+            (Ok(own), Ok(current)) if (own.dev(), own.ino()) == (current.dev(), current.ino()) => LockPlace::Same,
             (Ok(_), Ok(_)) => LockPlace::Replaced,
             (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockPlace::Removed,
             // An inaccessible file may be there.

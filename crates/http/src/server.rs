@@ -195,7 +195,7 @@ impl Server {
             .layer(from_fn_with_state(app.clone(), observed))
             .with_state(app.clone());
         let tasks = app.tasks.clone();
-        let gone = CancellationToken::new();
+        let closed = CancellationToken::new();
         tokio::pin!(end);
         loop {
             let accepted = tokio::select! {
@@ -210,11 +210,11 @@ impl Server {
                         continue;
                     };
                     let talk = talk(stream, Peer(address), seat, router.clone(), app.ended.clone());
-                    let gone = gone.clone();
+                    let closed = closed.clone();
                     tasks.spawn(async move {
                         tokio::select! {
                             () = talk => {}
-                            () = gone.cancelled() => {}
+                            () = closed.cancelled() => {}
                         }
                     });
                 }
@@ -229,7 +229,7 @@ impl Server {
         app.ended.cancel();
         tasks.close();
         if tokio::time::timeout(ENDING_TIME, tasks.wait()).await.is_err() {
-            gone.cancel();
+            closed.cancel();
             tasks.wait().await;
         }
     }

@@ -348,8 +348,13 @@ impl ServerBackend for Contract {
         self.people.task(id, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
     }
 
-    async fn answer_task(&self, id: &str, said: InputResponses, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
-        self.people.submit_answers(id, said, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
+    async fn answer_task(
+        &self,
+        id: &str,
+        responses: InputResponses,
+        asker: &ClientContext<'_>,
+    ) -> Result<bool, ErrorData> {
+        self.people.submit_answers(id, responses, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
     }
 
     async fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {

@@ -91,7 +91,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn answer_task(
         &self,
         id: &str,
-        said: InputResponses,
+        responses: InputResponses,
         asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 

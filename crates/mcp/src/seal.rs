@@ -163,17 +163,17 @@ fn key_of(folder: &Path) -> io::Result<Key> {
 }
 
 fn read_key(path: &Path) -> io::Result<Option<Key>> {
-    let said = |what: &str| io::Error::other(format!("'{}' {what}; remove it", path.display()));
+    let key_error = |what: &str| io::Error::other(format!("'{}' {what}; remove it", path.display()));
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     if !found.is_file() || found.mode() & 0o077 != 0 {
-        return Err(said("can be read by others"));
+        return Err(key_error("can be read by others"));
     }
     let key = fs::read(path)?;
-    Key::try_from(key).map(Some).map_err(|_| said("is no key"))
+    Key::try_from(key).map(Some).map_err(|_| key_error("is no key"))
 }
 
 /// Returns a text that is the same for equal calls: the method, the name and the arguments with their fields sorted.

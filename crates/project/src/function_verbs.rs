@@ -135,14 +135,14 @@ pub(super) fn delete_file(
     stem: &str,
 ) -> Result<DeleteWorkflowReply, DeleteError> {
     let name = format!("{stem}.py");
-    let Ok(wanted) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name).into()) };
+    let Ok(workflow) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name).into()) };
     for folder in folders.iter() {
         let library = Library::open(folder);
-        let file = library.function_path(&wanted);
+        let file = library.function_path(&workflow);
         let known = project.loaded(&file).cloned();
         let reply = match &known {
             Some(loaded) => remove_file(folder, loaded, &name),
-            None => match library.delete_functions(&wanted) {
+            None => match library.delete_functions(&workflow) {
                 Ok(()) => Ok(DeleteWorkflowReply {
                     success: true,
                     workflow_name: name.clone(),

@@ -60,13 +60,13 @@ pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<
         let message = "it declares nothing; add Workflow(id=…, session=session, fn=…), or a node".to_owned();
         return vec![FileProblem { line: None, message }];
     }
-    let wrong = declared.iter().filter_map(|declared| {
+    let problems = declared.iter().filter_map(|declared| {
         let reason = node(declared, file, text).err()?;
         let what = declaration_info(declared).kind;
         let message = format!("{what} '{}': {}", declared.id, reason.to_string().replace('\n', "\n  "));
         Some(FileProblem { line: declared.line, message })
     });
-    wrong.collect()
+    problems.collect()
 }
 
 #[cfg(test)]

@@ -200,8 +200,8 @@ pub(crate) enum ResolvedWorkflow<'p> {
 }
 
 impl From<ResolvedWorkflow<'_>> for WorkflowRef {
-    fn from(meant: ResolvedWorkflow<'_>) -> Self {
-        match meant {
+    fn from(resolved: ResolvedWorkflow<'_>) -> Self {
+        match resolved {
             ResolvedWorkflow::Machine(library, stored) => {
                 let Stored { name, definition, metadata } = *stored;
                 let folder = library.folder().to_owned();
@@ -218,10 +218,10 @@ pub(crate) fn look_up<'p>(
     project: &'p Project,
     name: &str,
 ) -> Result<ResolvedWorkflow<'p>, FindError> {
-    let Ok(wanted) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
+    let Ok(workflow_name) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
     for folder in folders.iter() {
         let library = Library::open(folder);
-        match library.get(&wanted) {
+        match library.get(&workflow_name) {
             Ok(stored) => return Ok(ResolvedWorkflow::Machine(library, Box::new(stored))),
             Err(LookupError::NotFound { .. }) => {
                 if let Some(workflow) = project.workflow(name).filter(|workflow| workflow.library == folder) {
@@ -229,7 +229,7 @@ pub(crate) fn look_up<'p>(
                 }
             }
             // The broken one hides another one with the same name, even a readable one.
-            Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: wanted, cause }),
+            Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: workflow_name, cause }),
             Err(error) => return Err(FindError::Library(error)),
         }
     }

@@ -35,8 +35,8 @@ impl Tools {
 impl ToolSubscription {
     /// Fetches the list, and returns whether it differs.
     async fn look(&mut self) -> bool {
-        let wanted = self.tools.configuration.borrow().library_tools;
-        let files = match wanted {
+        let has_library_tools = self.tools.configuration.borrow().library_tools;
+        let files = match has_library_tools {
             true => {
                 // Resolved each time, since directories appear and disappear.
                 let (tools, caller) = (self.tools.clone(), self.caller.clone());

@@ -229,8 +229,8 @@ impl Feed {
         self.wake();
     }
 
-    fn end(self: &Arc<Self>, why: Option<String>) {
-        self.screen.lock().gone = Some(why);
+    fn end(self: &Arc<Self>, reason: Option<String>) {
+        self.screen.lock().gone = Some(reason);
         self.wake();
     }
 }
@@ -307,8 +307,8 @@ impl FeedScreen {
     }
 
     fn news(&mut self, terminal: &str, since: u64) -> News {
-        if let Some(why) = &self.gone {
-            return News::Gone(why.clone());
+        if let Some(reason) = &self.gone {
+            return News::Gone(reason.clone());
         }
         if self.version <= since {
             return News::None;

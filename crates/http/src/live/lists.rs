@@ -206,9 +206,9 @@ fn to_value(value: impl serde::Serialize) -> Option<Arc<Value>> {
 }
 
 async fn listed_runs(client: &Client, state: Option<&str>) -> Option<Arc<Value>> {
-    let wanted =
+    let request =
         ListWorkflowRuns { state: state.map(ToOwned::to_owned), limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
-    to_value(in_time(client.call(wanted)).await?.ok()?.runs)
+    to_value(in_time(client.call(request)).await?.ok()?.runs)
 }
 
 #[cfg(test)]

@@ -145,8 +145,8 @@ impl Shared {
 
     /// Starts the watcher unless it runs, and wakes it if it has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
-        let mut begun = self.begun.lock();
-        if std::mem::replace(&mut *begun, true) {
+        let mut is_started = self.begun.lock();
+        if std::mem::replace(&mut *is_started, true) {
             self.asked.notify_waiters();
             return;
         }

@@ -246,7 +246,7 @@ impl Task {
 
     async fn run(mut self, mut asked: mpsc::UnboundedReceiver<WorkerRequest>) {
         let mut overran = false;
-        let why = loop {
+        let reason = loop {
             tokio::select! {
                 question = asked.recv() => match question {
                     Some(question) => self.ask(question),
@@ -279,7 +279,7 @@ impl Task {
         // The end of the channel notifies the other waiting requests.
         for (at, PendingRequest { answer, .. }) in self.open.drain(..).enumerate() {
             if let Some(answer) = answer {
-                let _ = answer.send(Err(WorkerExited { why: why.clone(), busy_with_this: at == 0, overran }));
+                let _ = answer.send(Err(WorkerExited { why: reason.clone(), busy_with_this: at == 0, overran }));
             }
         }
         let _ = self.child.wait().await;

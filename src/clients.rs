@@ -110,24 +110,24 @@ pub(crate) const CLIENTS: [Client; 5] = [
 
 impl Client {
     /// Returns the file that lists the client's servers.
-    pub(crate) fn file(&self, scope: Scope, around: &UserPaths) -> PathBuf {
+    pub(crate) fn file(&self, scope: Scope, user_paths: &UserPaths) -> PathBuf {
         match scope {
-            Scope::User => (self.user)(around),
-            Scope::Project => around.project.join(self.project),
+            Scope::User => (self.user)(user_paths),
+            Scope::Project => user_paths.project.join(self.project),
         }
     }
 
     /// Returns whether the client is present: by its directory, its file or its program; for a project, also by its
     /// project files.
-    pub(crate) fn is_there(&self, scope: Scope, around: &UserPaths) -> bool {
+    pub(crate) fn is_there(&self, scope: Scope, user_paths: &UserPaths) -> bool {
         let exists = |path: PathBuf| path.symlink_metadata().is_ok();
-        let own = exists((self.folder)(around)) || exists((self.user)(around));
+        let own = exists((self.folder)(user_paths)) || exists((self.user)(user_paths));
         let of_project = scope == Scope::Project && {
-            let file = self.file(scope, around);
-            let folder = file.parent().filter(|folder| *folder != around.project);
+            let file = self.file(scope, user_paths);
+            let folder = file.parent().filter(|folder| *folder != user_paths.project);
             exists(file.clone()) || folder.is_some_and(|folder| exists(folder.to_owned()))
         };
-        own || of_project || self.programs.iter().any(|program| around.find(program).is_some())
+        own || of_project || self.programs.iter().any(|program| user_paths.find(program).is_some())
     }
 }
 

@@ -62,20 +62,20 @@ impl Checks {
         self.found.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), fix });
     }
 
-    fn good(&mut self, about: &str, said: impl Into<String>) {
-        self.add(about, State::Ok, said, None);
+    fn good(&mut self, about: &str, message: impl Into<String>) {
+        self.add(about, State::Ok, message, None);
     }
 
-    fn absent(&mut self, about: &str, said: impl Into<String>) {
-        self.add(about, State::Absent, said, None);
+    fn absent(&mut self, about: &str, message: impl Into<String>) {
+        self.add(about, State::Absent, message, None);
     }
 
-    fn warn(&mut self, about: &str, said: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, State::Warning, said, Some(fix.into()));
+    fn warn(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, State::Warning, message, Some(fix.into()));
     }
 
-    fn problem(&mut self, about: &str, said: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, State::Problem, said, Some(fix.into()));
+    fn problem(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, State::Problem, message, Some(fix.into()));
     }
 }
 
@@ -115,9 +115,9 @@ async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
         let command = probe::Command { program: &own_entry.program, arguments: &arguments, environment: &[] };
         match probe::speak(command, era).await {
             Ok(spoken) => check_answer(&mut checks, about, &spoken),
-            Err(why) => checks.problem(
+            Err(reason) => checks.problem(
                 about,
-                why,
+                reason,
                 "see its log with: steplatch -v mcp, and check the daemon with: steplatch daemon status",
             ),
         }
@@ -129,7 +129,7 @@ async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
 const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
 
 fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
-    let said = format!(
+    let message = format!(
         "{} tools, speaks {}; answered after {}, listed in {}, ended in {}",
         spoken.tools,
         spoken.revision,
@@ -138,9 +138,9 @@ fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
         print::duration(spoken.ended)
     );
     if spoken.ended > PROMPTLY {
-        checks.warn(about, said, "it should end as soon as its client is gone; check the load of this machine");
+        checks.warn(about, message, "it should end as soon as its client is gone; check the load of this machine");
     } else {
-        checks.good(about, said);
+        checks.good(about, message);
     }
 }
 
@@ -174,8 +174,8 @@ async fn clients(user_paths: &UserPaths, own_entry: &OwnEntry, only: &[String]) 
                 }
                 Err(error) => {
                     has_entry = true;
-                    let said = format!("{} cannot be read: {error}", user_paths.display_path(&path));
-                    checks.problem(&about, said, "fix the file; the client cannot read it either");
+                    let message = format!("{} cannot be read: {error}", user_paths.display_path(&path));
+                    checks.problem(&about, message, "fix the file; the client cannot read it either");
                 }
             }
         }
@@ -212,14 +212,14 @@ async fn entry(
     user_paths: &UserPaths,
     setup: &str,
 ) {
-    let told = print::visible(&found.describe());
+    let description = print::visible(&found.describe());
     let Some(command) = &found.command else {
         match &found.url {
             Some(url) => match reach::listens(url).await {
                 Ok(()) => checks.good(about, format!("connects to {url}, which accepts connections")),
-                Err(why) => checks.problem(
+                Err(reason) => checks.problem(
                     about,
-                    format!("connects to {url}, and {why}"),
+                    format!("connects to {url}, and {reason}"),
                     format!("start it with: steplatch serve, or remove the entry and run: {setup}"),
                 ),
             },
@@ -228,22 +228,24 @@ async fn entry(
         return;
     };
     let Some(program) = user_paths.find(command) else {
-        let said = format!("starts '{told}': program not found");
-        return checks.problem(about, said, format!("fix it with: {setup}"));
+        let message = format!("starts '{description}': program not found");
+        return checks.problem(about, message, format!("fix it with: {setup}"));
     };
     let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
     match probe::speak(command, probe::Era::Handshake).await {
-        Err(why) => checks.problem(about, format!("starts '{told}', and {why}"), format!("fix it with: {setup}")),
+        Err(reason) => {
+            checks.problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"))
+        }
         Ok(spoken) if spoken.name != NAME => {
-            let said = format!("starts '{told}', which is another server: {}", print::visible(&spoken.name));
-            checks.problem(about, said, format!("fix it with: {setup}"));
+            let message = format!("starts '{description}', which is another server: {}", print::visible(&spoken.name));
+            checks.problem(about, message, format!("fix it with: {setup}"));
         }
         Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, own_entry) => {
-            let said = format!("starts another steplatch ({}): '{told}'", print::visible(&spoken.version));
-            checks.warn(about, said, format!("to start this one: {setup}"));
+            let message = format!("starts another steplatch ({}): '{description}'", print::visible(&spoken.version));
+            checks.warn(about, message, format!("to start this one: {setup}"));
         }
-        Ok(spoken) => checks.good(about, format!("starts '{told}': {} tools", spoken.tools)),
+        Ok(spoken) => checks.good(about, format!("starts '{description}': {} tools", spoken.tools)),
     }
 }
 

@@ -178,7 +178,7 @@ pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<PageServerRecord>
 
 /// Starts a server in its own session and waits until it listens, or returns its error.
 async fn spawn(place: &DaemonPaths, port: u16) -> Result<(), Failure> {
-    let told = |error: io::Error| Failure::system("the server of the page could not be started", &error);
+    let start_error = |error: io::Error| Failure::system("the server of the page could not be started", &error);
     let mut command = std::process::Command::new(front::starter()?.program);
     command.args(["serve", "--detached", "--json", "--port", &port.to_string(), "--state-dir"]).arg(place.state());
     // Programs that start from the page begin at home.
@@ -192,7 +192,7 @@ async fn spawn(place: &DaemonPaths, port: u16) -> Result<(), Failure> {
         }
         Ok(line)
     });
-    let line = starting.await.map_err(io::Error::other).map_err(told)?.map_err(told)?;
+    let line = starting.await.map_err(io::Error::other).map_err(start_error)?.map_err(start_error)?;
     let reply: Value = serde_json::from_str(&line).unwrap_or_default();
     match reply["success"] == true {
         true => Ok(()),

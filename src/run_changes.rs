@@ -160,7 +160,7 @@ impl RunChanges {
     /// Reads the record of every run that may have changed.
     async fn look(&mut self) -> Result<(), Failure> {
         let mut runs: BTreeSet<String> = match &self.wanted {
-            Some(wanted) => wanted.clone(),
+            Some(runs) => runs.clone(),
             None => self.known.keys().cloned().collect(),
         };
         if self.wanted.is_none() {
@@ -190,8 +190,8 @@ impl RunChanges {
     }
 
     async fn changed(&mut self, run: String) -> Result<(), Failure> {
-        let Some(wanted) = &self.wanted else { return self.read(&run).await };
-        if wanted.contains(&run) {
+        let Some(runs) = &self.wanted else { return self.read(&run).await };
+        if runs.contains(&run) {
             return self.read(&run).await;
         }
         let ancestor = match self.ancestors.get(&run) {
@@ -212,7 +212,7 @@ impl RunChanges {
         loop {
             let reply = self.daemon.call(GetWorkflowRun { run_id: run }).await?;
             let Some(parent) = reply.run.and_then(|record| record.parent_run_id) else { return Ok(None) };
-            if self.wanted.as_ref().is_some_and(|wanted| wanted.contains(&parent)) {
+            if self.wanted.as_ref().is_some_and(|runs| runs.contains(&parent)) {
                 return Ok(Some(parent));
             }
             run = parent;

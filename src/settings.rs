@@ -345,10 +345,10 @@ impl Settings {
         let default = KEYS.iter().map(|key| (key.name, (key.kind.default(), Origin::Default)));
         let mut settings =
             Self { values: default.collect(), remotes: Vec::new(), hosts: Vec::new(), unknown: Vec::new() };
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         let mut tables = TableReading::default();
         if let Some((path, text)) = file {
-            settings.take_file(&path, &text, &mut tables, &mut wrong);
+            settings.take_file(&path, &text, &mut tables, &mut problems);
         }
         for key in KEYS {
             let names = [Some(key.variable), key.former.as_ref().map(|former| former.variable)];
@@ -360,7 +360,7 @@ impl Settings {
                 Some((name, Ok(value))) => {
                     settings.values.insert(key.name, (value, Origin::Environment(name)));
                 }
-                Some((_, Err(problem))) => wrong.push(problem),
+                Some((_, Err(problem))) => problems.push(problem),
                 None => {}
             }
         }
@@ -368,25 +368,25 @@ impl Settings {
         services.environment(&variable);
         settings.remotes = services.remotes;
         settings.unknown.append(&mut services.unknown);
-        wrong.append(&mut services.wrong);
+        problems.append(&mut services.wrong);
         settings.hosts = hosts.hosts;
         settings.unknown.append(&mut hosts.unknown_keys);
-        wrong.append(&mut hosts.problems);
-        if wrong.is_empty() {
+        problems.append(&mut hosts.problems);
+        if problems.is_empty() {
             return Ok(settings);
         }
-        wrong.append(&mut settings.unknown);
-        Err(BadSettings(wrong))
+        problems.append(&mut settings.unknown);
+        Err(BadSettings(problems))
     }
 
     /// Applies the values of a file, and collects its problems.
-    fn take_file(&mut self, path: &Path, text: &str, tables: &mut TableReading, wrong: &mut Vec<Problem>) {
+    fn take_file(&mut self, path: &Path, text: &str, tables: &mut TableReading, problems: &mut Vec<Problem>) {
         let place = path.display().to_string();
         let mut table: Table = match text.parse::<Table>() {
             Ok(table) => table,
             Err(error) => {
                 let problem = error.to_string().trim_end().to_owned();
-                return wrong.push(Problem { place, problem });
+                return problems.push(Problem { place, problem });
             }
         };
         if let Some(value) = table.remove(remotes::REMOTE) {
@@ -410,7 +410,7 @@ impl Settings {
                 Ok(value) => {
                     self.values.insert(key.name, (value, Origin::File(path.to_owned())));
                 }
-                Err(problem) => wrong.push(problem),
+                Err(problem) => problems.push(problem),
             }
         }
     }
@@ -567,7 +567,7 @@ impl Key {
             (Kind::Flag(_), None) => format!("{name} must be true or false, not {given}"),
             (Kind::Text(_, check), Some(Value::Text(text))) => match check(&text) {
                 Ok(()) => return Ok(Value::Text(text)),
-                Err(why) => format!("{name} cannot be '{text}': {why}"),
+                Err(reason) => format!("{name} cannot be '{text}': {reason}"),
             },
             (Kind::Text(..), _) => format!("{name} must be text, not {given}"),
         };

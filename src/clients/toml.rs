@@ -118,20 +118,20 @@ pub(crate) fn with_table(text: &str, array: &str, fields: &[(&str, &str)]) -> St
 ///
 /// # Errors
 /// If the text is not TOML, or the array does not consist of tables with their own headers.
-pub(crate) fn without_table(text: &str, array: &str, field: &str, wanted: &str) -> Result<Option<String>, Unreadable> {
+pub(crate) fn without_table(text: &str, array: &str, field: &str, name: &str) -> Result<Option<String>, Unreadable> {
     let document = parse(text)?;
     let Some((_, item)) = get(document.get_ref(), array) else { return Ok(None) };
     let DeValue::Array(tables) = item.get_ref() else {
         return Err(Unreadable::at(text, item.span().start, format!("'{array}' is no array of tables")));
     };
     let is_wanted = |table: &&Item<'_>| match table.get_ref() {
-        DeValue::Table(fields) => get(fields, field).is_some_and(|(_, value)| value.get_ref().as_str() == Some(wanted)),
+        DeValue::Table(fields) => get(fields, field).is_some_and(|(_, value)| value.get_ref().as_str() == Some(name)),
         _ => false,
     };
     match tables.iter().find(is_wanted) {
         None => Ok(None),
         Some(table) if is_inline(text, &table.span()) => {
-            let problem = format!("'{array}' is written on one line; remove '{wanted}' from it by hand");
+            let problem = format!("'{array}' is written on one line; remove '{name}' from it by hand");
             Err(Unreadable::at(text, table.span().start, problem))
         }
         Some(table) => Ok(Some(spliced(text, removed(text, table)))),

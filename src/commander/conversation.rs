@@ -92,9 +92,9 @@ impl<'a> Conversation<'a> {
             self.greets().await?;
         }
         while !self.over {
-            if let Some((wanted, value)) = self.later.pop_front() {
+            if let Some((pending, value)) = self.later.pop_front() {
                 tokio::select! {
-                    done = self.performs(wanted, value) => if let Err(failure) = done {
+                    done = self.performs(pending, value) => if let Err(failure) = done {
                         self.fails(failure.message(), failure.code())?;
                     },
                     _ = interrupted.recv() => self.screen.print_remark("interrupted")?,
@@ -171,7 +171,7 @@ impl<'a> Conversation<'a> {
     }
 
     async fn does(&mut self, meaning: ParsedLine) -> Result<(), Failure> {
-        let (wanted, text) = match meaning {
+        let (pending, text) = match meaning {
             ParsedLine::Nothing => return Ok(()),
             ParsedLine::Misread(error) => return Err(Failure::usage(error)),
             ParsedLine::Call(target, text) => return self.calls(&target, text, false).await,
@@ -182,17 +182,17 @@ impl<'a> Conversation<'a> {
         };
         self.code = 0;
         match self.session.filled(&text).map_err(Failure::usage)? {
-            ResolvedText::Ready(value) => self.performs(wanted, value).await,
+            ResolvedText::Ready(value) => self.performs(pending, value).await,
             ResolvedText::Waits(numbers) => {
-                self.session.waits(wanted, text);
+                self.session.waits(pending, text);
                 self.code = WAITING;
                 Ok(self.screen.print_remark(&format!("this waits for {}", still_coming(&numbers)))?)
             }
         }
     }
 
-    async fn performs(&mut self, wanted: PendingText, value: Value) -> Result<(), Failure> {
-        match wanted {
+    async fn performs(&mut self, pending: PendingText, value: Value) -> Result<(), Failure> {
+        match pending {
             PendingText::Call(number) => self.starts(number, value),
             PendingText::Order(word) => return self.carries_out(&word, &argument_text(&value)).await,
             PendingText::Look(number) => self.screen.print_output(number, &value)?,
@@ -335,10 +335,10 @@ impl<'a> Conversation<'a> {
     /// Prints which calls continue without the person, and which end.
     fn leaves(mut self) -> Result<ExitCode, Failure> {
         self.still()?;
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for (number, entry) in self.session.not_over() {
             let target = visible(&entry.target.to_string());
-            told.push(match (&entry.run, &entry.state) {
+            lines.push(match (&entry.run, &entry.state) {
                 (Some(run), _) => {
                     let asked = self.session.questions().find(|question| question.entry == Some(number));
                     let how = match asked.map(|question| question.asking.gate().name_with_digest()) {
@@ -361,7 +361,7 @@ impl<'a> Conversation<'a> {
         };
         // No more lines follow.
         drop(self.screen);
-        told.iter().for_each(|line| print::remark(line));
+        lines.iter().for_each(|line| print::remark(line));
         Ok(ExitCode::from(code))
     }
 }

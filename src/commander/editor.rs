@@ -100,7 +100,7 @@ impl Lines {
         tcsetattr(io::stdin(), OptionalActions::Drain, &silent)?;
         let (asks, asked) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
-        let (ready, begun) = threads::channel();
+        let (ready, started) = threads::channel();
         let helper = LineHelper(state.clone());
         std::thread::spawn(move || match editor(helper, &history) {
             Ok((mut editor, printer)) => {
@@ -112,7 +112,7 @@ impl Lines {
                 let _ = ready.send(Err(error));
             }
         });
-        let mut printer = begun.recv().map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let mut printer = started.recv().map_err(io::Error::other)?.map_err(io::Error::other)?;
         let (texts, printed) = threads::channel::<String>();
         let waiting = Arc::new(AtomicUsize::new(0));
         let count = waiting.clone();

@@ -133,11 +133,11 @@ impl Conversation<'_> {
 
     /// Executes the lines that waited for a result which is available now.
     fn resume_waiting_lines(&mut self) -> Result<(), Failure> {
-        for (wanted, value) in self.session.ready() {
-            match (wanted, value) {
+        for (pending, value) in self.session.ready() {
+            match (pending, value) {
                 (PendingText::Call(number), Ok(value)) => self.starts(number, value),
                 (PendingText::Call(number), Err(error)) => self.handle_end(number, &Outcome::Nothing(error))?,
-                (wanted, Ok(value)) => self.later.push_back((wanted, value)),
+                (pending, Ok(value)) => self.later.push_back((pending, value)),
                 (_, Err(error)) => self.fails(&error, USAGE)?,
             }
         }

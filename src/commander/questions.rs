@@ -46,12 +46,12 @@ impl Conversation<'_> {
             }
             Some(_) => self.code = WAITING,
             None => {
-                let told = match &answer.form {
+                let summary = match &answer.form {
                     Some(form) => question::answered(&Value::Object(form.clone())),
                     None => question::answered(&answer.answer.as_str().into()),
                 };
                 let status = reply.map_or_else(|| "further".to_owned(), |reply| reply.status);
-                self.screen.print_remark(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
+                self.screen.print_remark(&format!("answered: {summary}; {} is now {status}", answer.run_id))?;
             }
         }
         Ok(self.show_question()?)

@@ -205,7 +205,7 @@ fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> R
                 .and_then(|index| items.get(index)),
             _ => None,
         };
-        let wanted = match step {
+        let step_text = match step {
             Step::Key(key) => format!("['{key}']"),
             Step::Index(index) => format!("[{index}]"),
         };
@@ -218,9 +218,9 @@ fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> R
                 Value::Array(items) => format!("it has {} items", items.len()),
                 _ => "the value has no parts".to_owned(),
             };
-            format!("{written} refers to nothing: {reached} has no {wanted}; {available}")
+            format!("{written} refers to nothing: {reached} has no {step_text}; {available}")
         })?;
-        reached.push_str(&wanted);
+        reached.push_str(&step_text);
     }
     Ok(value.clone())
 }

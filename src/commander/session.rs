@@ -193,18 +193,18 @@ impl Session {
     }
 
     /// Keeps a text until all its references have results.
-    pub(crate) fn waits(&mut self, wanted: PendingText, text: PinnedRefs) {
-        self.waiting.push((wanted, text));
+    pub(crate) fn waits(&mut self, pending: PendingText, text: PinnedRefs) {
+        self.waiting.push((pending, text));
     }
 
     /// Takes the waiting texts with results for all references, in the order of their input.
     pub(crate) fn ready(&mut self) -> Vec<(PendingText, Result<Value, String>)> {
         let mut ready = Vec::new();
-        for (wanted, text) in std::mem::take(&mut self.waiting) {
+        for (pending, text) in std::mem::take(&mut self.waiting) {
             match self.filled(&text) {
-                Ok(ResolvedText::Waits(_)) => self.waiting.push((wanted, text)),
-                Ok(ResolvedText::Ready(value)) => ready.push((wanted, Ok(value))),
-                Err(error) => ready.push((wanted, Err(error))),
+                Ok(ResolvedText::Waits(_)) => self.waiting.push((pending, text)),
+                Ok(ResolvedText::Ready(value)) => ready.push((pending, Ok(value))),
+                Err(error) => ready.push((pending, Err(error))),
             }
         }
         ready
@@ -236,7 +236,7 @@ impl Session {
         let took = now.saturating_duration_since(self.entries[number].began);
         let entry = &mut self.entries[number];
         (entry.state, entry.input) = (State::Done { result, bytes, took }, Value::Null);
-        self.waiting.retain(|(wanted, _)| *wanted != PendingText::Call(number));
+        self.waiting.retain(|(pending, _)| *pending != PendingText::Call(number));
         self.questions.retain(|question| question.entry != Some(number));
         self.kept += bytes;
         while self.kept > self.most_kept && self.oldest < number {

@@ -66,8 +66,8 @@ pub(super) struct BrowserLogin {
 /// Gets a ticket for the page at `page`, whose address may have a fragment, and starts the browser with it if `opens`. Returns
 /// the address with the ticket.
 pub(super) async fn log_in(place: &DaemonPaths, page: &str, opens: bool) -> Result<(String, BrowserLogin), Failure> {
-    let wanted = (opens && has_browser()).then(|| PageSecret(page.to_owned()));
-    let reply = front::ask(place, OpenPage { address: wanted }).await?;
+    let address = (opens && has_browser()).then(|| PageSecret(page.to_owned()));
+    let reply = front::ask(place, OpenPage { address }).await?;
     let ticket = ticket(&reply)?;
     let address = match page.split_once('#') {
         Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),

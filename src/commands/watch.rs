@@ -82,8 +82,8 @@ impl Watch {
         let is_bounded = open > 0;
         let (sender, mut events) = mpsc::channel(EVENT_CAPACITY);
         if !targets.runs.is_empty() || !is_bounded {
-            let wanted = Some(targets.runs).filter(|_| is_bounded);
-            tokio::spawn(watch_runs(RunChanges::for_runs(daemon.clone(), wanted), sender.clone()));
+            let selection = Some(targets.runs).filter(|_| is_bounded);
+            tokio::spawn(watch_runs(RunChanges::for_runs(daemon.clone(), selection), sender.clone()));
         }
         for terminal in targets.terminals {
             tokio::spawn(watch_terminal(daemon.clone(), terminal, self.pattern.clone(), None, sender.clone()));

@@ -105,10 +105,10 @@ impl HostSettings {
                     continue;
                 }
             };
-            let name_problem =
-                check_host_name(&name).map_err(|why| to_problem(format!("the name '{name}' of host {number} {why}")));
+            let name_problem = check_host_name(&name)
+                .map_err(|reason| to_problem(format!("the name '{name}' of host {number} {reason}")));
             let destination_problem =
-                check_destination(&ssh).map_err(|why| to_problem(format!("ssh of host '{name}' {why}")));
+                check_destination(&ssh).map_err(|reason| to_problem(format!("ssh of host '{name}' {reason}")));
             let is_known = self.hosts.iter().any(|known| known.config.name == name);
             let duplicate_problem =
                 is_known.then(|| to_problem(format!("two hosts are called '{name}'; give one of them another name")));

@@ -100,18 +100,18 @@ impl KeyReader {
                 (length, Sequence::Input(input)) => (length + 1, input),
             },
             [byte @ 0x80..=0xff, ..] => {
-                let wanted = match byte {
+                let length = match byte {
                     0xc2..=0xdf => 2,
                     0xe0..=0xef => 3,
                     0xf0..=0xf4 => 4,
                     _ => 1,
                 };
-                if self.pending.len() < wanted {
+                if self.pending.len() < length {
                     return None;
                 }
-                let text = std::str::from_utf8(&self.pending[..wanted]).ok();
+                let text = std::str::from_utf8(&self.pending[..length]).ok();
                 let character = text.and_then(|text| text.chars().next());
-                (if character.is_some() { wanted } else { 1 }, character.map(|one| TerminalInput::Key(Key::Char(one))))
+                (if character.is_some() { length } else { 1 }, character.map(|one| TerminalInput::Key(Key::Char(one))))
             }
             [byte, ..] => (1, single(*byte).map(TerminalInput::Key)),
         };
@@ -188,8 +188,8 @@ fn letter_key(letter: u8) -> Option<Key> {
     })
 }
 
-fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
 }
 
 #[cfg(test)]

@@ -227,10 +227,10 @@ impl Model {
 
     /// Returns the rows of the list that the filter leaves.
     pub(crate) fn list(&self) -> Vec<Row> {
-        let wanted = self.filter.text().to_lowercase();
+        let query = self.filter.text().to_lowercase();
         let has = |row: &Row| {
             let text = format!("{} {} {} {}", row.id.id, row.name, row.state, row.detail).to_lowercase();
-            wanted.split_whitespace().all(|word| text.contains(word))
+            query.split_whitespace().all(|word| text.contains(word))
         };
         let gates = self.gates().into_iter().map(|(run, gate)| self.gate_row(run, gate));
         let locked = self.runs.iter().filter(|run| run.locked).map(|run| self.locked_row(run));

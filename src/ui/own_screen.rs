@@ -84,10 +84,10 @@ impl Backend for OwnScreen {
             }
             // A wide character may move the cursor by another number of columns.
             next = (cell.symbol().len() == 1).then(|| (x + 1, y));
-            let wanted = (cell.fg, cell.bg, cell.modifier);
-            if style != Some(wanted) {
+            let cell_style = (cell.fg, cell.bg, cell.modifier);
+            if style != Some(cell_style) {
                 self.out.extend_from_slice(style_sequence(cell, self.is_coloured).as_bytes());
-                style = Some(wanted);
+                style = Some(cell_style);
             }
             self.out.extend_from_slice(cell.symbol().as_bytes());
         }

@@ -252,8 +252,8 @@ fn total(all: &[LoadOutcome]) -> String {
     let declared = [counted(workflows, "workflow"), counted(nodes, "node"), counted(graphs, "graph")];
     let declared: Vec<String> = declared.into_iter().flatten().collect();
     let what = if declared.is_empty() { String::new() } else { format!(": {}", declared.join(", ")) };
-    let wrong = all.len() - files;
-    let mark = if wrong == 0 { format!("{GOOD}✓{GOOD:#}") } else { format!("{BAD}✗{BAD:#}") };
-    let rest = if wrong == 0 { String::new() } else { format!("{QUIET}; {wrong} not{QUIET:#}") };
+    let invalid = all.len() - files;
+    let mark = if invalid == 0 { format!("{GOOD}✓{GOOD:#}") } else { format!("{BAD}✗{BAD:#}") };
+    let rest = if invalid == 0 { String::new() } else { format!("{QUIET}; {invalid} not{QUIET:#}") };
     format!("{mark} {STRONG}{files} of {} files loaded{STRONG:#}{what}{rest}", all.len())
 }

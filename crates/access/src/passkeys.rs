@@ -269,19 +269,19 @@ impl Passkeys {
             Ok(stored) => stored,
             Err(error) => return refused(format!("The passkeys cannot be read: {error}")),
         };
-        let wanted = verb.passkey_id.as_str();
-        let mut meant = stored.iter().enumerate().filter(|(_, passkey)| {
-            !wanted.is_empty() && (passkey.public_key.fingerprint().starts_with(wanted) || passkey.name == wanted)
+        let query = verb.passkey_id.as_str();
+        let mut matching = stored.iter().enumerate().filter(|(_, passkey)| {
+            !query.is_empty() && (passkey.public_key.fingerprint().starts_with(query) || passkey.name == query)
         });
-        let at = match (meant.next(), meant.next()) {
+        let at = match (matching.next(), matching.next()) {
             (Some((at, _)), None) => at,
             (None, _) => {
                 return refused(format!(
-                    "No passkey is called '{wanted}'; list them with: steplatch gates passkey list"
+                    "No passkey is called '{query}'; list them with: steplatch gates passkey list"
                 ));
             }
             (Some(_), Some(_)) => {
-                return refused(format!("Several passkeys are called '{wanted}'; write more of the id"));
+                return refused(format!("Several passkeys are called '{query}'; write more of the id"));
             }
         };
         let removed = stored.remove(at).info();

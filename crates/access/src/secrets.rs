@@ -421,13 +421,13 @@ pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<Str
     }
     let mut renamed = Map::with_capacity(fields.len());
     for (known, field) in std::mem::take(fields) {
-        let wanted = name(&known).unwrap_or(known);
-        let mut unique = wanted.clone();
+        let base_name = name(&known).unwrap_or(known);
+        let mut unique = base_name.clone();
         for number in 2.. {
             if !renamed.contains_key(&unique) {
                 break;
             }
-            unique = format!("{wanted} ({number})");
+            unique = format!("{base_name} ({number})");
         }
         renamed.insert(unique, field);
     }

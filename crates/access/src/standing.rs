@@ -96,9 +96,9 @@ impl OwnProcesses {
     async fn look<T: Send + 'static>(&self, at: impl FnOnce(&Self) -> T + Send + 'static) -> Option<T> {
         let looking = async {
             let turn = self.turns.clone().acquire_owned().await.ok()?;
-            let ours = self.clone();
+            let own_processes = self.clone();
             let look = tokio::task::spawn_blocking(move || {
-                let found = at(&ours);
+                let found = at(&own_processes);
                 drop(turn);
                 found
             });
@@ -120,8 +120,8 @@ impl OwnProcesses {
             Location::Elsewhere => None,
             Location::Here(clients) if clients.is_empty() => Some(PersonRefusal::UnknownClient),
             Location::Here(clients) => {
-                let ours = self.now();
-                clients.iter().find_map(|client| judge(&client.lineage, &ours))
+                let processes = self.now();
+                clients.iter().find_map(|client| judge(&client.lineage, &processes))
             }
         }
     }
@@ -135,13 +135,13 @@ struct Processes {
 }
 
 /// Returns the reason that a process does not belong to a person, if there is one.
-fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
+fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
     let known = &lineage.known;
     let by_parent = known.iter().find_map(|process| {
-        if ours.hosts.contains(&process.pid) {
+        if processes.hosts.contains(&process.pid) {
             return Some(PersonRefusal::InTerminal);
         }
-        if ours.daemon == Some(process.pid) {
+        if processes.daemon == Some(process.pid) {
             return Some(PersonRefusal::Started);
         }
         // A mark outlives the process that set it, and whatever its value, the daemon set it.
@@ -225,8 +225,11 @@ impl Standing {
     /// Returns the reason that a network client at this address, which the process serves, is not a person, if there is
     /// one.
     pub(crate) async fn refuses_client(&self, address: SocketAddr) -> Option<PersonRefusal> {
-        let ours = &self.look.as_ref()?.ours;
-        ours.look(move |ours| ours.judge_address(address)).await.unwrap_or(Some(PersonRefusal::UnknownClient))
+        let own_processes = &self.look.as_ref()?.ours;
+        own_processes
+            .look(move |own_processes| own_processes.judge_address(address))
+            .await
+            .unwrap_or(Some(PersonRefusal::UnknownClient))
     }
 }
 

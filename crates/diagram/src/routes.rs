@@ -219,7 +219,7 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
     let mut middles: Vec<Option<f64>> = vec![None; cards.len()];
     for (layer, row) in layers.rows.iter().enumerate() {
         // The ideal place of each card is below the middle of those that lead to it.
-        let wanted: Vec<Option<f64>> = row
+        let ideal: Vec<Option<f64>> = row
             .iter()
             .map(|state| {
                 let leads_here = |other: &usize| {
@@ -233,15 +233,15 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
             .collect();
         let mut next = f64::NEG_INFINITY;
         let mut shifts = Vec::new();
-        for (state, wanted) in row.iter().zip(&wanted) {
+        for (state, ideal) in row.iter().zip(&ideal) {
             let width = cards[*state].width;
             let earliest = next + room(ports[*state].0);
-            let at = match wanted {
+            let at = match ideal {
                 Some(middle) => (middle - width / 2.0).max(earliest),
                 None if next == f64::NEG_INFINITY => -width / 2.0,
                 None => earliest,
             };
-            shifts.extend(wanted.map(|middle| middle - width / 2.0 - at));
+            shifts.extend(ideal.map(|middle| middle - width / 2.0 - at));
             left[*state] = at;
             next = at + width + room(ports[*state].1);
         }

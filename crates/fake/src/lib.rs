@@ -199,8 +199,8 @@ impl FakeService {
     pub async fn wait_for(&self, route: Route, times: usize) {
         let mut asked = self.shared.asked.subscribe();
         let enough = asked.wait_for(|_| self.count(route) >= times);
-        let came = tokio::time::timeout(Duration::from_secs(60), enough).await;
-        assert!(came.is_ok(), "{route:?} was asked {} times, and not {times}", self.count(route));
+        let reached = tokio::time::timeout(Duration::from_secs(60), enough).await;
+        assert!(reached.is_ok(), "{route:?} was asked {} times, and not {times}", self.count(route));
     }
 }
 

@@ -143,7 +143,7 @@ impl Library {
     ) -> Result<SaveOutcome, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let hash = Signature::of_value(definition);
-        let wanted = match (name, fields.get("name").and_then(Value::as_str)) {
+        let wanted_name = match (name, fields.get("name").and_then(Value::as_str)) {
             (Some(name), _) => name.clone(),
             (None, Some(own)) => own.parse()?,
             (None, None) => format!("workflow_{}", hash.short()).parse()?,
@@ -152,7 +152,7 @@ impl Library {
         let locked = FolderLock::wait(&self.folder)?;
         let known = Index::read(&self.folder).renewed(&self.folder)?.into_listing();
         let alike = || known.entries.iter().filter(|entry| entry.metadata.hash == hash);
-        if let Some(entry) = alike().find(|entry| entry.name == wanted).or_else(|| alike().next()) {
+        if let Some(entry) = alike().find(|entry| entry.name == wanted_name).or_else(|| alike().next()) {
             // Read again because an index holds less than a file; it was whole a moment ago, under the same lock.
             if entry.metadata.status == Status::Draft
                 && let Ok(mut stored) = self.read(&entry.name)
@@ -163,7 +163,7 @@ impl Library {
             }
             return Ok(SaveOutcome { saved: false, name: entry.name.clone() });
         }
-        let name = self.free_name(&wanted, is_taken);
+        let name = self.free_name(&wanted_name, is_taken);
         let definition = document::with_name(definition.clone(), &name);
         let metadata = self.first(&name, hash, Status::Proven)?;
         self.put_new(&locked, &Stored { name: name.clone(), definition, metadata }, author)?;
@@ -294,17 +294,20 @@ impl Library {
     }
 
     /// Returns `wanted`, or with the first number after it under which there is no file.
-    fn free_name(&self, wanted: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
+    fn free_name(&self, wanted_name: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
         let is_free =
             |name: &WorkflowName| !is_reserved(name) && !is_taken(name) && self.file(name).symlink_metadata().is_err();
         let numbered = (2u64..).map(|number| {
             let suffix = format!("_{number}");
-            let stem = wanted.as_str();
+            let stem = wanted_name.as_str();
             // A name is ASCII, so any length is a border of characters.
             let kept = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
             format!("{kept}{suffix}").parse().expect("the beginning of a name, digits and '_' are a name")
         });
-        std::iter::once(wanted.clone()).chain(numbered).find(is_free).expect("a folder has fewer files than numbers")
+        std::iter::once(wanted_name.clone())
+            .chain(numbered)
+            .find(is_free)
+            .expect("a folder has fewer files than numbers")
     }
 }
 

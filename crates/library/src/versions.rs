@@ -49,8 +49,8 @@ pub struct Author {
 impl Author {
     /// Returns it with texts that a file can hold.
     fn bounded(self) -> Self {
-        let bounded = |text: Option<String>, most: usize| {
-            text.map(|text| text.chars().take(most).collect::<String>()).filter(|text| !text.trim().is_empty())
+        let bounded = |text: Option<String>, max_chars: usize| {
+            text.map(|text| text.chars().take(max_chars).collect::<String>()).filter(|text| !text.trim().is_empty())
         };
         Self {
             by: bounded(self.by, MAX_NAME_CHARS),
@@ -156,9 +156,9 @@ impl Library {
     /// If there is none of that number, or as [`Self::versions`].
     pub fn version(&self, name: &WorkflowName, version: u32) -> Result<SavedVersion, VersionError> {
         let versions = self.versions(name)?;
-        let there: Vec<u32> = versions.iter().map(|version| version.version).collect();
+        let available: Vec<u32> = versions.iter().map(|version| version.version).collect();
         let found = versions.into_iter().find(|found| found.version == version);
-        found.ok_or_else(|| VersionError::NoVersion { name: name.clone(), version, there })
+        found.ok_or_else(|| VersionError::NoVersion { name: name.clone(), version, there: available })
     }
 
     /// Forgets the versions of a workflow but the current one. Returns how many there were.

@@ -129,12 +129,12 @@ impl Session {
     }
 
     fn take_consumed(&mut self, count: u64) -> Result<(), Violation> {
-        let gone = count.checked_sub(self.consumed_there).and_then(|gone| usize::try_from(gone).ok());
-        match gone {
+        let consumed = count.checked_sub(self.consumed_there).and_then(|consumed| usize::try_from(consumed).ok());
+        match consumed {
             // What this connection has not sent, the other side cannot have consumed.
-            Some(gone) if gone <= self.sent => {
-                self.outgoing.advance(gone);
-                self.sent -= gone;
+            Some(consumed) if consumed <= self.sent => {
+                self.outgoing.advance(consumed);
+                self.sent -= consumed;
                 self.consumed_there = count;
                 Ok(())
             }

@@ -194,9 +194,9 @@ impl Run<'_> {
         mode: RepeatMode,
     ) -> Result<Next, BudgetExceeded> {
         let (min, max) = counts;
-        let wanted = if mode == RepeatMode::Lazy { min } else { max };
+        let required = if mode == RepeatMode::Lazy { min } else { max };
         let (mut end, mut low, mut taken) = (at, at, 0);
-        while taken < wanted
+        while taken < required
             && let Some(next) = self.match_one(one, end)
         {
             self.spend(1)?;

@@ -97,18 +97,18 @@ impl ReconnectingClient {
     pub async fn events(&self, run_id: &str, from: u64, at_most: u64) -> Result<SomeEvents, FollowError> {
         let mut losses = RetryBudget::new();
         loop {
-            let why = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
+            let error = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => FollowError::Call(CallError::Lost),
-                Err(why) => why,
+                Err(error) => error,
             };
-            let again = match &why {
+            let again = match &error {
                 FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
                 FollowError::Connect(error) => losses.after(error).await,
                 FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
             };
             if !again {
-                return Err(why);
+                return Err(error);
             }
         }
     }
@@ -128,8 +128,11 @@ impl ReconnectingClient {
         }
         let newest_seq = reply.newest_seq;
         let mut events: Vec<RunEvent> = Vec::new();
-        let most = usize::try_from(at_most.max(1)).unwrap_or(usize::MAX);
-        while from <= newest_seq && events.len() < most && events.last().is_none_or(|event| event.seq < newest_seq) {
+        let max_events = usize::try_from(at_most.max(1)).unwrap_or(usize::MAX);
+        while from <= newest_seq
+            && events.len() < max_events
+            && events.last().is_none_or(|event| event.seq < newest_seq)
+        {
             let Some(event) = coming.next().await else { return Ok(None) };
             let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
             let is_last = event.is_last();
@@ -174,22 +177,22 @@ impl Following {
         let mut losses = RetryBudget::new();
         loop {
             let due = self.next;
-            let why = match self.over_one_connection().await {
+            let error = match self.over_one_connection().await {
                 Ok(Over::Run) => return Ok(()),
                 Ok(Over::Connection) => FollowError::Call(CallError::Lost),
-                Err(why) => why,
+                Err(error) => error,
             };
             if self.next > due {
                 losses.forget();
             }
-            let again = match &why {
+            let again = match &error {
                 FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
                 FollowError::Connect(error) => losses.after(error).await,
                 FollowError::Unknown(_) if self.begins_soon && self.next == 1 => losses.after_a_loss().await,
                 FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
             };
             if !again {
-                return Err(why);
+                return Err(error);
             }
         }
     }

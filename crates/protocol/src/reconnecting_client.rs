@@ -117,12 +117,12 @@ impl RetryBudget {
     }
 
     /// Counts a loss, and pauses before the next attempt. Returns whether there is to be one.
-    pub(crate) async fn again(&mut self, most: usize) -> bool {
+    pub(crate) async fn again(&mut self, max_count: usize) -> bool {
         if self.since.elapsed() >= STABLE_AFTER {
             self.count = 0;
         }
         self.count += 1;
-        if self.count > most {
+        if self.count > max_count {
             return false;
         }
         tokio::time::sleep(pause_before(self.count)).await;

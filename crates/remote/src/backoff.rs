@@ -73,9 +73,9 @@ impl PollBackoff {
 /// discovery interval, whichever is shorter. `failures` is the number of failures in succession.
 #[must_use]
 pub fn rediscovery(failures: u32, interval: Option<Duration>, retry_after: Option<Duration>, jitter: f64) -> Duration {
-    let most = interval.unwrap_or(MAX_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
+    let max_pause = interval.unwrap_or(MAX_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
     let doubled = MIN_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    waiting(doubled.min(most), retry_after, jitter)
+    waiting(doubled.min(max_pause), retry_after, jitter)
 }
 
 /// Returns the time to wait: at least the service's `retry_after`, which counts up to [`MAX_PAUSE`] and never shortens

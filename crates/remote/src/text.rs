@@ -7,7 +7,7 @@
 /// direction of text around, what has no width. Collapses room; of what is longer than `most` characters the beginning
 /// stays, with an ellipsis.
 #[must_use]
-pub fn clean(text: &str, most: usize) -> String {
+pub fn clean(text: &str, max_chars: usize) -> String {
     let mut cleaned = String::new();
     let mut length = 0;
     let mut has_room = false;
@@ -25,8 +25,8 @@ pub fn clean(text: &str, most: usize) -> String {
             continue;
         }
         let needed = 1 + usize::from(has_room);
-        if length + needed > most {
-            shorten(&mut cleaned, length, most);
+        if length + needed > max_chars {
+            shorten(&mut cleaned, length, max_chars);
             break;
         }
         if std::mem::take(&mut has_room) {
@@ -39,11 +39,11 @@ pub fn clean(text: &str, most: usize) -> String {
 }
 
 /// Puts an ellipsis at the end of a text of `length` characters, of which there may be `most`.
-fn shorten(text: &mut String, length: usize, most: usize) {
-    if length == most {
+fn shorten(text: &mut String, length: usize, max_chars: usize) {
+    if length == max_chars {
         text.pop();
     }
-    if most > 0 {
+    if max_chars > 0 {
         text.truncate(text.trim_end().len());
         text.push('…');
     }

@@ -175,8 +175,8 @@ impl Catalog {
         service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
         // Drops names of removed workflows only when there is no more room for them.
         while service.names.len() > MAX_NAMES {
-            let Some(gone) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
-            service.names.remove(&gone);
+            let Some(removed) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
+            service.names.remove(&removed);
         }
         service.workflows = list;
         service.discovered = Some(now);

@@ -155,13 +155,13 @@ impl Daemon {
     pub(crate) fn host_lost(&mut self, world: &mut World, host: usize) {
         self.lost[host] = true;
         self.unsettled[host].clear();
-        let (gone, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        let (lost, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.requests).into_iter().partition(|(_, request)| request.host == host);
         self.requests = rest;
         // Also those whose results are here and not in the journal yet.
         self.doubted.append(&mut self.steps[host]);
         self.forget_lost_hosts(world);
-        for step in gone.into_values().filter_map(|request| request.step) {
+        for step in lost.into_values().filter_map(|request| request.step) {
             self.end_action(world, &step, Outcome::Unknown);
         }
     }

@@ -184,14 +184,14 @@ impl Journal for SqliteJournal {
     }
 
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
-        let mut gone = Vec::new();
+        let mut forgotten = Vec::new();
         loop {
             let asked = self.ask(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
             let Answer::Forgotten(some) = asked else { unreachable!("forgetting is answered with what is forgotten") };
             let is_all = some.len() < FORGET_BATCH;
-            gone.extend(some);
+            forgotten.extend(some);
             if is_all {
-                return Ok(gone);
+                return Ok(forgotten);
             }
         }
     }

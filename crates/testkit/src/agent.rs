@@ -132,10 +132,10 @@ impl Agent {
     }
 
     fn ask(&self, id: u64, method: &str, params: &Value) -> Receiver<Value> {
-        let (sender, said) = channel();
+        let (sender, receiver) = channel();
         self.waiting.lock().unwrap().insert(id, sender);
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        said
+        receiver
     }
 
     /// Begins to call a tool.

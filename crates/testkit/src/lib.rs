@@ -35,8 +35,8 @@ pub use steplatch_patience::{eventually, eventually_blocking, leave_out};
 /// Returns the name of the user who runs the tests, as daemons see it.
 #[must_use]
 pub fn user_name() -> String {
-    let told = std::process::Command::new("id").arg("-un").output().unwrap();
-    String::from_utf8(told.stdout).unwrap().trim().to_owned()
+    let output = std::process::Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// A daemon in this process, and a client of it.

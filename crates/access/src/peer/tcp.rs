@@ -76,12 +76,12 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
 
 /// Returns the inodes of the sockets of connections with this address, in tables as the kernel writes them.
 fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
-    let wanted = [written(peer.ip().to_canonical()), written(mapped(peer.ip()))];
-    let wanted = wanted.map(|address| format!("{address}:{:04X}", peer.port()));
+    let addresses = [written(peer.ip().to_canonical()), written(mapped(peer.ip()))];
+    let addresses = addresses.map(|address| format!("{address}:{:04X}", peer.port()));
     let of_line = |line| {
         let fields: Vec<&str> = str::split_whitespace(line).collect();
         let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
-        (wanted.iter().any(|address| address == local) && !UNUSED.contains(state)).then_some(*inode)
+        (addresses.iter().any(|address| address == local) && !UNUSED.contains(state)).then_some(*inode)
     };
     // A socket closed before it sent everything has the inode 0, which no process has.
     tables.lines().filter_map(of_line).collect()

@@ -189,8 +189,8 @@ impl KnownSecrets {
     fn sets(&self, terminal: Option<&TerminalId>) -> impl Iterator<Item = &SecretSet> {
         let machine = self.machine_of(terminal);
         let own = terminal.and_then(|terminal| self.terminals.get(terminal));
-        let there = terminal.and_then(|terminal| machine?.terminals.get(terminal));
-        let all = [Some(&self.everywhere), own, machine.map(|kept| &kept.everywhere), there];
+        let of_terminal = terminal.and_then(|terminal| machine?.terminals.get(terminal));
+        let all = [Some(&self.everywhere), own, machine.map(|kept| &kept.everywhere), of_terminal];
         all.into_iter().flatten().filter(|set| !set.arrived.is_empty())
     }
 

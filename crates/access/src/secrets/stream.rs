@@ -208,17 +208,17 @@ impl RedactedStream {
             let secrets = &SecretIndex::new(secrets);
             let shown: Vec<usize> = (0..self.held.len()).filter(|at| self.held[*at].kind == Kind::Shown).collect();
             decided = decided.min(self.look_in(&shown, secrets));
-            let mut told: Vec<usize> = Vec::new();
+            let mut ends: Vec<usize> = Vec::new();
             for at in 0..self.held.len() {
                 if self.held[at].kind == Kind::Told {
-                    told.push(at);
-                } else if !told.is_empty() {
+                    ends.push(at);
+                } else if !ends.is_empty() {
                     // The string has ended, so nothing in it is still to come.
-                    self.look_in(&told, secrets);
-                    told.clear();
+                    self.look_in(&ends, secrets);
+                    ends.clear();
                 }
             }
-            decided = decided.min(self.look_in(&told, secrets));
+            decided = decided.min(self.look_in(&ends, secrets));
             if end {
                 self.held.len()
             } else {
@@ -235,8 +235,8 @@ impl RedactedStream {
             for secret in secrets.that_begin_with(self.held[places[first]].character) {
                 let mut read = places[first..].iter();
                 let mut complete = true;
-                let matches = secret.chars().all(|wanted| match read.next() {
-                    Some(at) => self.held[*at].character == wanted && self.held[*at].raw.is_none(),
+                let matches = secret.chars().all(|expected| match read.next() {
+                    Some(at) => self.held[*at].character == expected && self.held[*at].raw.is_none(),
                     None => {
                         complete = false;
                         true

@@ -208,7 +208,7 @@ impl Deciding<'_> {
                 Status::Fallback => step.on_error.fallback().unwrap_or(&step.node),
                 Status::Running { .. } | Status::Delayed { .. } | Status::Returned | Status::Ended(_) => continue,
             };
-            if self.graph.max_parallel.is_some_and(|most| self.progress.running() >= usize::from(most.get())) {
+            if self.graph.max_parallel.is_some_and(|max| self.progress.running() >= usize::from(max.get())) {
                 continue;
             }
             self.begin(step, index, node.clone());

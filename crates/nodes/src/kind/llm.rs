@@ -256,9 +256,9 @@ async fn refused(status: StatusCode, response: Response) -> AttemptError {
     let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let error = serde_json::from_str::<Value>(&text).ok().and_then(|body| body.get("error").cloned());
-    let why = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), error_message);
-    let colon = if why.is_empty() { "." } else { ": " };
-    let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{why}", status.as_u16()));
+    let reason = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), error_message);
+    let colon = if reason.is_empty() { "." } else { ": " };
+    let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{reason}", status.as_u16()));
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
         AttemptError::Busy(failure, named)
     } else {

@@ -32,8 +32,8 @@ pub struct Cleaned {
 }
 
 impl Cleaned {
-    fn anything(why: impl Into<String>) -> Self {
-        Self { schema: json!({ "type": "object" }), notes: vec![why.into()] }
+    fn anything(reason: impl Into<String>) -> Self {
+        Self { schema: json!({ "type": "object" }), notes: vec![reason.into()] }
     }
 }
 

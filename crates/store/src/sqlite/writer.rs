@@ -145,7 +145,7 @@ impl Writer {
         let mut answers = Vec::with_capacity(group.len());
         for request in group {
             answers.push(match &request.ask {
-                WriterCommand::Append(wanted) => append(&transaction, wanted)?,
+                WriterCommand::Append(append_request) => append(&transaction, append_request)?,
                 WriterCommand::Forget(run) => Answer::Forgotten(forget_known(&transaction, run)?),
                 WriterCommand::ForgetFinished { retention, at_most } => {
                     Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
@@ -166,8 +166,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Appends, or detects before any change that it must not.
-fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite::Result<Answer> {
-    let Append { run, after, version, texts, summary, key, private, redacted } = wanted;
+fn append<'t>(transaction: &'t Transaction<'t>, request: &'t Append) -> rusqlite::Result<Answer> {
+    let Append { run, after, version, texts, summary, key, private, redacted } = request;
     if let Some(key) = key {
         let mut select = transaction.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
         if let Some(run) = select.query_row([key], |row| reader::run(row, 0)).optional()? {

@@ -368,7 +368,7 @@ async fn watch_terminal(
 }
 
 /// Waits for output after a position, or for the end of the program. Sends an error and returns false when the terminal
-/// is gone.
+/// has closed.
 async fn stirs(daemon: &ReconnectingClient, terminal: &str, since: Option<Since>, sender: &Sender) -> bool {
     let verb =
         AwaitOutput { session_id: terminal.to_owned(), since, pattern: r"\S".to_owned(), ..AwaitOutput::default() };

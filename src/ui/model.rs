@@ -151,7 +151,7 @@ pub(crate) struct Model {
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
     /// End of the time in which keys have no effect, since the start: the line that they belong to is for a question
-    /// that is gone.
+    /// that was removed.
     pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
     /// Item to open on its first appearance in the list: the beginning of an id, or a name.

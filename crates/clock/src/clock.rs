@@ -100,7 +100,7 @@ impl Timer {
     }
 }
 
-/// A clock that stands still until a test moves it. For tests.
+/// A clock that stops until a test moves it. For tests.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<ManualTime>>);
 
@@ -114,7 +114,7 @@ struct ManualTime {
 }
 
 impl ManualClock {
-    /// Returns a clock that stands at `now`.
+    /// Returns a clock that is stopped at `now`.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(ManualTime { now, next: 0, sleepers: BTreeMap::new() })))

@@ -1,6 +1,6 @@
 //! Notifications of changes, for subscribers.
 //!
-//! A component that changes something notes the change with every subscriber. Subscribers receive it a little later,
+//! A component that changes something announces the change to every subscriber. Subscribers receive it a little later,
 //! once for many changes of the same thing. The number of things bounds the notes, so a slow subscriber loses nothing
 //! and delays no other component.
 

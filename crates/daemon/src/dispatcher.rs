@@ -240,7 +240,7 @@ impl Dispatcher {
             );
             return Err(Refusal { code: ErrorCode::UnsupportedProtocol, error });
         }
-        self.ssh.note_client(hello);
+        self.ssh.record_client(hello);
         Ok(VerbReply::from_reply(HelloReply {
             protocol_version: PROTOCOL_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -6,7 +6,7 @@ use crate::request::MAX_PIECE_BYTES;
 
 /// The length of the next piece, in bytes: 64 KiB at first, then for 50 to 250 ms a piece, up to [`MAX_PIECE_BYTES`].
 ///
-/// A transfer shares its connection with terminals. A key waits behind one piece at most, so pieces are short on a slow
+/// A transfer shares its connection with terminals. A key waits for one piece at most, so pieces are short on a slow
 /// connection, and long on a fast one, where the round trip of each is what costs time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PieceSize(usize);

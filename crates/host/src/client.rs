@@ -218,7 +218,7 @@ struct EventQueue {
     bytes: Arc<AtomicUsize>,
 }
 
-/// Maximum number of events that a receiver may be behind, and of their bytes. One event fits whatever its length.
+/// Maximum lag of a receiver in events, and of their bytes. One event fits whatever its length.
 const MAX_EVENTS_BEHIND: usize = 256;
 const MAX_BYTES_BEHIND: usize = 8 << 20;
 

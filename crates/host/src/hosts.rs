@@ -602,7 +602,7 @@ impl Hosts {
     }
 
     /// Records that an earlier daemon may have begun a step.
-    pub fn note_repeated(&self, step: &str) {
+    pub fn record_repeated(&self, step: &str) {
         self.shared.repeated.lock().insert(step.to_owned());
     }
 

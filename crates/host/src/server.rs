@@ -340,7 +340,7 @@ impl Connection {
                 },
             },
             Ask::Remember(hidden) => {
-                shared.terminals.hidden_log().note_text(hidden);
+                shared.terminals.hidden_log().record_text(hidden);
                 self.say(number, ())
             }
             Ask::Retire => {
@@ -484,7 +484,7 @@ impl Connection {
             TerminalAsk::Run(request) => self.say(number, terminal.run(request).await),
             TerminalAsk::Variables(names) => self.say(number, terminal.variables(names).await),
             TerminalAsk::SetVariables(values, export) => self.say(number, terminal.set_variables(values, export).await),
-            TerminalAsk::NoteState(gate) => self.say(number, terminal.note_state(gate).await?),
+            TerminalAsk::NoteState(gate) => self.say(number, terminal.record_state(gate).await?),
             TerminalAsk::CheckState(gate) => self.say(number, terminal.check_state(&gate).await?),
             TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
                 let signal = signal.and_then(Signal::from_named_raw);

@@ -431,11 +431,11 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Stage(step.to_owned())).await
     }
 
-    /// Records the state of the terminal at the question of a gate, see [`steplatch_terminal::Terminal::note_state`].
+    /// Records the state of the terminal at the question of a gate, see [`steplatch_terminal::Terminal::record_state`].
     ///
     /// # Errors
     /// If there is no such terminal, or its host is of an older version.
-    pub async fn note_state(&self, gate: String) -> Result<NotedState, AskError> {
+    pub async fn record_state(&self, gate: String) -> Result<NotedState, AskError> {
         self.ask(TerminalAsk::NoteState(gate)).await
     }
 

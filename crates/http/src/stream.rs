@@ -33,7 +33,7 @@ const MAX_KEPT_EVENTS: usize = 256;
 /// Maximum total size of kept events, in bytes; the newest event stays whatever its size.
 const MAX_KEPT_BYTES: usize = 2 << 20;
 
-/// Number of events that a follower that is behind fetches at once.
+/// Number of events that a lagging follower fetches at once.
 const MAX_FETCHED_EVENTS: u64 = 32;
 
 /// Number of events in one piece.
@@ -111,7 +111,7 @@ impl BufferedEvents {
         }
     }
 
-    /// Returns the events from number `next` on, up to one piece; `None` for a follower that is too far behind.
+    /// Returns the events starting at number `next`, up to one piece; `None` for a follower that lags too far.
     fn events_from(&self, next: u64) -> Option<Vec<SseEvent>> {
         if next < self.first_seq {
             return None;
@@ -203,7 +203,7 @@ impl Drop for StreamCount {
     }
 }
 
-/// The outcome of a fetch by a follower that is behind.
+/// The outcome of a fetch by a lagging follower.
 enum Fetched {
     Events(Vec<SseEvent>),
     /// There is no event newer than this number yet.

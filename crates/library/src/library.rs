@@ -234,7 +234,7 @@ impl Library {
     ///
     /// # Errors
     /// If there is none of that name, its file is broken, or writing to the directory fails.
-    pub fn note_run(
+    pub fn record_run(
         &self,
         name: &WorkflowName,
         hash: &Signature,

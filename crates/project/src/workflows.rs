@@ -126,7 +126,7 @@ impl Workflows {
     }
 
     /// Counts a finished run. Logs a failed write, which does not fail the run.
-    pub async fn note_run(
+    pub async fn record_run(
         &self,
         folder: &Path,
         name: &WorkflowName,
@@ -136,7 +136,7 @@ impl Workflows {
         at: SystemTime,
     ) {
         let (library, saved, signature) = (Library::open(folder), name.clone(), signature.clone());
-        let noted = self.disk.writing(move || library.note_run(&saved, &signature, succeeded, states, at)).await;
+        let noted = self.disk.writing(move || library.record_run(&saved, &signature, succeeded, states, at)).await;
         match noted {
             Ok(Ok(_)) => {}
             // A client removed it while it ran.
@@ -170,7 +170,7 @@ impl Workflows {
     }
 
     /// Counts `run`, a finished run of a function, once. Logs a failed write.
-    pub async fn note_function(
+    pub async fn record_function(
         &self,
         folder: &Path,
         file: &WorkflowName,
@@ -181,7 +181,7 @@ impl Workflows {
     ) {
         let (library, name, workflow, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let hash = hash.clone();
-        let note = move || library.note_function_run(&name, &workflow, &run, &hash, succeeded, at);
+        let note = move || library.record_function_run(&name, &workflow, &run, &hash, succeeded, at);
         let noted = self.disk.writing(note).await;
         match noted {
             Ok(Ok(_)) => {}

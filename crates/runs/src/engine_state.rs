@@ -285,7 +285,7 @@ impl Engine {
                 tokio::time::sleep(EMPTY_LOG_DELAY).await;
                 shared.emptying.store(false, Ordering::Relaxed);
                 shared.empty_log().await;
-                shared.memory.note_freed();
+                shared.memory.record_freed();
             });
         }
         if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(RUNS_PER_CLEANUP) {

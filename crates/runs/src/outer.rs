@@ -312,7 +312,7 @@ impl OuterEngine {
     /// Sends a message to a run in progress. Returns whether it has a driver.
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
-            self.note_started(run);
+            self.record_started(run);
         }
         let state = self.state.lock();
         state.mirrors.get(run).is_some_and(|known| known.messages.send(message).is_ok())
@@ -323,7 +323,7 @@ impl OuterEngine {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
             // The engine has it: only a started run has its own events.
-            self.note_started(run);
+            self.record_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
@@ -333,7 +333,7 @@ impl OuterEngine {
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
         // The engine has it.
-        self.note_started(run);
+        self.record_started(run);
         self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
         answer.await.ok()
     }
@@ -363,8 +363,8 @@ impl OuterEngine {
     }
 
     /// Records that the engine has a run, and sends the request for its cancel if there is one.
-    fn note_started(&self, run: &RunId) {
-        let is_change = self.state.lock().note_started(run);
+    fn record_started(&self, run: &RunId) {
+        let is_change = self.state.lock().record_started(run);
         if is_change {
             // Not under the lock: a receiver takes that one.
             self.changes.send_modify(|changes| *changes += 1);
@@ -395,7 +395,7 @@ impl State {
 
     /// Records that the engine has a run, and sends the request for its cancel if there is one. Returns whether that is
     /// new.
-    fn note_started(&mut self, run: &RunId) -> bool {
+    fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();
         if is_new && let Some(cancel) = self.cancels.get(run).cloned() {
             self.ask(cancel);

@@ -44,7 +44,7 @@ pub(super) fn check_workflow(
 ) -> Result<(), PinError> {
     // The list of a service may arrive after the start of the run.
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
-    // A version that pinned no hosts did not note the addresses of services either.
+    // A version that pinned no hosts did not record the addresses of services either.
     let services = pins.hosts.is_some().then_some(services);
     if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found, services)) }
 }

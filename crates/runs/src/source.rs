@@ -187,7 +187,7 @@ impl Engine {
                 return Ok(Some(kept));
             }
         }
-        self.workflows.note_run(folder, &kept.name, &signature, completed, u64::from(states), at).await;
+        self.workflows.record_run(folder, &kept.name, &signature, completed, u64::from(states), at).await;
         Ok(Some(kept))
     }
 }

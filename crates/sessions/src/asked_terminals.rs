@@ -89,7 +89,7 @@ impl Sessions {
                 lines.push(described);
             } else {
                 // The host also compares terminals that the question only names. A silent one does not appear.
-                let noted = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
+                let noted = tokio::time::timeout(REPORT_TIME, terminal.record_state(gate.to_owned())).await;
                 if !matches!(noted, Ok(Ok(_))) {
                     continue;
                 }
@@ -135,7 +135,7 @@ impl Sessions {
             false => format!("typed there last: {}", inputs.join("; ")),
         });
         lines.extend(describe_noted_state(
-            tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await.ok(),
+            tokio::time::timeout(REPORT_TIME, terminal.record_state(gate.to_owned())).await.ok(),
         ));
         Some(lines.join("\n  "))
     }

@@ -176,7 +176,7 @@ impl Sessions {
         };
         match ran {
             Ok(ran) => {
-                self.note_typed(caller, terminal, ran.offset);
+                self.record_typed(caller, terminal, ran.offset);
                 // The client has its output now; the next output for it begins after that.
                 if let Some(reader) = caller.reader() {
                     self.readers.update_reading(reader, terminal.id(), |reading| {

@@ -18,7 +18,7 @@ const COMMON: usize = 10;
 /// The most cells of a mark without text, such as the box of a checklist.
 const MARK: u16 = 3;
 
-/// The ground of a cell: what is behind its text.
+/// The ground of a cell: the colour behind its text.
 type Ground = (Colour, bool);
 
 fn ground(run: &Run) -> Ground {

@@ -82,7 +82,7 @@ impl Sessions {
             }
         }
         if mode != ScreenMode::None {
-            self.note_seen(caller, terminal, view, &screen, &share.highlighted);
+            self.record_seen(caller, terminal, view, &screen, &share.highlighted);
         }
         if share.part == Some(ScreenPart::Changed) {
             share.highlighted.retain(|part| !reading.highlighted.contains(part));
@@ -91,7 +91,7 @@ impl Sessions {
     }
 
     /// Records that the client has seen the whole of a screen, which has no secrets.
-    pub(crate) fn note_seen(
+    pub(crate) fn record_seen(
         &self,
         caller: &Caller,
         terminal: &HostedTerminal,

@@ -127,8 +127,8 @@ impl Sessions {
 
     /// Records that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is
     /// unknown.
-    pub fn note_repeated(&self, step: &str) {
-        self.hosts.note_repeated(step);
+    pub fn record_repeated(&self, step: &str) {
+        self.hosts.record_repeated(step);
     }
 
     pub(crate) fn is_repeated(&self, step: Option<&str>) -> bool {
@@ -434,7 +434,7 @@ impl Sessions {
         let bytes = input.text.len() + input.keys.len();
         let warning = secret.then(|| word_warning(&input.text)).flatten();
         let sent = terminal.send(input).await?;
-        self.note_typed(caller, &terminal, sent.offset);
+        self.record_typed(caller, &terminal, sent.offset);
         self.count_input(caller, key.as_ref(), bytes).await;
         let seen = match (wait, sent.view) {
             // From the input on, to miss nothing between the two.
@@ -597,7 +597,7 @@ impl Sessions {
         };
         if shows_screen && verb.format == ScreenFormat::Text {
             let screen = secrets.masked_screen(view.screen.clone());
-            self.note_seen(caller, &terminal, &view, &screen, &highlighted);
+            self.record_seen(caller, &terminal, &view, &screen, &highlighted);
         }
         Ok(GetScreenContentReply {
             success: true,

@@ -62,7 +62,7 @@ impl Sessions {
             return Err((verb.session_id, SessionError::Words("no terminal was named".to_owned())));
         };
         for end in ended.iter().chain([&last]) {
-            self.note_match(caller, end);
+            self.record_match(caller, end);
         }
         let session = last.terminal.id().to_string();
         let reply = self.waited(caller, &verb, last).await.map_err(|trouble| (session, trouble))?;
@@ -96,7 +96,7 @@ impl Sessions {
             return Err(format!("the input was sent; {gave_up}").into());
         }
         let end = EndedWait { terminal: terminal.clone(), waited, view, from: Some(offset) };
-        self.note_match(caller, &end);
+        self.record_match(caller, &end);
         let secrets = self.secrets.within(terminal.id());
         let (found, groups) = masked_match(&secrets, &end.waited);
         let info = WaitInfo {
@@ -116,7 +116,7 @@ impl Sessions {
     }
 
     /// Records that a caller typed when the output ended at `offset`.
-    pub(crate) fn note_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
+    pub(crate) fn record_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
         if let Some(reader) = caller.reader() {
             self.readers
                 .update_reading(reader, terminal.id(), |reading| reading.typed = reading.typed.max(Some(offset)));
@@ -156,7 +156,7 @@ impl Sessions {
     }
 
     /// Records where the match of a wait ends.
-    fn note_match(&self, caller: &Caller, end: &EndedWait) {
+    fn record_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
         if let Some(reader) = caller.reader().filter(|_| is_match) {
             self.readers.update_reading(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));

@@ -31,7 +31,7 @@ pub enum Mutation {
     NodesRepeated,
     /// A host without terminals ends although it has results that no daemon has recorded.
     HostEndsWithResults,
-    /// A daemon does not note that a host has ended with effects in progress.
+    /// A daemon does not record that a host has ended with effects in progress.
     LostHostForgotten,
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct Activity(Arc<watch::Sender<u64>>);
 
 impl Activity {
     /// Records that something happened.
-    pub(crate) fn note_event(&self) {
+    pub(crate) fn record_event(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 

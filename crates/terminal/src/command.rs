@@ -38,7 +38,7 @@ pub struct CommandRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The gate at which a person has approved it: nothing is run if the terminal is another one than it was then, see
-    /// [`Terminal::note_state`](crate::Terminal::note_state).
+    /// [`Terminal::record_state`](crate::Terminal::record_state).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
 }

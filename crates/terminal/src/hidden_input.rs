@@ -47,7 +47,7 @@ impl Default for HiddenInputLog {
 
 impl HiddenInputLog {
     /// Records a text to hide, and announces it to followers unless it is known already.
-    pub fn note_text(&self, hidden: SecretText) {
+    pub fn record_text(&self, hidden: SecretText) {
         let mut lines = self.shared.lines.lock();
         if hidden.text.is_empty() || lines.contains(&hidden) {
             return;
@@ -135,7 +135,7 @@ impl HiddenLine {
     pub(crate) fn finish(&mut self, terminal: &TerminalId, hidden_log: &HiddenInputLog) {
         if !self.bytes.is_empty() {
             let text = String::from_utf8_lossy(&self.bytes).into_owned();
-            hidden_log.note_text(SecretText { terminal: Some(terminal.clone()), text });
+            hidden_log.record_text(SecretText { terminal: Some(terminal.clone()), text });
             self.bytes.clear();
         }
     }
@@ -168,10 +168,10 @@ mod tests {
     fn who_follows_hears_of_each_once() {
         let hidden_log = HiddenInputLog::default();
         let hidden = |text: &str| SecretText { terminal: None, text: text.to_owned() };
-        hidden_log.note_text(hidden("one"));
+        hidden_log.record_text(hidden("one"));
         let (known, mut news) = hidden_log.follow();
-        hidden_log.note_text(hidden("one"));
-        hidden_log.note_text(hidden("two"));
+        hidden_log.record_text(hidden("one"));
+        hidden_log.record_text(hidden("two"));
         assert_eq!((known, news.try_recv().unwrap()), (vec![hidden("one")], hidden("two")));
         assert!(news.try_recv().is_err());
     }

@@ -22,7 +22,7 @@ pub struct MemoryReturn {
 
 impl MemoryReturn {
     /// Records a large release of memory. Gives it back soon, on a thread that may block.
-    pub fn note_freed(&self) {
+    pub fn record_freed(&self) {
         if self.is_due.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -173,7 +173,7 @@ pub struct Input {
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
     /// The gate at which a person has approved it: the terminal refuses the input if it is another one than it was
-    /// then, see [`Terminal::note_state`].
+    /// then, see [`Terminal::record_state`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
     /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line:
@@ -582,7 +582,7 @@ impl Terminal {
         let checked = self.check_approved(&gate, input.run.as_deref()).await?;
         checked.map_err(InputError::Changed)?;
         let sent = self.ask(|reply| Request::Send(input, reply)).await?;
-        self.note_use(&gate, sent.is_ok());
+        self.record_use(&gate, sent.is_ok());
         sent
     }
 
@@ -697,9 +697,9 @@ impl Terminal {
         let checked = self.check_approved(&gate, None).await?;
         checked.map_err(RunError::Changed)?;
         // Its end may be far, and others of the run may type until then.
-        self.note_use(&gate, true);
+        self.record_use(&gate, true);
         let ran = self.ask(|reply| Request::Run(request, reply)).await?;
-        self.note_use(&gate, ran.is_ok());
+        self.record_use(&gate, ran.is_ok());
         ran
     }
 
@@ -765,7 +765,7 @@ impl Terminal {
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn note_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
+    pub async fn record_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
         if self.noted_at(&gate).is_none() {
             // A begun line keeps bash from answering. The next approved input would take it away first.
             let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
@@ -794,7 +794,7 @@ impl Terminal {
     }
 
     /// Records whether the input approved at a gate was typed.
-    fn note_use(&self, gate: &str, is_used: bool) {
+    fn record_use(&self, gate: &str, is_used: bool) {
         if let Some(noted) = self.noted.lock().iter_mut().find(|noted| noted.gate == gate) {
             noted.is_used = is_used;
         }
@@ -806,7 +806,7 @@ impl Terminal {
     /// If the terminal has closed; inside, with what has changed.
     pub async fn check_state(&self, gate: &str) -> Result<Result<(), String>, TerminalClosed> {
         let checked = self.check_approved(gate, None).await?;
-        self.note_use(gate, checked.is_ok());
+        self.record_use(gate, checked.is_ok());
         Ok(checked)
     }
 

@@ -309,12 +309,12 @@ impl Terminals {
             self.lock().insert(id.clone(), real.clone());
             real
         };
-        self.activity.note_event();
+        self.activity.record_event();
         let terminals = self.clone();
         let memory = self.memory.clone();
         tokio::spawn(async move {
             run(parts, received, move || terminals.remove(&id)).await;
-            memory.note_freed();
+            memory.record_freed();
         });
         Ok(Opened { terminal, integrated })
     }
@@ -407,7 +407,7 @@ impl Terminals {
         self.count.send_replace(open.len());
         drop(open);
         self.names.lock().retain(|_, named| named != id);
-        self.activity.note_event();
+        self.activity.record_event();
     }
 }
 

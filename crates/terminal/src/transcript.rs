@@ -356,12 +356,12 @@ impl Writer {
             // Shells fill such a line up and continue below it; they overwrite no output.
             return self.end_line();
         }
-        self.note_wrapped();
+        self.record_wrapped();
         self.line.go(&mut self.history);
     }
 
     /// Records a change of a line with several rows. The transcript does not follow how the screen shows them.
-    fn note_wrapped(&mut self) {
+    fn record_wrapped(&mut self) {
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
             self.moved_rows = true;
         }
@@ -459,7 +459,7 @@ impl Writer {
     }
 
     fn erase_in_line(&mut self, which: u16) {
-        self.note_wrapped();
+        self.record_wrapped();
         match which {
             0 => self.line.erase_to_end(&mut self.history, false),
             1 if !self.alternate => self.line.erase_to_cursor(&mut self.history),
@@ -814,7 +814,7 @@ impl Perform for Writer {
             ([], 'J') => self.erase_in_screen(first),
             // ICH, DCH, ECH.
             ([], '@' | 'P' | 'X') if !self.alternate => {
-                self.note_wrapped();
+                self.record_wrapped();
                 match action {
                     '@' => self.line.insert_blanks(&mut self.history, count),
                     'P' => self.line.delete_characters(&mut self.history, count),

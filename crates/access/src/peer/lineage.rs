@@ -7,7 +7,7 @@
 use super::table::{Evidence, ProcessTable, Status};
 
 /// Maximum length of a walk, in ancestors. Linux gives no more than four million ids, and a person's process never has
-/// so many.
+/// that many.
 const MAX_ANCESTORS: usize = 400;
 
 /// The process that every other one descends from, unless its parent is in another namespace.

@@ -389,7 +389,7 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
             second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
         assert_eq!(again.0.id(), &id, "the terminal that was opened");
     }
-    second.note_repeated(&step);
+    second.record_repeated(&step);
     assert!(second.is_repeated(&step));
     second.settle(&step);
     assert!(!second.is_repeated(&step));

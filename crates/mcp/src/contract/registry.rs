@@ -25,7 +25,7 @@ const TTL_MS: (u64, u64) = (60_000, 5_000);
 /// Maximum number of listed workflows: a longer list is of no use to a model.
 const MAX_WORKFLOWS: usize = 500;
 
-/// Number of changes that a slow listener may be behind.
+/// Maximum lag of a slow listener, in changes.
 const CHANGE_CAPACITY: usize = 16;
 
 /// The pauses between attempts to reconnect to the daemon.

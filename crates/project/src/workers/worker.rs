@@ -287,7 +287,7 @@ impl Task {
 
     fn ask(&mut self, question: WorkerRequest) {
         if self.open.is_empty() {
-            self.note_sign();
+            self.record_sign();
         }
         let (_, line) = self.conversation.ask(question.ask);
         let WorkerRequest { times, answer, begun, .. } = question;
@@ -300,7 +300,7 @@ impl Task {
     }
 
     fn handle_line(&mut self, line: &str) -> Result<(), ConversationError> {
-        self.note_sign();
+        self.record_sign();
         if let WorkerEvent::Reply(_, reply) = self.conversation.receive(line)? {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
@@ -313,7 +313,7 @@ impl Task {
         Ok(())
     }
 
-    fn note_sign(&mut self) {
+    fn record_sign(&mut self) {
         self.sign = Instant::now();
         self.look_at = self.sign + MARGIN;
         self.used = None;

@@ -98,7 +98,7 @@ impl FunctionState {
                 if let Answer::Value(result) = answer
                     && let Some(node) = result.get("node_id").and_then(Value::as_str)
                 {
-                    self.note_terminal(node, result.pointer("/attributes/session_id"));
+                    self.record_terminal(node, result.pointer("/attributes/session_id"));
                 }
             }
             Entry::Abandoned { number, .. } => {
@@ -115,7 +115,7 @@ impl FunctionState {
                 }
                 GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
                     self.open.remove(*number);
-                    self.note_terminal(&result.node_id, result.attributes.get("session_id"));
+                    self.record_terminal(&result.node_id, result.attributes.get("session_id"));
                 }
                 _ => {
                     self.open.remove(*number);
@@ -152,7 +152,7 @@ impl FunctionState {
 
     /// Records the terminal in which a node has its program. A call that failed may have opened one, or used the known
     /// one.
-    fn note_terminal(&mut self, node: &str, terminal: Option<&Value>) {
+    fn record_terminal(&mut self, node: &str, terminal: Option<&Value>) {
         let noted = self.terminals.entry(node.to_owned()).or_default();
         if let Some(terminal) = terminal.and_then(Value::as_str) {
             *noted = Some(terminal.to_owned());

@@ -146,7 +146,7 @@ impl OuterWork {
     }
 
     /// Records whether the next input of the turn had an effect.
-    pub(super) fn note_taken(&mut self, taken: bool) {
+    pub(super) fn record_taken(&mut self, taken: bool) {
         if let Some(turn) = &mut self.turn {
             turn.taken.push(taken);
         }

@@ -105,7 +105,7 @@ pub(crate) enum FunctionEvent {
         number: u64,
         came: CallOutcome,
     },
-    /// The function has continued as far as it can in this turn.
+    /// The function cannot continue any further in this turn.
     TurnOver,
 }
 
@@ -313,7 +313,7 @@ impl RunKind for FunctionRun {
         let succeeded = end.state == RunState::Completed;
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
         let of = (self.recorder.about.workflow.as_str(), &self.recorder.run.id);
-        self.recorder.shared.workflows.note_function(folder, file, of, hash, succeeded, at).await;
+        self.recorder.shared.workflows.record_function(folder, file, of, hash, succeeded, at).await;
     }
 }
 

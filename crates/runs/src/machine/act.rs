@@ -30,7 +30,7 @@ pub(crate) struct Action {
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, mut params, step, limit, attempt } = action;
     if attempt.is_repeated() {
-        shared.sessions.note_repeated(&step);
+        shared.sessions.record_repeated(&step);
     }
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";

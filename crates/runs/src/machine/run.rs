@@ -294,7 +294,7 @@ impl RunKind for MachineRun {
             }
             None => match self.history.current() {
                 Some(current) => {
-                    held.note_step(&self.recorder.run.id, &current.step, TerminalUse::for_tool(&current.tool));
+                    held.record_step(&self.recorder.run.id, &current.step, TerminalUse::for_tool(&current.tool));
                 }
                 None => held.release(&self.recorder.run.id),
             },

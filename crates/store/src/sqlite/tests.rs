@@ -78,7 +78,7 @@ fn open_with(folder: &TempDir, options: &SqliteOptions) -> SqliteJournal {
     SqliteJournal::open(&file(folder), options).unwrap()
 }
 
-/// Changes the database behind the journal's back.
+/// Changes the database without the journal.
 fn tamper(folder: &TempDir, statement: &str) {
     Connection::open(file(folder)).unwrap().execute_batch(statement).unwrap();
 }

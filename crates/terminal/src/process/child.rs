@@ -53,7 +53,7 @@ impl Child {
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;
-        // A program that has ended already began before anything that it left behind.
+        // An ended program began before anything that it left behind.
         let family = Arc::new(orphans.family(started(pid).unwrap_or(0)));
         let collected = AtomicBool::new(false);
         Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone(), family, collected })

@@ -154,7 +154,7 @@ impl XtermScreen {
     }
 
     /// Records that rows scroll away at the top of the main screen.
-    fn note_scrolled(&mut self, count: usize) {
+    fn record_scrolled(&mut self, count: usize) {
         if self.top == 0 && !self.has(TermMode::ALT_SCREEN) {
             self.scrolled += count.min(self.bottom + 1) as u64;
         }
@@ -241,7 +241,7 @@ impl XtermScreen {
         for mode in [NamedPrivateMode::Origin, NamedPrivateMode::CursorKeys] {
             self.term.unset_private_mode(mode.into());
         }
-        // DEC's default is no wrapping; xterm and its programs expect it on.
+        // DEC's default does not wrap; xterm and its programs expect it on.
         for mode in [NamedPrivateMode::ShowCursor, NamedPrivateMode::LineWrap] {
             self.term.set_private_mode(mode.into());
         }
@@ -401,7 +401,7 @@ impl Handler for XtermScreen {
                 let cursor = &self.term.grid().cursor;
                 let is_wrapped = cursor.point.column < before.column || was_full && !cursor.input_needs_wrap;
                 if is_wrapped && usize::try_from(before.line.0) == Ok(self.bottom) {
-                    self.note_scrolled(1);
+                    self.record_scrolled(1);
                 }
             }
             Some((left, right)) => self.input_between_sides(character, left, right),

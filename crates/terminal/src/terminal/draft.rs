@@ -34,7 +34,7 @@ fn is_end(byte: u8) -> bool {
 /// Maximum bytes that a draft keeps; of a longer one, the length does not matter.
 const MAX_DRAFT_BYTES: usize = 4096;
 
-/// Blanks between the end of a line and a prompt at the right; no command begins with so many.
+/// Blanks between the end of a line and a prompt at the right; no command begins with that many.
 const GAP: &str = "    ";
 
 /// Returns the line after a prompt. Text after a gap is a prompt at the right.

@@ -228,7 +228,7 @@ impl Outgoing {
     }
 
     /// Records that the program has printed something, which may be its answer to the key before the pause.
-    pub(super) fn note_output(&mut self, now: Instant) {
+    pub(super) fn record_output(&mut self, now: Instant) {
         let Some(Pause { since, until, reader }) = &mut self.pause else { return };
         match reader {
             PauseReader::Escape(EscapeReader::Quiet) if now >= *since + ECHO_TIME => {
@@ -317,7 +317,7 @@ mod tests {
             outgoing.type_in(&typed(&[b"\x1b", b"q"]));
             assert_eq!(outgoing.advance(1), Some(PausedKey::Escape));
             outgoing.begin_pause(start, PauseReader::Escape(reader));
-            outputs.iter().for_each(|after| outgoing.note_output(start + milliseconds(*after)));
+            outputs.iter().for_each(|after| outgoing.record_output(start + milliseconds(*after)));
             (outgoing.held_until().unwrap() - start).as_millis()
         };
         assert_eq!(until(EscapeReader::Quiet, &[]), 1050);
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(outgoing.delay(start), 2 * MAX_LINE_PAUSE);
         assert_eq!(written(&mut outgoing, start), b"read x\n");
         assert!(outgoing.awaits_line_editor());
-        outgoing.note_output(start + LINE_SILENCE);
+        outgoing.record_output(start + LINE_SILENCE);
         assert_eq!(outgoing.held_until(), Some(start + 2 * LINE_SILENCE), "it may read again");
         outgoing.end_pause();
         assert_eq!(written(&mut outgoing, start), b"hello\n");

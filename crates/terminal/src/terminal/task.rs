@@ -392,7 +392,7 @@ impl Task {
             self.last_use = Instant::now();
         }
         if request.acts() {
-            self.activity.note_event();
+            self.activity.record_event();
         }
         // A caller that disconnected does not need its answer.
         match request {
@@ -597,12 +597,12 @@ impl Task {
             self.marks.add_motion(self.screen_version);
         }
         self.last_output = Instant::now();
-        self.outgoing.note_output(self.last_output);
+        self.outgoing.record_output(self.last_output);
         if self.outgoing.awaits_line_editor() && self.collects_lines() {
             self.outgoing.end_pause();
         }
         self.description.last_activity = SystemTime::now();
-        self.activity.note_event();
+        self.activity.record_event();
         for wait in &mut self.waits {
             wait.has_output = true;
         }
@@ -711,7 +711,7 @@ impl Task {
             self.ending = None;
             self.ended = Some((exit, Instant::now() + self.grace));
             self.life.end();
-            self.activity.note_event();
+            self.activity.record_event();
             self.shell.running = false;
             // The screen of a viewer shows that the program has ended.
             self.screen_version += 1;

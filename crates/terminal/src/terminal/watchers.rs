@@ -64,7 +64,7 @@ impl ScreenWatchers {
     /// Answers viewers with the current screen.
     pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
         // Also for a viewer that receives the whole: it may request the rows next.
-        self.rows.note_screen(update.version, &update.picture);
+        self.rows.record_screen(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
             // A viewer may leave at this moment.
             match reply {
@@ -91,7 +91,7 @@ struct RowVersions {
 
 impl RowVersions {
     /// Records the screen in `version`. Versions grow.
-    fn note_screen(&mut self, version: u64, picture: &Picture) {
+    fn record_screen(&mut self, version: u64, picture: &Picture) {
         let is_resized = self.cols != picture.cols || self.rows.len() != picture.rows.len();
         match &mut self.noted {
             Some((_, last)) if *last == version => return,

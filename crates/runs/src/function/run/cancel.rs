@@ -120,7 +120,7 @@ impl FunctionRun {
     }
 
     /// Records how the function of the run failed, if it did.
-    pub(in crate::function) fn note_raised(&mut self, frame: u64, state: &State) {
+    pub(in crate::function) fn record_raised(&mut self, frame: u64, state: &State) {
         if let (ROOT, State::Failed(failure)) = (frame, state) {
             self.ending.raised = Some(failure.kind);
         }

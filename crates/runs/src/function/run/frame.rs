@@ -147,7 +147,7 @@ impl FunctionRun {
         let at = self.recorder.shared.clock.now();
         let progressed = progressed.map_err(|error| RaisedError { error: error.to_string(), traceback: None });
         if let Ok(ExecutionProgress { state, .. }) = &progressed {
-            self.note_raised(number, state);
+            self.record_raised(number, state);
         }
         let advance = self.folded.advance(&self.recorder.run.id, (number, at), &entries, progressed, is_replayed);
         let Advance { entries: following, dropped, closed, calls, ended } = advance;

@@ -88,7 +88,7 @@ impl FunctionRun {
                 for input in inputs {
                     let Some(taken) = self.take_input(input).await else { return false };
                     if let Some(outer) = &mut self.work.outer {
-                        outer.note_taken(taken);
+                        outer.record_taken(taken);
                     }
                     if self.is_over() {
                         break;
@@ -160,7 +160,7 @@ impl FunctionRun {
         }
     }
 
-    /// Ends the turn, once the function has continued as far as it can.
+    /// Ends the turn, once the function cannot continue any further.
     pub(in crate::function) async fn end_turn(&mut self) -> bool {
         if let Some(error) = self.beyond_limits() {
             return self.end_failed(error).await;

@@ -186,7 +186,7 @@ enum CommandAbort {
 }
 
 impl Running {
-    fn note_mark(&mut self, marked: &Marked) {
+    fn record_mark(&mut self, marked: &Marked) {
         match marked.mark {
             Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
             // Another client typed a line during the command: the shell has executed it without a prompt between.
@@ -277,8 +277,8 @@ impl Task {
         group.is_some_and(takes_entries)
     }
 
-    /// Returns whether the foreground program waits behind unread output: the row of the cursor does not show its
-    /// prompt so far.
+    /// Returns whether the foreground program waits after unread output: the row of the cursor does not show its prompt
+    /// so far.
     fn has_unread_prompt(&self) -> bool {
         self.pty.has_unread() && self.input_state() == InputState::Awaits
     }
@@ -468,7 +468,7 @@ impl Task {
     /// Takes in a mark, after the shell's own state has.
     pub(super) fn follow_command(&mut self, marked: &Marked) {
         if let Some(running) = &mut self.running {
-            running.note_mark(marked);
+            running.record_mark(marked);
             if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
                 // Taken back as a person would.
                 running.take_back = Some(Instant::now() + TAKES_BACK);

@@ -98,7 +98,7 @@ impl FoundEntry {
         }
     }
 
-    /// Returns the properties that must change so that the entry starts `ours`. Keeps further arguments, such as
+    /// Returns the properties that must change so that the entry starts `own_entry`. Keeps further arguments, such as
     /// another state directory.
     pub(super) fn differences(&self, own_entry: &OwnEntry, user_paths: &UserPaths) -> Vec<(&'static str, Value)> {
         let mut differences = Vec::new();

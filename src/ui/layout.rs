@@ -95,7 +95,7 @@ const ANSWER_ROWS: u16 = 4;
 const QUESTION_ROWS: u16 = 3;
 
 impl GatePlaces {
-    /// Returns the places, with `wanted` lines for the answer.
+    /// Returns the places, with `rows_wanted` lines for the answer.
     pub(crate) fn for_size(cols: u16, rows: u16, rows_wanted: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let body = Rect { height: body.height + notice.height, ..body };

@@ -313,7 +313,7 @@ impl HostedTerminal {
     /// older version does not understand this.
     ///
     /// # Errors
-    /// If there is no such terminal, also in the meantime.
+    /// If there is no such terminal, or it closes in the meantime.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
         self.ask(TerminalAsk::WatchScreen(known)).await
     }
@@ -322,7 +322,7 @@ impl HostedTerminal {
     /// without a known one. A host of an older version does not understand this.
     ///
     /// # Errors
-    /// If there is no such terminal, also in the meantime.
+    /// If there is no such terminal, or it closes in the meantime.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, AskError> {
         self.ask(TerminalAsk::WatchRows(known)).await
     }

@@ -293,7 +293,7 @@ impl Library {
         Ok(Metadata { hash, created, version, status, ..Metadata::default() })
     }
 
-    /// Returns `wanted`, or with the first number after it under which there is no file.
+    /// Returns `wanted_name`, or with the first number after it under which there is no file.
     fn free_name(&self, wanted_name: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
         let is_free =
             |name: &WorkflowName| !is_reserved(name) && !is_taken(name) && self.file(name).symlink_metadata().is_err();

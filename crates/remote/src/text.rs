@@ -4,8 +4,8 @@
 //! nothing invisible, and no command to a terminal or a reader that a person would not see.
 
 /// Returns a text on one line without anything invisible: whole terminal escapes, control characters, what turns the
-/// direction of text around, what has no width. Collapses room; of what is longer than `most` characters the beginning
-/// stays, with an ellipsis.
+/// direction of text around, what has no width. Collapses room; of what is longer than `max_chars` characters the
+/// beginning stays, with an ellipsis.
 #[must_use]
 pub fn clean(text: &str, max_chars: usize) -> String {
     let mut cleaned = String::new();
@@ -38,7 +38,7 @@ pub fn clean(text: &str, max_chars: usize) -> String {
     cleaned
 }
 
-/// Puts an ellipsis at the end of a text of `length` characters, of which there may be `most`.
+/// Puts an ellipsis at the end of a text of `length` characters, of which there may be `max_chars`.
 fn shorten(text: &mut String, length: usize, max_chars: usize) {
     if length == max_chars {
         text.pop();

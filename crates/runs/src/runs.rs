@@ -390,7 +390,7 @@ impl Runs {
         }
     }
 
-    /// Starts a run of a remote workflow, or returns the run that was `begun` under the same key.
+    /// Starts a run of a remote workflow, or returns the `known_run` under the same key.
     async fn start_remote(
         &self,
         caller: &Arc<Caller>,

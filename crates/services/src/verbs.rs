@@ -85,8 +85,8 @@ impl RemoteServices {
         reply
     }
 
-    /// Requests the status of a run from a service. `there` has the ids of a run started from here; without them, the
-    /// run id of `verb` is the service's own.
+    /// Requests the status of a run from a service. `remote_ids` has the ids of a run started from here; without them,
+    /// the run id of `verb` is the service's own.
     pub async fn check(&self, verb: CheckWorkflowStatus, remote_ids: Option<RemoteIds>) -> CheckWorkflowStatusReply {
         let run_id = remote_ids.as_ref().map(|_| verb.run_id.clone());
         let service = verb.remote.clone().or_else(|| remote_ids.as_ref().map(|remote_ids| remote_ids.service.clone()));

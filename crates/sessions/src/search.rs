@@ -32,7 +32,7 @@ pub(crate) struct SearchResults {
 }
 
 /// Searches the output after `offset`, with secrets masked before the pattern sees them: a pattern must not reveal what
-/// a text does not. Returns at most `most` characters, and at most `most_matches` lines.
+/// a text does not. Returns at most `max_bytes` bytes, and at most `most_matches` lines.
 pub(crate) async fn search(
     terminal: &HostedTerminal,
     secrets: &Redactor,

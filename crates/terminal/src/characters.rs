@@ -15,7 +15,7 @@ pub(crate) struct Utf8Assembler {
 }
 
 impl Utf8Assembler {
-    /// Passes `bytes` to `sink` in slices of at most `most` bytes (at least 4) that end between characters.
+    /// Passes `bytes` to `sink` in slices of at most `max_bytes` bytes (at least 4) that end between characters.
     pub(crate) fn pass(&mut self, mut bytes: &[u8], max_bytes: usize, mut sink: impl FnMut(&[u8])) {
         while !self.begun.is_empty() {
             let Some((&byte, rest)) = bytes.split_first() else { return };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use steplatch_protocol::{Client, DaemonPaths, Hello, PROTOCOL_VERSION, connect};
 use tempfile::TempDir;
 
-/// A home with its own state directory, so that programs started in it share its own daemon. The daemon is stopped with
+/// A home with its own state directory, so that programs started in it share one daemon. The daemon is stopped with
 /// it.
 #[derive(Debug)]
 pub struct Home {

@@ -1,7 +1,7 @@
 //! The groups of a pattern that a wait found.
 //!
 //! A wait returns what the groups matched as a list. For a machine they are an object: `"0"` is the whole match, `"1"` the
-//! first group, as in patterns, and a named group is under its name too.
+//! first group, as in patterns, and a named group is stored under its name too.
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;

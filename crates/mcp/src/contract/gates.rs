@@ -197,7 +197,7 @@ impl Elicitor {
     }
 }
 
-/// Returns the question to the person; `wrong` is the reason for the last rejection, and the number of rejected
+/// Returns the question to the person; `rejected` is the reason for the last rejection, and the number of rejected
 /// answers.
 fn question(reply: Value, gate: &GateInfo, rejected: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> GateStep {
     let (rejected, attempts) = rejected.map_or((None, 0), |(rejected, attempts)| (Some(rejected), attempts));

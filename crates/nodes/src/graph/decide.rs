@@ -85,7 +85,7 @@ pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timest
 }
 
 /// Returns the decision that follows from an input during a pause of the graph. The rest follows from
-/// [`GraphInput::GoOn`].
+/// [`GraphInput::Continue`].
 #[must_use]
 pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decided(graph, progress, input, now, false)

@@ -1,7 +1,7 @@
 //! MCP nodes, which call a tool of another MCP server.
 //!
 //! If the server disappears during a call, it is unknown whether the call happened: its result reports that, and there
-//! is not a second call.
+//! is no second call.
 
 mod server;
 mod servers;

@@ -29,7 +29,7 @@ pub(super) struct Answer {
     pub(super) token: Option<Secret>,
 }
 
-/// Reads a body; `None` if it is longer than `most` bytes, and it reads no more of it then.
+/// Reads a body; `None` if it is longer than `max_bytes` bytes, and it reads no more of it then.
 pub(super) async fn read(mut response: Response, max_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {

@@ -178,8 +178,8 @@ impl FunctionState {
         self.clock.begin_by(now);
     }
 
-    /// Returns the time at which the run will have worked that long, without a pause; `None` while its clock does not
-    /// run.
+    /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
+    /// not run.
     pub(super) fn at_work_for(&self, limit: TimeSpan) -> Option<Timestamp> {
         self.clock.reaches(limit.duration()?)
     }

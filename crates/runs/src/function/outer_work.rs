@@ -66,7 +66,8 @@ impl OuterWork {
         self.works.insert(number.to_string(), kind);
     }
 
-    /// Has the engine wait. `came` follows from that, unless the call ends first. `part` distinguishes a call's timers.
+    /// Has the engine wait. `outcome` follows from that, unless the call ends first. `part` distinguishes a call's
+    /// timers.
     pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, outcome: CallOutcome) {
         let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
         self.works.insert(id.clone(), FunctionWorkKind::Timer { after });

@@ -172,8 +172,8 @@ impl State {
         self.clock.begin_by(now);
     }
 
-    /// Returns the time at which the run will have worked that long, without a pause; `None` while its clock does not
-    /// run.
+    /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
+    /// not run.
     pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
         self.clock.reaches(limit)
     }

@@ -28,8 +28,8 @@ impl Drop for AnswerTaker {
 
 impl Runs {
     /// Has a person answer a question of the daemon itself: runs a machine with one gate, whose form or choices are the
-    /// question, and returns its result with the values of secret fields. `begun` receives the id of the run. `None` if
-    /// the run does not complete. Dropping the returned future cancels the run.
+    /// question, and returns its result with the values of secret fields. `on_begin` receives the id of the run. `None`
+    /// if the run does not complete. Dropping the returned future cancels the run.
     pub async fn ask_person(
         self: &Arc<Self>,
         caller: &Arc<Caller>,

@@ -211,8 +211,8 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     if relays { InputState::Relays } else { state }
 }
 
-/// Returns whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one in a
-/// own session.
+/// Returns whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one
+/// in its own session.
 fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
     let is_elsewhere = |child: &i32| fields_of(*child).is_some_and(|(_, its_group)| its_group != group);
     let mut children = children_of(pid).into_iter().filter(is_elsewhere);

@@ -120,7 +120,7 @@ pub(super) fn read_ranges(history: &History, ranges: &[(u64, u64)], max_chars: u
     ranges.iter().map(text).collect()
 }
 
-/// Returns the printed text of `ranges`, in order, restricted to zone `wanted`.
+/// Returns the printed text of `ranges`, in order, restricted to `output_zone`.
 pub(super) fn read_printed(history: &History, ranges: &[Range<u64>], output_zone: Zone, limit: Limit) -> Excerpt {
     let held = history.start();
     let dropped_before = ranges.first().is_some_and(|range| range.start < held).then_some(held);
@@ -131,7 +131,7 @@ pub(super) fn read_printed(history: &History, ranges: &[Range<u64>], output_zone
     read_limited(history, &pieces, end, dropped_before, limit, as_printed)
 }
 
-/// Reads at most `limit` of `read_ranges`, which end at `end`, and formats the text with `shown`.
+/// Reads at most `limit` of `pieces`, which end at `end`, and formats the text with `format`.
 fn read_limited(
     history: &History,
     pieces: &Pieces,
@@ -171,12 +171,12 @@ const PORTION: u64 = 4096;
 struct Pieces(Vec<Range<u64>>);
 
 impl Pieces {
-    /// Returns the `wanted` ranges of the history after `start`, without text of full-screen programs.
+    /// Returns the included ranges of the history after `start`, without text of full-screen programs.
     fn from(history: &History, start: u64, is_included: impl Fn(u64, Zone) -> bool) -> Self {
         Self::within(history, start..history.end(), is_included)
     }
 
-    /// Returns the `wanted` ranges of the history within `range`, without text of full-screen programs.
+    /// Returns the included ranges of the history within `range`, without text of full-screen programs.
     fn within(history: &History, range: Range<u64>, is_included: impl Fn(u64, Zone) -> bool) -> Self {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);

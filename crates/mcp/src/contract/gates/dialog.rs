@@ -29,7 +29,7 @@ pub(in crate::contract) enum NoDialog {
     TooLong,
 }
 
-/// Returns a gate as a dialog with its whole content; `wrong` is the reason for the last rejection.
+/// Returns a gate as a dialog with its whole content; `problem` is the reason for the last rejection.
 ///
 /// # Errors
 /// If the dialog cannot show the whole content.

@@ -10,7 +10,7 @@ pub(crate) struct Bounded {
     pub(crate) is_cut: bool,
 }
 
-/// Reads a body, `most` bytes of it at most.
+/// Reads a body, at most `max_bytes` bytes of it.
 pub(crate) async fn read(mut response: Response, max_bytes: usize) -> reqwest::Result<Bounded> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {

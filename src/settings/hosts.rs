@@ -39,7 +39,7 @@ impl HostSetting {
             name: format!("{HOST}.{}.ssh", self.config.name),
             value: json!(self.config.ssh),
             origin: self.origin.clone(),
-            about,
+            description: about,
         })
     }
 }

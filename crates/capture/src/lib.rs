@@ -60,7 +60,7 @@ pub struct CaptureRequest {
     pub expects: Vec<String>,
     /// Logs of another execution of the same procedure, in the order of the terminals: differences become arguments,
     /// or are generalised by the waits.
-    pub against: Vec<SessionLog>,
+    pub compare_with: Vec<SessionLog>,
 }
 
 /// A captured machine.

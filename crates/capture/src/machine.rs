@@ -41,7 +41,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
     let is_given = |name: &str| request.inputs.iter().any(|(given, _)| given == name);
     let known = known(facts).into_iter().filter(|binding| !is_given(&binding.name));
     let bindings: Vec<Binding> = inputs.chain(known).filter(|binding| !binding.value.is_empty()).collect();
-    let (others, _) = turns_of(&request.against);
+    let (others, _) = turns_of(&request.compare_with);
     let alignment = aligned(&all, &others, &bindings, facts, request);
     let arguments = alignment.arguments.iter().map(|one| (one.name.clone(), one.value.clone()));
     request.inputs.extend(arguments);
@@ -135,7 +135,7 @@ fn aligned(
     facts: &KnownFacts,
     request: &CaptureRequest,
 ) -> Alignment {
-    if request.against.is_empty() {
+    if request.compare_with.is_empty() {
         return Alignment::default();
     }
     let kept = |turns: &[Turn], found: &[Extraction]| -> Vec<usize> {

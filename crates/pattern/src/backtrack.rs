@@ -4,7 +4,7 @@
 //! that groups end up with the same text. Every step is counted, including those inside look-around, and a search that
 //! takes more steps than its text allows is aborted.
 
-use crate::program::{LoopStep, One, Program, Step};
+use crate::program::{CharMatcher, LoopStep, Program, Step};
 use crate::syntax::{Anchor, RepeatMode};
 
 /// Maximum number of steps of every search: some ten milliseconds in a release build.
@@ -189,7 +189,7 @@ impl Run<'_> {
         &mut self,
         step: usize,
         at: usize,
-        one: &One,
+        one: &CharMatcher,
         counts: (u32, u32),
         mode: RepeatMode,
     ) -> Result<Next, BudgetExceeded> {
@@ -288,7 +288,7 @@ impl Run<'_> {
         (end != UNSET_SLOT && begin <= end).then_some((begin, end))
     }
 
-    fn match_one(&self, one: &One, at: usize) -> Option<usize> {
+    fn match_one(&self, one: &CharMatcher, at: usize) -> Option<usize> {
         let next = self.text[at..].chars().next()?;
         one.takes(next).then(|| at + next.len_utf8())
     }

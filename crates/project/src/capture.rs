@@ -81,7 +81,7 @@ impl Workflows {
             inputs: verb.inputs.clone().into_iter().collect(),
             keep_read_only_commands: verb.keep,
             expects: verb.expect.clone(),
-            against,
+            compare_with: against,
         };
         let facts = known_facts(caller);
         let made = tokio::task::spawn_blocking(move || capture(&logs, &facts, &request)).await;

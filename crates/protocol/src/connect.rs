@@ -136,7 +136,7 @@ pub async fn connect_or_start(
 /// It is the parent of the daemon and ends, so that the daemon has no parent that could end it: a client that is ended
 /// with all of its children must not take the daemon with it.
 fn start(program: &Path, state: &Path) -> Result<(), StartError> {
-    let told = |cause: io::Error| StartError::Program { program: program.to_owned(), cause };
+    let program_error = |cause: io::Error| StartError::Program { program: program.to_owned(), cause };
     let mut child = Command::new(program)
         .args(["daemon", "start", "--state-dir"])
         .arg(state)
@@ -146,13 +146,13 @@ fn start(program: &Path, state: &Path) -> Result<(), StartError> {
         // What opens a front-end is not for the daemon, nor for what the daemon starts.
         .env_remove("STEPLATCH_HTTP_TOKEN")
         .spawn()
-        .map_err(told)?;
+        .map_err(program_error)?;
     let mut complaint = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         // What cannot be read is not worth more than the exit code.
         let _ = stderr.by_ref().take(64 * 1024).read_to_string(&mut complaint);
     }
-    let status = child.wait().map_err(told)?;
+    let status = child.wait().map_err(program_error)?;
     if status.success() {
         return Ok(());
     }

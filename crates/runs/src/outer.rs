@@ -156,7 +156,7 @@ impl Drop for MirrorInbox {
             state.unstarted.remove(&self.run);
             state.cancels.remove(&self.run);
             state.left.remove(&self.run);
-            self.engine.openings.forget(&self.run);
+            self.engine.openings.forget_run(&self.run);
         }
     }
 }

@@ -218,7 +218,7 @@ pub(crate) enum RowKind {
     /// A prompt, possibly after output without a final newline.
     Prompt {
         /// Bytes before the prompt.
-        before: usize,
+        output_bytes: usize,
     },
     /// The program wants more of the entry.
     Continuation,
@@ -319,23 +319,23 @@ impl LearnedPrompt {
     }
 
     /// Returns the kind of row that the text before the cursor is.
-    pub(crate) fn row(&self, before_cursor: &str) -> RowKind {
+    pub(crate) fn classify_row(&self, before_cursor: &str) -> RowKind {
         match self.kind {
-            Kind::Promptless if before_cursor.is_empty() => RowKind::Prompt { before: 0 },
+            Kind::Promptless if before_cursor.is_empty() => RowKind::Prompt { output_bytes: 0 },
             Kind::Promptless => RowKind::Other,
             Kind::Known(interpreter) => {
                 if (interpreter.continuation)(before_cursor) {
                     RowKind::Continuation
                 } else if let Some(length) = (interpreter.prompt)(before_cursor) {
-                    RowKind::Prompt { before: before_cursor.len() - length }
+                    RowKind::Prompt { output_bytes: before_cursor.len() - length }
                 } else {
                     RowKind::Other
                 }
             }
             Kind::Other if before_cursor.ends_with(&self.text) => {
-                RowKind::Prompt { before: before_cursor.len() - self.text.len() }
+                RowKind::Prompt { output_bytes: before_cursor.len() - self.text.len() }
             }
-            Kind::Other if is_variant(&self.text, before_cursor) => RowKind::Prompt { before: 0 },
+            Kind::Other if is_variant(&self.text, before_cursor) => RowKind::Prompt { output_bytes: 0 },
             Kind::Other => RowKind::Other,
         }
     }
@@ -358,7 +358,7 @@ impl LearnedPrompt {
 
     /// Removes the trailing prompt from `output`: an empty line before the prompt, and the prompt itself
     /// if only blank lines follow, because editors that reserve rows for a menu end its line.
-    pub(crate) fn trim_end(&self, output: &mut String) {
+    pub(crate) fn trim_prompt(&self, output: &mut String) {
         let Kind::Known(interpreter) = self.kind else { return };
         // Other programs print such a last line as output.
         if !interpreter.prints_blank_line {
@@ -454,14 +454,22 @@ mod tests {
             ("12:30:01 ana@box $ ", "12:30:44 ana@box $ "),
         ];
         for (first, next) in prompts {
-            assert_eq!(learned(first).row(next), RowKind::Prompt { before: 0 }, "{first:?} and {next:?}");
+            assert_eq!(
+                learned(first).classify_row(next),
+                RowKind::Prompt { output_bytes: 0 },
+                "{first:?} and {next:?}"
+            );
         }
     }
 
     #[test]
     fn output_without_an_end_of_line_stands_before_the_prompt() {
         for prompt in [">>> ", "$ ", "(gdb) ", "ana@box:~$ ", "sqlite> "] {
-            assert_eq!(learned(prompt).row(&format!("done{prompt}")), RowKind::Prompt { before: 4 }, "{prompt:?}");
+            assert_eq!(
+                learned(prompt).classify_row(&format!("done{prompt}")),
+                RowKind::Prompt { output_bytes: 4 },
+                "{prompt:?}"
+            );
         }
     }
 
@@ -480,7 +488,7 @@ mod tests {
             ("(gdb) ", ">"),
         ];
         for (prompt, row) in rows {
-            assert_eq!(learned(prompt).row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
+            assert_eq!(learned(prompt).classify_row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
         }
     }
 
@@ -531,7 +539,7 @@ mod tests {
         for (prompt, row) in
             [(">>> ", "Name: "), ("$ ", "total 12"), ("(gdb) ", "--Type <RET> for more--"), ("$ ", "# ")]
         {
-            assert_eq!(learned(prompt).row(row), RowKind::Other, "{prompt:?} and {row:?}");
+            assert_eq!(learned(prompt).classify_row(row), RowKind::Other, "{prompt:?} and {row:?}");
         }
     }
 
@@ -561,19 +569,19 @@ mod tests {
         ];
         for (output, expected) in outputs {
             let mut trimmed = output.to_owned();
-            prompt.trim_end(&mut trimmed);
+            prompt.trim_prompt(&mut trimmed);
             assert_eq!(trimmed, expected, "{output:?}");
         }
         let mut output = "$\n\n".to_owned();
-        learned("$ ").trim_end(&mut output);
+        learned("$ ").trim_prompt(&mut output);
         assert_eq!(output, "$\n\n", "a line of output may be anything");
     }
 
     #[test]
     fn a_calculator_shows_no_prompt() {
         let silent = LearnedPrompt::learn("", Some("bc")).unwrap();
-        assert_eq!(silent.row(""), RowKind::Prompt { before: 0 });
-        assert_eq!(silent.row("12"), RowKind::Other);
+        assert_eq!(silent.classify_row(""), RowKind::Prompt { output_bytes: 0 });
+        assert_eq!(silent.classify_row("12"), RowKind::Other);
         assert!(!silent.may_be_shell());
     }
 

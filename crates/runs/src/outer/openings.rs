@@ -77,7 +77,7 @@ impl Openings {
     }
 
     /// Removes the actions of a run that has ended, and aborts the one in progress.
-    pub(super) fn forget(&self, run: &RunId) {
+    pub(super) fn forget_run(&self, run: &RunId) {
         let of_run = format!("{run}/");
         self.0.lock().retain(|step, _| !step.starts_with(&of_run));
     }
@@ -121,7 +121,7 @@ mod tests {
         // Once more, since its reply may be lost too.
         assert_eq!(openings.perform_or_join(&step, action()).await, finished());
         assert_eq!(begun.load(Ordering::Relaxed), 1);
-        openings.forget(&"run_0123456789abcdef".parse().unwrap());
+        openings.forget_run(&"run_0123456789abcdef".parse().unwrap());
         assert!(openings.0.lock().is_empty());
     }
 
@@ -138,7 +138,7 @@ mod tests {
             async move { openings.perform_or_join(&step, action).await }
         });
         tokio::task::yield_now().await;
-        openings.forget(&"run_0123456789abcdef".parse().unwrap());
+        openings.forget_run(&"run_0123456789abcdef".parse().unwrap());
         assert_eq!(waiting.await.unwrap(), Outcome::Unknown);
         assert!(dropped.await.is_err());
     }

@@ -146,8 +146,9 @@ impl Task {
     pub(super) fn shows_known_prompt(&self) -> bool {
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         let row = self.row_before_cursor();
-        let is_known =
-            || self.last_prompt.as_ref().is_some_and(|known| matches!(known.row(&row), RowKind::Prompt { .. }));
+        let is_known = || {
+            self.last_prompt.as_ref().is_some_and(|known| matches!(known.classify_row(&row), RowKind::Prompt { .. }))
+        };
         !is_taken && (is_known() || LearnedPrompt::learn(&row, self.foreground_name().as_deref()).is_some())
     }
 
@@ -302,14 +303,14 @@ impl Task {
         let verdict = match echoed {
             Some(_) if !self.is_stirring() => {
                 let row = self.row_before_cursor();
-                let mut kind = entry.prompt.row(&row);
+                let mut kind = entry.prompt.classify_row(&row);
                 let foreground = self.pty.foreground();
                 let is_other_program = foreground != entry.group;
-                if kind != (RowKind::Prompt { before: 0 })
+                if kind != (RowKind::Prompt { output_bytes: 0 })
                     && is_other_program
                     && LearnedPrompt::learn(&row, None).is_some()
                 {
-                    kind = RowKind::Prompt { before: 0 };
+                    kind = RowKind::Prompt { output_bytes: 0 };
                 }
                 // The shell around the program reports its prompt itself.
                 if is_other_program && self.shell.is_reporting() && foreground == Some(self.shell_process()) {
@@ -404,7 +405,7 @@ impl Task {
         if entry.lines > 1 && entry.outputs.is_empty() {
             excerpt.head.drain(..entry.prompt.redrawn_entry(&excerpt.head));
         }
-        entry.prompt.trim_end(excerpt.tail.as_mut().unwrap_or(&mut excerpt.head));
+        entry.prompt.trim_prompt(excerpt.tail.as_mut().unwrap_or(&mut excerpt.head));
         let mut result = CommandResult {
             output: excerpt.head,
             tail: excerpt.tail,
@@ -432,15 +433,16 @@ impl Task {
         let begin =
             entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
         let row = self.row_before_cursor();
-        let is_at_prompt = matches!(entry.prompt.row(&row), RowKind::Prompt { .. });
+        let is_at_prompt = matches!(entry.prompt.classify_row(&row), RowKind::Prompt { .. });
         let mut end = history.end();
         if is_at_prompt || self.shell.prompts > entry.prompts || self.pty.foreground() != entry.group {
             let open = history.open_line();
-            let before = match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.row(open)) {
-                (0, RowKind::Prompt { before }) => before,
-                (unfinished, _) => unfinished,
-            };
-            end = end - open.len() as u64 + before as u64;
+            let output_bytes =
+                match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.classify_row(open)) {
+                    (0, RowKind::Prompt { output_bytes }) => output_bytes,
+                    (unfinished, _) => unfinished,
+                };
+            end = end - open.len() as u64 + output_bytes as u64;
         }
         begin..end.max(begin)
     }
@@ -465,7 +467,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_over_when_its_prompt_stands_still() {
-        let prompt = RowKind::Prompt { before: 0 };
+        let prompt = RowKind::Prompt { output_bytes: 0 };
         let milliseconds = Duration::from_millis;
         let cases = [
             (prompt, InputState::Awaits, 14, Verdict::NotYet),

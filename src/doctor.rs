@@ -235,7 +235,7 @@ async fn entry(
     let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
     match probe::speak(command, probe::Era::Handshake).await {
         Err(reason) => {
-            checks.problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"))
+            checks.problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"));
         }
         Ok(spoken) if spoken.name != NAME => {
             let message = format!("starts '{description}', which is another server: {}", print::visible(&spoken.name));

@@ -703,7 +703,7 @@ impl Hosts {
         match here {
             Some(pid) => Some(LostHost { pid, machine: None }),
             None => {
-                let (machine, pid) = self.shared.remote.get()?.lost(id)?;
+                let (machine, pid) = self.shared.remote.get()?.lost_with(id)?;
                 Some(LostHost { pid, machine: Some(machine) })
             }
         }

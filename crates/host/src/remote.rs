@@ -293,7 +293,7 @@ impl RemoteHosts {
     }
 
     /// Returns the machine that a terminal ended with, if its host over there has ended, and the process id of that.
-    pub(crate) fn lost(&self, id: &str) -> Option<(String, u32)> {
-        self.all().iter().find_map(|machine| Some((machine.config().name.clone(), machine.lost(id)?)))
+    pub(crate) fn lost_with(&self, id: &str) -> Option<(String, u32)> {
+        self.all().iter().find_map(|machine| Some((machine.config().name.clone(), machine.lost_with(id)?)))
     }
 }

@@ -211,10 +211,10 @@ impl Run<'_> {
         }
         match mode {
             RepeatMode::Greedy if end > low => {
-                self.push_backtrack(Backtrack::Retreat { step: step + 1, at: end, low })?
+                self.push_backtrack(Backtrack::Retreat { step: step + 1, at: end, low })?;
             }
             RepeatMode::Lazy if max > min => {
-                self.push_backtrack(Backtrack::Advance { step, at: end, left: max - min })?
+                self.push_backtrack(Backtrack::Advance { step, at: end, left: max - min })?;
             }
             RepeatMode::Greedy | RepeatMode::Lazy | RepeatMode::Possessive => {}
         }

@@ -213,7 +213,7 @@ impl References {
     fn follow(&mut self, declared: &NodeDeclaration) {
         match &declared.node.kind {
             NodeKind::Graph(graph) => {
-                self.nodes.extend(steplatch_project::called_nodes(graph).map(|(_, id)| id.to_owned()))
+                self.nodes.extend(steplatch_project::called_nodes(graph).map(|(_, id)| id.to_owned()));
             }
             NodeKind::Function(function) => {
                 self.add_functions(function.source.as_deref().unwrap_or_default());

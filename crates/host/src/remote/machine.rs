@@ -592,7 +592,7 @@ impl Machine {
     }
 
     /// Returns the process id of the host that a terminal ended with.
-    pub(crate) fn lost(&self, id: &str) -> Option<u32> {
+    pub(crate) fn lost_with(&self, id: &str) -> Option<u32> {
         self.lost_terminals.lock().iter().find(|(lost_terminals, _)| lost_terminals.as_str() == id).map(|(_, pid)| *pid)
     }
 

@@ -205,7 +205,7 @@ impl<'a> Joined<'a> {
     async fn leave(&self, cols: u16, rows: u16) {
         self.resize(cols, rows).await;
         if let Some(hold_key) = self.hold_key.clone() {
-            // If the daemon is away, it releases the hold when it notices that this client is gone.
+            // If the daemon is away, it releases the hold when it notices that this client has disconnected.
             let _ = self.client.call(HandBackTerminal { session_id: self.session.clone(), hold_key, note: None }).await;
         }
     }

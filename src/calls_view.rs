@@ -23,10 +23,10 @@ pub(crate) struct CallLine {
     pub(crate) name: String,
     pub(crate) node: String,
     /// The input, formatted as one line.
-    pub(crate) given: String,
+    pub(crate) input: String,
     started_at: String,
     /// Time of its start.
-    pub(crate) since: Instant,
+    pub(crate) started: Instant,
 }
 
 impl Calls {
@@ -44,19 +44,24 @@ impl Calls {
                 let node = [text("node_id"), text("workflow_id")].concat();
                 let step = text("step_id");
                 let name = if step.is_empty() { node.clone() } else { step };
-                let given = brief(event.data.get("input").unwrap_or(&Value::Null));
-                let called =
-                    CallLine { name, node, given, started_at: event.timestamp.clone(), since: since(&event.timestamp) };
+                let input = format_brief(event.data.get("input").unwrap_or(&Value::Null));
+                let called = CallLine {
+                    name,
+                    node,
+                    input,
+                    started_at: event.timestamp.clone(),
+                    started: since(&event.timestamp),
+                };
                 call.map(|call| self.open.insert(call, called));
                 None
             }
             "node_completed" | "node_error" | "node_timeout" => {
                 let called = call.and_then(|call| self.open.remove(&call));
-                Some(ended(event, called, width))
+                Some(format_ended_call(event, called, width))
             }
             "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
                 let called = call.and_then(|call| self.open.remove(&call))?;
-                Some(nested(event, &called, width))
+                Some(format_nested_run(event, &called, width))
             }
             "graph_step_skipped" | "graph_step_not_run" => {
                 let detail = match event.event_type.as_str() {
@@ -67,7 +72,7 @@ impl Calls {
             }
             event_type if !RunEvent::is_own(event_type) => {
                 let fields: Vec<String> =
-                    event.data.iter().map(|(name, value)| format!("{name}={}", brief(value))).collect();
+                    event.data.iter().map(|(name, value)| format!("{name}={}", format_brief(value))).collect();
                 let mark = format!("{QUIET}·{QUIET:#}");
                 Some(line(&mark, &visible(&event.event_type), "event", &fields.join(" "), "", width))
             }
@@ -76,44 +81,51 @@ impl Calls {
     }
 }
 
-fn ended(event: &RunEvent, called: Option<CallLine>, width: Option<usize>) -> String {
+fn format_ended_call(event: &RunEvent, called: Option<CallLine>, width: Option<usize>) -> String {
     let empty = Value::Object(Map::new());
     let result = event.data.get("result").unwrap_or(&empty);
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let error = [text(&result["error"]), event.data.get("error").map(text).unwrap_or_default()].concat();
     let is_success = event.event_type == "node_completed" && event.data.get("success") != Some(&Value::Bool(false));
-    let (mark, style, said) =
-        if is_success { ("✓", GOOD, brief(&result["output"])) } else { ("✗", BAD, first_line(&error)) };
+    let (mark, style, summary) =
+        if is_success { ("✓", GOOD, format_brief(&result["output"])) } else { ("✗", BAD, first_line(&error)) };
     let id = event.data.get("node_id").map(text).unwrap_or_default();
-    let (name, given, time) = match &called {
-        Some(called) => (called.name.clone(), called.given.as_str(), took(called, event)),
+    let (name, input, time) = match &called {
+        Some(called) => (called.name.clone(), called.input.as_str(), format_duration(called, event)),
         None => (id, "", String::new()),
     };
     let kind = text(&result["node_type"]);
     // For a command, the output is more informative than the input.
-    let detail = if said == given { said } else { led_to(given, &said) };
+    let detail = if summary == input { summary } else { led_to(input, &summary) };
     line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }
 
-fn nested(event: &RunEvent, called: &CallLine, width: Option<usize>) -> String {
-    let data = |name: &str| event.data.get(name).map(brief).unwrap_or_default();
-    let (mark, style, said) = match event.event_type.as_str() {
+fn format_nested_run(event: &RunEvent, called: &CallLine, width: Option<usize>) -> String {
+    let data = |name: &str| event.data.get(name).map(format_brief).unwrap_or_default();
+    let (mark, style, summary) = match event.event_type.as_str() {
         "nested_workflow_completed" => ("✓", GOOD, data("result")),
         "nested_workflow_failed" => ("✗", BAD, data("error")),
         _ => ("✗", BAD, "cancelled".to_owned()),
     };
-    let detail = led_to(&called.given, &said);
-    line(&format!("{style}{mark}{style:#}"), &visible(&called.name), "run", &detail, &took(called, event), width)
+    let detail = led_to(&called.input, &summary);
+    line(
+        &format!("{style}{mark}{style:#}"),
+        &visible(&called.name),
+        "run",
+        &detail,
+        &format_duration(called, event),
+        width,
+    )
 }
 
-fn took(called: &CallLine, event: &RunEvent) -> String {
+fn format_duration(called: &CallLine, event: &RunEvent) -> String {
     let took = between(&called.started_at, &event.timestamp);
     // A duration below one millisecond is noise.
     took.filter(|took| *took >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
 }
 
 /// Formats a value for use within a line. Only the first line of a string is kept.
-fn brief(value: &Value) -> String {
+fn format_brief(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => first_line(text),

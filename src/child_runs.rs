@@ -81,7 +81,7 @@ impl ChildRuns {
                     }
                 }
             }
-            // A failure means that the watcher is gone.
+            // A failure means that the watcher has stopped.
             let _ = sender.send(ChildNews::Over(run)).await;
         });
         let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };

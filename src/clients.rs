@@ -2,7 +2,7 @@
 //!
 //! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
 //! stays byte for byte unchanged ([`json`], [`toml`]). [`edit`] compares every change with the intended one beforehand.
-//! [`file`] writes it atomically, and only if no other program wrote meanwhile.
+//! [`file`] writes it atomically, and only if no other program wrote in the meantime.
 
 pub(crate) mod edit;
 pub(crate) mod entry;
@@ -110,24 +110,24 @@ pub(crate) const CLIENTS: [Client; 5] = [
 
 impl Client {
     /// Returns the file that lists the client's servers.
-    pub(crate) fn file(&self, scope: Scope, around: &UserPaths) -> PathBuf {
+    pub(crate) fn file(&self, scope: Scope, user_paths: &UserPaths) -> PathBuf {
         match scope {
-            Scope::User => (self.user)(around),
-            Scope::Project => around.project.join(self.project),
+            Scope::User => (self.user)(user_paths),
+            Scope::Project => user_paths.project.join(self.project),
         }
     }
 
     /// Returns whether the client is present: by its directory, its file or its program; for a project, also by its
     /// project files.
-    pub(crate) fn is_there(&self, scope: Scope, around: &UserPaths) -> bool {
+    pub(crate) fn is_there(&self, scope: Scope, user_paths: &UserPaths) -> bool {
         let exists = |path: PathBuf| path.symlink_metadata().is_ok();
-        let own = exists((self.folder)(around)) || exists((self.user)(around));
+        let own = exists((self.folder)(user_paths)) || exists((self.user)(user_paths));
         let of_project = scope == Scope::Project && {
-            let file = self.file(scope, around);
-            let folder = file.parent().filter(|folder| *folder != around.project);
+            let file = self.file(scope, user_paths);
+            let folder = file.parent().filter(|folder| *folder != user_paths.project);
             exists(file.clone()) || folder.is_some_and(|folder| exists(folder.to_owned()))
         };
-        own || of_project || self.programs.iter().any(|program| around.find(program).is_some())
+        own || of_project || self.programs.iter().any(|program| user_paths.find(program).is_some())
     }
 }
 
@@ -152,7 +152,7 @@ impl UserPaths {
     /// Reads the environment.
     ///
     /// # Errors
-    /// If there is no `HOME`, or the working directory is gone.
+    /// If there is no `HOME`, or the working directory was removed.
     pub(crate) fn look() -> Result<Self, Failure> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let folder = |name: &str| variable(name).map(PathBuf::from);

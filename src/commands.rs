@@ -152,8 +152,8 @@ impl Arguments {
             // Many terminals may print at the same time.
             Command::Daemon(ref command) if command.has_much_to_do() => {
                 let mut builder = tokio::runtime::Builder::new_multi_thread();
-                // The runtime polls for requests after so many iterations of busy terminals, of half a millisecond
-                // each.
+                // The runtime polls for requests after this number of iterations of busy terminals, of half a
+                // millisecond each.
                 builder.worker_threads(2).event_interval(7);
                 builder
             }
@@ -262,7 +262,7 @@ mod tests {
         assert!(found.len() > 20, "the tree is walked: {found:?}");
         let mut without: Vec<&str> = found.iter().filter(|(_, json)| !json).map(|(words, _)| words.as_str()).collect();
         without.sort_unstable();
-        // A command that is not on the list should have `--json`; one that has it should not be on the list.
+        // A command that is not on the list should have `--json`; a command with it should not be on the list.
         assert_eq!(without, WITHOUT_JSON.map(|(words, _)| words));
     }
 }

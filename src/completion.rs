@@ -63,8 +63,8 @@ pub(crate) fn run_states() -> ArgValueCompleter {
 /// Completes the ids of open gates.
 pub(crate) fn gates() -> ArgValueCompleter {
     completer(|current| {
-        let wanted = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
-        let runs = ask_daemon(wanted).map(|reply| reply.runs).unwrap_or_default();
+        let request = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
+        let runs = ask_daemon(request).map(|reply| reply.runs).unwrap_or_default();
         let own = runs.iter().flat_map(|run| {
             run.pending_gates.iter().filter(|gate| gate.run_id == run.run_id).map(|gate| (&gate.gate_id, &gate.prompt))
         });
@@ -146,15 +146,15 @@ pub(crate) fn hosts() -> ArgValueCompleter {
 }
 
 fn completer(candidates: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueCompleter {
-    // A word that is not UTF-8 is no beginning of an id or a name.
+    // A word that is not UTF-8 is not the beginning of an id or a name.
     ArgValueCompleter::new(move |current: &OsStr| current.to_str().map(candidates).unwrap_or_default())
 }
 
-fn runs_like(current: &str, wanted: fn(&RunRecord) -> bool) -> Vec<CompletionCandidate> {
+fn runs_like(current: &str, matches: fn(&RunRecord) -> bool) -> Vec<CompletionCandidate> {
     let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     let runs = ask_daemon(newest).map(|reply| reply.runs).unwrap_or_default();
     let about = |run: &RunRecord| format!("{} {}", run.workflow_id, run.state);
-    runs.iter().filter(|run| wanted(run)).filter_map(|run| without_prefix(current, &run.run_id, &about(run))).collect()
+    runs.iter().filter(|run| matches(run)).filter_map(|run| without_prefix(current, &run.run_id, &about(run))).collect()
 }
 
 fn terminals_like(current: &str) -> Vec<CompletionCandidate> {

@@ -62,20 +62,20 @@ impl Checks {
         self.found.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), fix });
     }
 
-    fn good(&mut self, about: &str, said: impl Into<String>) {
-        self.add(about, State::Ok, said, None);
+    fn good(&mut self, about: &str, message: impl Into<String>) {
+        self.add(about, State::Ok, message, None);
     }
 
-    fn absent(&mut self, about: &str, said: impl Into<String>) {
-        self.add(about, State::Absent, said, None);
+    fn absent(&mut self, about: &str, message: impl Into<String>) {
+        self.add(about, State::Absent, message, None);
     }
 
-    fn warn(&mut self, about: &str, said: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, State::Warning, said, Some(fix.into()));
+    fn warn(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, State::Warning, message, Some(fix.into()));
     }
 
-    fn problem(&mut self, about: &str, said: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, State::Problem, said, Some(fix.into()));
+    fn problem(&mut self, about: &str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, State::Problem, message, Some(fix.into()));
     }
 }
 
@@ -85,39 +85,39 @@ impl Checks {
 /// # Errors
 /// If the environment is unreadable, and the errors of `tell`.
 pub(crate) async fn examine(
-    place: &DaemonPaths,
+    daemon_paths: &DaemonPaths,
     only: &[String],
     mut tell: impl FnMut(&[Check]) -> Result<(), Failure>,
 ) -> Result<Vec<Check>, Failure> {
-    let around = UserPaths::look()?;
-    let ours = OwnEntry::find(&around)?;
+    let user_paths = UserPaths::look()?;
+    let own_entry = OwnEntry::find(&user_paths)?;
     let mut all = Vec::new();
     let mut done = |checks: Checks| {
         tell(&checks.found)?;
         all.extend(checks.found);
         Ok::<_, Failure>(())
     };
-    done(machine::look(&around, &ours, place))?;
+    done(machine::check_machine(&user_paths, &own_entry, daemon_paths))?;
     done(reach::settings().await)?;
-    done(reach::daemon(place).await)?;
-    done(server(&ours, place).await)?;
-    done(clients(&around, &ours, only).await)?;
-    done(reach::remotes(place).await)?;
+    done(reach::daemon(daemon_paths).await)?;
+    done(server(&own_entry, daemon_paths).await)?;
+    done(clients(&user_paths, &own_entry, only).await)?;
+    done(reach::remotes(daemon_paths).await)?;
     Ok(all)
 }
 
 /// Starts the server as clients do, with both eras of the protocol.
-async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
+async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("The MCP server");
-    let state = place.state().display().to_string();
+    let state = daemon_paths.state().display().to_string();
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
     for (about, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
-        let command = probe::Command { program: &ours.program, arguments: &arguments, environment: &[] };
+        let command = probe::Command { program: &own_entry.program, arguments: &arguments, environment: &[] };
         match probe::speak(command, era).await {
             Ok(spoken) => check_answer(&mut checks, about, &spoken),
-            Err(why) => checks.problem(
+            Err(reason) => checks.problem(
                 about,
-                why,
+                reason,
                 "see its log with: steplatch -v mcp, and check the daemon with: steplatch daemon status",
             ),
         }
@@ -125,11 +125,11 @@ async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
     checks
 }
 
-/// Time that a server may take to end once its client is gone, without a warning.
+/// Time that a server may take to end once its client has disconnected, without a warning.
 const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
 
 fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
-    let said = format!(
+    let message = format!(
         "{} tools, speaks {}; answered after {}, listed in {}, ended in {}",
         spoken.tools,
         spoken.revision,
@@ -138,20 +138,20 @@ fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
         print::duration(spoken.ended)
     );
     if spoken.ended > PROMPTLY {
-        checks.warn(about, said, "it should end as soon as its client is gone; check the load of this machine");
+        checks.warn(about, message, "it should end as soon as its client is gone; check the load of this machine");
     } else {
-        checks.good(about, said);
+        checks.good(about, message);
     }
 }
 
 /// Starts the servers in each client's configuration.
-async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks {
+async fn clients(user_paths: &UserPaths, own_entry: &OwnEntry, only: &[String]) -> Checks {
     let mut checks = Checks::for_section("Clients");
     for client in CLIENTS.iter().filter(|client| only.is_empty() || only.iter().any(|name| name == client.name)) {
         let mut has_entry = false;
         for scope in [Scope::User, Scope::Project] {
-            let path = client.file(scope, around);
-            if scope == Scope::Project && path == client.file(Scope::User, around) {
+            let path = client.file(scope, user_paths);
+            if scope == Scope::Project && path == client.file(Scope::User, user_paths) {
                 continue;
             }
             let about =
@@ -161,7 +161,7 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(error) => {
-                    checks.problem(&about, format!("{}: {error}", around.display_path(&path)), "fix the file");
+                    checks.problem(&about, format!("{}: {error}", user_paths.display_path(&path)), "fix the file");
                     has_entry = true;
                     continue;
                 }
@@ -170,16 +170,16 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 Ok(None) => {}
                 Ok(Some(found)) => {
                     has_entry = true;
-                    entry(&mut checks, &about, &found, ours, around, &setup).await;
+                    entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
                 }
                 Err(error) => {
                     has_entry = true;
-                    let said = format!("{} cannot be read: {error}", around.display_path(&path));
-                    checks.problem(&about, said, "fix the file; the client cannot read it either");
+                    let message = format!("{} cannot be read: {error}", user_paths.display_path(&path));
+                    checks.problem(&about, message, "fix the file; the client cannot read it either");
                 }
             }
         }
-        match (has_entry, client.is_there(Scope::User, around), only.is_empty()) {
+        match (has_entry, client.is_there(Scope::User, user_paths), only.is_empty()) {
             (true, ..) => {}
             (false, true, true) => {
                 checks.warn(
@@ -204,15 +204,22 @@ fn setup_command(client: &Client, scope: Scope) -> String {
 }
 
 /// Tries one entry.
-async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnEntry, around: &UserPaths, setup: &str) {
-    let told = print::visible(&found.describe());
+async fn entry(
+    checks: &mut Checks,
+    about: &str,
+    found: &FoundEntry,
+    own_entry: &OwnEntry,
+    user_paths: &UserPaths,
+    setup: &str,
+) {
+    let description = print::visible(&found.describe());
     let Some(command) = &found.command else {
         match &found.url {
             Some(url) => match reach::listens(url).await {
                 Ok(()) => checks.good(about, format!("connects to {url}, which accepts connections")),
-                Err(why) => checks.problem(
+                Err(reason) => checks.problem(
                     about,
-                    format!("connects to {url}, and {why}"),
+                    format!("connects to {url}, and {reason}"),
                     format!("start it with: steplatch serve, or remove the entry and run: {setup}"),
                 ),
             },
@@ -220,34 +227,36 @@ async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnE
         }
         return;
     };
-    let Some(program) = around.find(command) else {
-        let said = format!("starts '{told}': program not found");
-        return checks.problem(about, said, format!("fix it with: {setup}"));
+    let Some(program) = user_paths.find(command) else {
+        let message = format!("starts '{description}': program not found");
+        return checks.problem(about, message, format!("fix it with: {setup}"));
     };
     let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
     match probe::speak(command, probe::Era::Handshake).await {
-        Err(why) => checks.problem(about, format!("starts '{told}', and {why}"), format!("fix it with: {setup}")),
+        Err(reason) => {
+            checks.problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"));
+        }
         Ok(spoken) if spoken.name != NAME => {
-            let said = format!("starts '{told}', which is another server: {}", print::visible(&spoken.name));
-            checks.problem(about, said, format!("fix it with: {setup}"));
+            let message = format!("starts '{description}', which is another server: {}", print::visible(&spoken.name));
+            checks.problem(about, message, format!("fix it with: {setup}"));
         }
-        Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, ours) => {
-            let said = format!("starts another steplatch ({}): '{told}'", print::visible(&spoken.version));
-            checks.warn(about, said, format!("to start this one: {setup}"));
+        Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, own_entry) => {
+            let message = format!("starts another steplatch ({}): '{description}'", print::visible(&spoken.version));
+            checks.warn(about, message, format!("to start this one: {setup}"));
         }
-        Ok(spoken) => checks.good(about, format!("starts '{told}': {} tools", spoken.tools)),
+        Ok(spoken) => checks.good(about, format!("starts '{description}': {} tools", spoken.tools)),
     }
 }
 
 /// Returns whether a program is this one, or starts it.
-fn is_ours(program: &Path, ours: &OwnEntry) -> bool {
-    is_same(program, &ours.program)
+fn is_ours(program: &Path, own_entry: &OwnEntry) -> bool {
+    is_same(program, &own_entry.program)
 }
 
 /// Returns the daemon's reply to one verb, if a daemon answers.
-async fn ask<V: steplatch_protocol::Verb>(place: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
-    let asked = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(place, verb)).await;
+async fn ask<V: steplatch_protocol::Verb>(daemon_paths: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
+    let asked = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(daemon_paths, verb)).await;
     match asked {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(failure)) => Err(failure.message().to_owned()),

@@ -11,7 +11,7 @@ pub(crate) fn place(state: Option<&Path>) -> Result<DaemonPaths, Failure> {
     DaemonPaths::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Returns how this program starts a daemon: by running itself.
+/// Returns the command that starts a daemon: this program itself.
 pub(crate) fn starter() -> Result<Starter, Failure> {
     let program =
         std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
@@ -33,7 +33,7 @@ pub(crate) async fn client(place: &DaemonPaths) -> Result<Client, Failure> {
     Ok(connect_or_start(place, hello("steplatch"), &starter()?).await?.0)
 }
 
-/// Returns a connection to the daemon that reconnects by itself, and starts the daemon if there is none.
+/// Returns a connection to the daemon that reconnects on its own, and starts the daemon if there is none.
 pub(crate) fn steady(place: &DaemonPaths) -> Result<ReconnectingClient, Failure> {
     Ok(ReconnectingClient::new(place.clone(), starter()?, hello("steplatch")))
 }

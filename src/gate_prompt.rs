@@ -116,7 +116,7 @@ impl GatePrompt {
     /// Takes the next line. Returns the answer once it is complete.
     ///
     /// # Errors
-    /// With the problem of the line, which the person must type again.
+    /// Returns the problem of the line, which the person must type again.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
         if !self.is_whole {
             let gate = &self.gate.gate_id;
@@ -177,14 +177,14 @@ impl GatePrompt {
 
 /// Returns a field with what it takes.
 fn prompt_of(field: &Field) -> String {
-    let wanted = match field.choices().len() {
+    let expected = match field.choices().len() {
         0 => field.constraint(),
         _ => "by number or text".to_owned(),
     };
     let besides = match field.default_in_words() {
-        Some(default) => format!("{wanted}; {} if left empty", visible(&default)),
-        None if field.is_required() => wanted,
-        None => format!("{wanted}; may be left empty"),
+        Some(default) => format!("{expected}; {} if left empty", visible(&default)),
+        None if field.is_required() => expected,
+        None => format!("{expected}; may be left empty"),
     };
     format!("{} ({besides})", visible(field.label()))
 }

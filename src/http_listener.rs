@@ -130,16 +130,16 @@ impl HttpListener {
         let Self { url, token, token_file, .. } = self;
         let shown_file = token_file.as_ref().map(|file| file.display().to_string());
         if json {
-            let mut told = json!({"success": true, "url": url});
+            let mut reply = json!({"success": true, "url": url});
             for (name, path) in rows {
-                told[*name] = self.address_of(path).into();
+                reply[*name] = self.address_of(path).into();
             }
             for (name, value) in [("token_file", &shown_file), ("token", token)] {
                 if let Some(value) = value {
-                    told[name] = value.as_str().into();
+                    reply[name] = value.as_str().into();
                 }
             }
-            return Ok(print::json_line(&told)?);
+            return Ok(print::json_line(&reply)?);
         }
         print::line(format!("{STRONG}steplatch listens on {url}{STRONG:#}"))?;
         let row = |name: &str, says: &str| {
@@ -204,14 +204,13 @@ fn browser_address(address: SocketAddr) -> SocketAddr {
 fn most_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    let wanted = Options::default().most_connections;
+    let default_limit = Options::default().most_connections;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }
     match getrlimit(Resource::Nofile).current {
-        Some(limit) => {
-            usize::try_from(limit.saturating_sub(OTHER_DESCRIPTORS)).map_or(wanted, |room| room.clamp(1, wanted))
-        }
-        None => wanted,
+        Some(limit) => usize::try_from(limit.saturating_sub(OTHER_DESCRIPTORS))
+            .map_or(default_limit, |room| room.clamp(1, default_limit)),
+        None => default_limit,
     }
 }

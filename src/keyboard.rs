@@ -78,7 +78,7 @@ impl Keyboard {
         Ok(Self { keys, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the bytes of the next keys; `None` once the terminal is gone. Cancellation-safe.
+    /// Returns the bytes of the next keys; `None` once the terminal has closed. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
         self.keys.recv().await
     }
@@ -96,7 +96,7 @@ impl Drop for Keyboard {
     }
 }
 
-/// Reads keys until the terminal or the receiver is gone, or the other end of `stopped` closes.
+/// Reads keys until the terminal or the receiver closes, or the other end of `stopped` closes.
 fn read_all(stopped: &OwnedFd, sender: &mpsc::Sender<Vec<u8>>) {
     let input = io::stdin();
     let mut buffer = [0u8; 4096];

@@ -1,6 +1,6 @@
 //! steplatch: real terminals and procedures, for agents and people.
 //!
-//! Parses arguments and connects components, without logic of its own. Each command has its file in `commands`.
+//! Parses arguments and connects components, without its own logic. Each command has its file in `commands`.
 
 mod action;
 mod attach;

@@ -121,7 +121,7 @@ pub(crate) struct RunningServer {
 }
 
 /// Returns the server of the page, and starts one in the background if none runs. Replaces a server of another version.
-/// A taken usual port is no error: the server listens at a free one.
+/// If the usual port is taken, that is not an error: the server listens at a free one.
 pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<RunningServer, Failure> {
     match running(place).await? {
         Some(record) if record.version == env!("CARGO_PKG_VERSION") => {
@@ -176,9 +176,9 @@ pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<PageServerRecord>
     Ok(Some(record))
 }
 
-/// Starts a server in a session of its own and waits until it listens, or returns its error.
+/// Starts a server in its own session and waits until it listens, or returns its error.
 async fn spawn(place: &DaemonPaths, port: u16) -> Result<(), Failure> {
-    let told = |error: io::Error| Failure::system("the server of the page could not be started", &error);
+    let start_error = |error: io::Error| Failure::system("the server of the page could not be started", &error);
     let mut command = std::process::Command::new(front::starter()?.program);
     command.args(["serve", "--detached", "--json", "--port", &port.to_string(), "--state-dir"]).arg(place.state());
     // Programs that start from the page begin at home.
@@ -192,7 +192,7 @@ async fn spawn(place: &DaemonPaths, port: u16) -> Result<(), Failure> {
         }
         Ok(line)
     });
-    let line = starting.await.map_err(io::Error::other).map_err(told)?.map_err(told)?;
+    let line = starting.await.map_err(io::Error::other).map_err(start_error)?.map_err(start_error)?;
     let reply: Value = serde_json::from_str(&line).unwrap_or_default();
     match reply["success"] == true {
         true => Ok(()),

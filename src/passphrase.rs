@@ -41,7 +41,7 @@ impl EchoOff {
 
 impl Drop for EchoOff {
     fn drop(&mut self) {
-        // A failure means that the terminal is gone, which needs no echo.
+        // A failure means that the terminal has closed, which needs no echo.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }

@@ -1,6 +1,6 @@
 //! Printing to standard output and standard error, with colours on terminals.
 //!
-//! `anstream` drops colours where the output is no terminal or `NO_COLOR` is set.
+//! `anstream` drops colours if the output is not a terminal or `NO_COLOR` is set.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -307,7 +307,7 @@ pub(crate) fn hanging(text: &str, indent: usize) -> String {
     wrapped(text, room).join(&format!("\n{}", " ".repeat(indent)))
 }
 
-/// Cuts text to so many columns, with an ellipsis if it is longer.
+/// Cuts text to `columns` columns, with an ellipsis if it is longer.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -325,7 +325,7 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     out
 }
 
-/// Fills text with blanks to so many columns.
+/// Fills text with spaces to `columns` columns.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }

@@ -81,7 +81,7 @@ pub(crate) async fn record(
                 break;
             }
             Some(Err(_)) => None,
-            // The daemon is gone, and the terminal continues: missed output is on the screen that the next daemon
+            // The daemon has ended, and the terminal continues: missed output is on the screen that the next daemon
             // sends.
             None => {
                 let (client, again, more) = join_again(place, &joined.session_id).await?;

@@ -26,17 +26,17 @@ const PAGE: u32 = 1000;
 /// A change of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RunChange {
-    /// It started.
+    /// The run started.
     Started,
     /// A gate opened, of the run or of one of its descendants.
     GateOpened(Box<GateInfo>),
     /// The gate with this id closed: answered, timed out or withdrawn.
     GateClosed(String),
-    /// It paused.
+    /// The run paused.
     Paused,
-    /// It resumed.
+    /// The run resumed.
     Resumed,
-    /// It completed, failed or was cancelled, as its record states.
+    /// The run completed, failed or was cancelled, as its record states.
     Ended,
 }
 
@@ -160,7 +160,7 @@ impl RunChanges {
     /// Reads the record of every run that may have changed.
     async fn look(&mut self) -> Result<(), Failure> {
         let mut runs: BTreeSet<String> = match &self.wanted {
-            Some(wanted) => wanted.clone(),
+            Some(runs) => runs.clone(),
             None => self.known.keys().cloned().collect(),
         };
         if self.wanted.is_none() {
@@ -190,8 +190,8 @@ impl RunChanges {
     }
 
     async fn changed(&mut self, run: String) -> Result<(), Failure> {
-        let Some(wanted) = &self.wanted else { return self.read(&run).await };
-        if wanted.contains(&run) {
+        let Some(runs) = &self.wanted else { return self.read(&run).await };
+        if runs.contains(&run) {
             return self.read(&run).await;
         }
         let ancestor = match self.ancestors.get(&run) {
@@ -212,7 +212,7 @@ impl RunChanges {
         loop {
             let reply = self.daemon.call(GetWorkflowRun { run_id: run }).await?;
             let Some(parent) = reply.run.and_then(|record| record.parent_run_id) else { return Ok(None) };
-            if self.wanted.as_ref().is_some_and(|wanted| wanted.contains(&parent)) {
+            if self.wanted.as_ref().is_some_and(|runs| runs.contains(&parent)) {
                 return Ok(Some(parent));
             }
             run = parent;
@@ -227,14 +227,14 @@ impl RunChanges {
         }
         let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
         let Some(mut record) = reply.run else {
-            // The daemon may have removed a finished run meanwhile.
+            // The daemon may have removed a finished run in the meantime.
             return match &self.wanted {
                 Some(_) if is_first => Err(crate::commands::runs::not_found(run)),
                 _ => Ok(()),
             };
         };
         if self.wanted.is_none() {
-            // Each descendant has reports of its own.
+            // Each descendant has its own reports.
             record.pending_gates.retain(|gate| gate.gate_id.starts_with(&format!("{run}/")));
         }
         let changes = changes_between(self.known.get(run), &record, self.has_looked && self.wanted.is_none());

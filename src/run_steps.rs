@@ -29,7 +29,7 @@ pub(crate) async fn events(place: &DaemonPaths, run: &str) -> Result<Vec<RunEven
 /// Returns the states in which the run asked for its next state, because they found nothing that they expect.
 pub(crate) fn asking_states(events: &[RunEvent]) -> Vec<String> {
     let state = |event: &&RunEvent| event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned();
-    // A judgement names no answerer: it is no question of the workflow's own.
+    // A judgement names no answerer: it is not the workflow's own question.
     let is_unknown = |event: &&RunEvent| event.event_type == "gate_waiting" && !event.data.contains_key("answered_by");
     events.iter().filter(is_unknown).map(|event| state(&event)).collect()
 }

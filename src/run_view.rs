@@ -239,7 +239,7 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
     let asked = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
-    let told = match (event.event_type.as_str(), asked) {
+    let text = match (event.event_type.as_str(), asked) {
         ("remote_queued", _) => "queued: its service is at its limit of concurrent runs".to_owned(),
         ("remote_refused", _) => format!("not started yet, next try {}: {}", text("again_at"), text("error")),
         ("remote_started", _) => format!("started by its service as {}", text("workflow_instance_id")),
@@ -247,8 +247,8 @@ fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
         (_, Some(prompt)) => format!("waits at its service for an answer: {}", visible(prompt)),
         _ => format!("status at its service: {}", text("status")),
     };
-    let told = width.map_or(told.clone(), |width| fitted(&told, width.saturating_sub(2)));
-    format!("  {QUIET}{told}{QUIET:#}")
+    let text = width.map_or(text.clone(), |width| fitted(&text, width.saturating_sub(2)));
+    format!("  {QUIET}{text}{QUIET:#}")
 }
 
 /// Minimum duration of a state with an animated line.
@@ -295,9 +295,9 @@ impl Shown {
                 lines.map(|line| format!("    {QUIET}│{QUIET:#} {}", visible(line))).collect()
             }
             "question_answered" => {
-                let told = action::dialogue_answer(&event.data);
-                let told = self.width(taken + 6).map_or(told.clone(), |width| fitted(&told, width));
-                vec![format!("    {QUIET}│ {told}{QUIET:#}")]
+                let answer = action::dialogue_answer(&event.data);
+                let answer = self.width(taken + 6).map_or(answer.clone(), |width| fitted(&answer, width));
+                vec![format!("    {QUIET}│ {answer}{QUIET:#}")]
             }
             "branch_ended" => vec![branch(event, self.width(taken))],
             "gate_answered" => vec![answered(event, self.width(taken))],
@@ -351,8 +351,8 @@ impl Shown {
         let called = self.story.calls.oldest().map(|called| Current {
             state: called.name.clone(),
             tool: called.node.clone(),
-            detail: called.given.clone(),
-            since: called.since,
+            detail: called.input.clone(),
+            since: called.started,
         });
         self.story.current.clone().or(called)
     }

@@ -5,8 +5,8 @@
 //! value is a problem that names its place, never silently the default. The `steplatch.toml` of a project declares
 //! nodes and has no settings: one daemon serves many projects.
 //!
-//! Remote services and other machines are tables of their own ([`remotes`], [`hosts`]). [`reload`] applies changes while a daemon runs, and [`watch`]
-//! detects them.
+//! Remote services and other machines are separate tables ([`remotes`], [`hosts`]). [`reload`] applies changes while a
+//! daemon runs, and [`watch`] detects them.
 
 pub(crate) mod hosts;
 pub(crate) mod hosts_file;
@@ -38,7 +38,7 @@ pub(crate) struct Key {
     /// The names that it had before, which are still read where the current ones are absent.
     former: Option<FormerNames>,
     /// The description.
-    pub(crate) about: &'static str,
+    pub(crate) description: &'static str,
     /// The type of its value.
     kind: Kind,
     /// True if a running daemon applies a new value.
@@ -83,7 +83,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.max",
         variable: "STEPLATCH_TERMINALS_MAX",
         former: Some(FormerNames { name: "terminals.most", variable: "STEPLATCH_TERMINALS_MOST" }),
-        about: "maximum number of open terminals",
+        description: "maximum number of open terminals",
         kind: Kind::Number(50, 1..=10_000),
         hot: false,
     },
@@ -91,7 +91,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.grace_seconds",
         variable: "STEPLATCH_TERMINALS_GRACE_SECONDS",
         former: None,
-        about: "seconds that a terminal stays readable after its program ended",
+        description: "seconds that a terminal stays readable after its program ended",
         kind: Kind::Number(600, 0..=31_536_000),
         hot: false,
     },
@@ -99,7 +99,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.idle_seconds",
         variable: "STEPLATCH_TERMINALS_IDLE_SECONDS",
         former: None,
-        about: "seconds without use after which a terminal is closed (0 = never)",
+        description: "seconds without use after which a terminal is closed (0 = never)",
         kind: Kind::Number(0, 0..=31_536_000),
         hot: false,
     },
@@ -107,7 +107,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.history_memory_mb",
         variable: "STEPLATCH_TERMINALS_HISTORY_MEMORY_MB",
         former: None,
-        about: "memory for the older output of each terminal, compressed",
+        description: "memory for the older output of each terminal, compressed",
         kind: Kind::Number(16, 1..=4_096),
         hot: false,
     },
@@ -115,7 +115,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.history_disk_mb",
         variable: "STEPLATCH_TERMINALS_HISTORY_DISK_MB",
         former: None,
-        about: "disk space for older output of each terminal beyond that memory, compressed (0 = none)",
+        description: "disk space for older output of each terminal beyond that memory, compressed (0 = none)",
         kind: Kind::Number(64, 0..=1_048_576),
         hot: false,
     },
@@ -123,7 +123,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.log_inputs",
         variable: "STEPLATCH_TERMINALS_LOG_INPUTS",
         former: None,
-        about: "log what is typed into terminals, waited for and run in them, and by whom; captures are made of it",
+        description: "log what is typed into terminals, waited for and run in them, and by whom; captures are made of it",
         kind: Kind::Flag(true),
         hot: false,
     },
@@ -131,7 +131,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "runs.max",
         variable: "STEPLATCH_RUNS_MAX",
         former: Some(FormerNames { name: "runs.most", variable: "STEPLATCH_RUNS_MOST" }),
-        about: "maximum number of finished runs to keep; the oldest are removed first",
+        description: "maximum number of finished runs to keep; the oldest are removed first",
         kind: Kind::Number(1_000, 0..=1_000_000),
         hot: false,
     },
@@ -139,7 +139,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "runs.days",
         variable: "STEPLATCH_RUNS_DAYS",
         former: None,
-        about: "days to keep a finished run (0 = unlimited)",
+        description: "days to keep a finished run (0 = unlimited)",
         kind: Kind::Number(90, 0..=36_500),
         hot: false,
     },
@@ -147,7 +147,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "runs.disk_mb",
         variable: "STEPLATCH_RUNS_DISK_MB",
         former: None,
-        about: "disk space for the histories of all runs; the oldest finished ones are removed first",
+        description: "disk space for the histories of all runs; the oldest finished ones are removed first",
         kind: Kind::Number(4_096, 1..=1_048_576),
         hot: false,
     },
@@ -155,7 +155,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "tools.library",
         variable: "STEPLATCH_TOOLS_LIBRARY",
         former: None,
-        about: "offer proven workflows of the library as MCP tools",
+        description: "offer proven workflows of the library as MCP tools",
         kind: Kind::Flag(false),
         hot: true,
     },
@@ -163,7 +163,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "gates.require",
         variable: "STEPLATCH_GATES_REQUIRE",
         former: None,
-        about: "minimum proof of a person for gates: none, dialog, terminal, passphrase or passkey",
+        description: "minimum proof of a person for gates: none, dialog, terminal, passphrase or passkey",
         kind: Kind::Text("none", is_proof),
         hot: true,
     },
@@ -171,7 +171,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "commands.pagers",
         variable: "STEPLATCH_COMMANDS_PAGERS",
         former: None,
-        about: "open pagers and editors in shells that are started for one command",
+        description: "open pagers and editors in shells that are started for one command",
         kind: Kind::Flag(false),
         hot: true,
     },
@@ -179,7 +179,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "commands.integrate",
         variable: "STEPLATCH_COMMANDS_INTEGRATE",
         former: None,
-        about: "set up exit codes in shells within ssh, su or docker with their first command",
+        description: "set up exit codes in shells within ssh, su or docker with their first command",
         kind: Kind::Flag(false),
         hot: true,
     },
@@ -187,7 +187,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "engine.kind",
         variable: "STEPLATCH_ENGINE_KIND",
         former: None,
-        about: "the engine of runs that name none: sqlite (this daemon), or temporal (through 'steplatch worker')",
+        description: "the engine of runs that name none: sqlite (this daemon), or temporal (through 'steplatch worker')",
         kind: Kind::Text(EngineKind::Sqlite.name(), is_engine),
         hot: true,
     },
@@ -195,7 +195,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "temporal.program",
         variable: "STEPLATCH_TEMPORAL_PROGRAM",
         former: None,
-        about: "the program of the worker for Temporal, if it is neither beside this program nor in the PATH",
+        description: "the program of the worker for Temporal, if it is neither beside this program nor in the PATH",
         kind: Kind::Text("", |_| Ok(())),
         hot: false,
     },
@@ -203,7 +203,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "serve.start",
         variable: "STEPLATCH_SERVE_START",
         former: None,
-        about: "when the server of the page starts in the background: on_demand (with 'steplatch open') or with_daemon",
+        description: "when the server of the page starts in the background: on_demand (with 'steplatch open') or with_daemon",
         kind: Kind::Text(ON_DEMAND, is_serve_start),
         hot: false,
     },
@@ -211,7 +211,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "daemon.log",
         variable: crate::print::LOG_VARIABLE,
         former: None,
-        about: "log filter of the daemon: a level, or levels of modules, such as info,steplatch=debug",
+        description: "log filter of the daemon: a level, or levels of modules, such as info,steplatch=debug",
         kind: Kind::Text(crate::print::USUAL_LOG, crate::print::is_log_filter),
         hot: true,
     },
@@ -283,7 +283,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One setting of a table of its own.
+/// One setting of a separate table.
 pub(crate) struct SettingRow {
     /// Its name among the settings.
     pub(crate) name: String,
@@ -292,14 +292,14 @@ pub(crate) struct SettingRow {
     /// The origin of the value.
     pub(crate) origin: Origin,
     /// The description.
-    pub(crate) about: &'static str,
+    pub(crate) description: &'static str,
 }
 
-/// The tables of their own so far.
+/// The separate tables so far.
 #[derive(Default)]
 struct TableReading {
     services: remotes::Reading,
-    hosts: hosts::Reading,
+    hosts: hosts::HostSettings,
 }
 
 /// An invalid part of the configuration.
@@ -327,7 +327,7 @@ impl Settings {
     /// Reads the settings of this user.
     ///
     /// # Errors
-    /// With every problem of the file and of the environment, including those that alone would only be warnings.
+    /// Returns every problem of the file and of the environment, including those that alone would only be warnings.
     pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
         let text = match path.as_deref().map(text_of) {
@@ -345,10 +345,10 @@ impl Settings {
         let default = KEYS.iter().map(|key| (key.name, (key.kind.default(), Origin::Default)));
         let mut settings =
             Self { values: default.collect(), remotes: Vec::new(), hosts: Vec::new(), unknown: Vec::new() };
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         let mut tables = TableReading::default();
         if let Some((path, text)) = file {
-            settings.take_file(&path, &text, &mut tables, &mut wrong);
+            settings.take_file(&path, &text, &mut tables, &mut problems);
         }
         for key in KEYS {
             let names = [Some(key.variable), key.former.as_ref().map(|former| former.variable)];
@@ -360,7 +360,7 @@ impl Settings {
                 Some((name, Ok(value))) => {
                     settings.values.insert(key.name, (value, Origin::Environment(name)));
                 }
-                Some((_, Err(problem))) => wrong.push(problem),
+                Some((_, Err(problem))) => problems.push(problem),
                 None => {}
             }
         }
@@ -368,32 +368,32 @@ impl Settings {
         services.environment(&variable);
         settings.remotes = services.remotes;
         settings.unknown.append(&mut services.unknown);
-        wrong.append(&mut services.wrong);
+        problems.append(&mut services.wrong);
         settings.hosts = hosts.hosts;
         settings.unknown.append(&mut hosts.unknown_keys);
-        wrong.append(&mut hosts.wrong);
-        if wrong.is_empty() {
+        problems.append(&mut hosts.problems);
+        if problems.is_empty() {
             return Ok(settings);
         }
-        wrong.append(&mut settings.unknown);
-        Err(BadSettings(wrong))
+        problems.append(&mut settings.unknown);
+        Err(BadSettings(problems))
     }
 
     /// Applies the values of a file, and collects its problems.
-    fn take_file(&mut self, path: &Path, text: &str, tables: &mut TableReading, wrong: &mut Vec<Problem>) {
+    fn take_file(&mut self, path: &Path, text: &str, tables: &mut TableReading, problems: &mut Vec<Problem>) {
         let place = path.display().to_string();
         let mut table: Table = match text.parse::<Table>() {
             Ok(table) => table,
             Err(error) => {
                 let problem = error.to_string().trim_end().to_owned();
-                return wrong.push(Problem { place, problem });
+                return problems.push(Problem { place, problem });
             }
         };
         if let Some(value) = table.remove(remotes::REMOTE) {
             tables.services.file(path, &value);
         }
         if let Some(value) = table.remove(hosts::HOST) {
-            tables.hosts.file(path, &value);
+            tables.hosts.read_file(path, &value);
         }
         let values = flat(&table);
         for (name, value) in &values {
@@ -410,7 +410,7 @@ impl Settings {
                 Ok(value) => {
                     self.values.insert(key.name, (value, Origin::File(path.to_owned())));
                 }
-                Err(problem) => wrong.push(problem),
+                Err(problem) => problems.push(problem),
             }
         }
     }
@@ -567,7 +567,7 @@ impl Key {
             (Kind::Flag(_), None) => format!("{name} must be true or false, not {given}"),
             (Kind::Text(_, check), Some(Value::Text(text))) => match check(&text) {
                 Ok(()) => return Ok(Value::Text(text)),
-                Err(why) => format!("{name} cannot be '{text}': {why}"),
+                Err(reason) => format!("{name} cannot be '{text}': {reason}"),
             },
             (Kind::Text(..), _) => format!("{name} must be a string, not {given}"),
         };
@@ -605,7 +605,7 @@ fn tables(value: &toml::Value) -> Option<Vec<&Table>> {
     value.as_array()?.iter().map(toml::Value::as_table).collect()
 }
 
-/// Says that a key of the file is no array of tables.
+/// Reports that a key of the file is not an array of tables.
 fn no_tables(what: &str, key: &str) -> String {
     format!("{what} is a table of its own, which begins with [[{key}]]")
 }

@@ -1,7 +1,7 @@
 //! Agent Skills: a workflow as a folder that an agent finds by its description, reads and runs (<https://agentskills.io>).
 //!
 //! Pure: the name of the folder, the texts in it, and a machine that needs no library. What an agent always reads is the
-//! description; the steps are in a file of their own, which it reads when it needs them.
+//! description; the steps are in a separate file, which it reads when it needs them.
 
 mod name;
 mod standalone;
@@ -31,7 +31,7 @@ pub(crate) struct Skill<'s> {
     pub(crate) name: &'s SkillName,
     /// The name of the workflow.
     pub(crate) workflow: &'s str,
-    /// Argument of `steplatch run`, from the folder on: a file, and a function in it.
+    /// Argument of `steplatch run`, starting at the folder: a file, and a function in it.
     pub(crate) target: &'s str,
     /// Purpose of the workflow.
     pub(crate) description: Option<&'s str>,
@@ -181,7 +181,7 @@ impl Skill<'_> {
         let _ = writeln!(text, "| question | answers | who |\n|---|---|---|\n{}", rows.join("\n"));
     }
 
-    /// Returns what must be there for a run, in a sentence or two.
+    /// Returns the requirements of a run, in a sentence or two.
     fn needs(&self) -> String {
         let mut needs = format!("Linux, and steplatch {} or later", env!("CARGO_PKG_VERSION"));
         let programs = self.machine.map(programs).unwrap_or_default();
@@ -230,7 +230,7 @@ fn programs(machine: &Definition) -> Vec<String> {
     programs
 }
 
-/// Returns a command with a word that is no program in place of each unknown value.
+/// Returns a command with a word that is not a program in place of each unknown value.
 fn without_placeholders(command: &str) -> String {
     let mut plain = String::new();
     let mut rest = command;

@@ -70,8 +70,8 @@ const STATES_LIMIT_END: &str = ") reached - possible infinite loop";
 /// Returns a sentence of the daemon in the terms of the command line.
 pub(crate) fn for_people(sentence: &str) -> String {
     let mut words = sentence.to_owned();
-    for (phrase, ours) in PHRASES {
-        words = words.replace(phrase, ours);
+    for (phrase, replacement) in PHRASES {
+        words = words.replace(phrase, replacement);
     }
     if let Some((before, after)) = words.split_once(STATES_LIMIT)
         && let Some((limit, after)) = after.split_once(STATES_LIMIT_END)

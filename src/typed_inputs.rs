@@ -3,7 +3,7 @@
 use serde_json::Value;
 use steplatch_workflow::{Definition, tool};
 
-/// Returns what each state types, with its name, in the order of the definition, with masked secrets.
+/// Returns the typed input of each state, with its name, in the order of the definition, with masked secrets.
 pub(crate) fn typed_inputs(definition: &Definition) -> Vec<(String, String)> {
     let mut inputs = Vec::new();
     for state in definition.states() {

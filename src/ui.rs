@@ -55,7 +55,7 @@ impl Ui {
 /// Checks that this terminal can show a full screen.
 ///
 /// # Errors
-/// If input or output is no terminal, or the terminal cannot move its cursor.
+/// If input or output is not a terminal, or the terminal cannot move its cursor.
 pub(crate) fn check_terminal() -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage(

@@ -60,12 +60,12 @@ pub(crate) struct TimeLimit {
 }
 
 impl TimeLimit {
-    /// Starts a limit of so many seconds; without a number there is none.
+    /// Starts a limit of `seconds` seconds; without a number there is no limit.
     pub(crate) fn start(seconds: Option<f64>) -> Self {
         Self { end: seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds)) }
     }
 
-    /// Returns when the limit has passed; never if there is none.
+    /// Returns the time at which the limit has passed; never if there is none.
     pub(crate) async fn passed(self) {
         match self.end {
             Some(end) => tokio::time::sleep_until(end).await,

@@ -30,7 +30,7 @@ pub(crate) enum Outcome {
     Kept,
     /// The entry connects over HTTP, which is a choice of the user.
     KeptUrl(String),
-    /// The entry is gone.
+    /// The entry was removed.
     Removed,
     /// There was no entry.
     Absent,
@@ -44,7 +44,7 @@ pub(crate) fn edited(
     format: Format,
     text: &str,
     wish: EditRequest<'_>,
-    around: &UserPaths,
+    user_paths: &UserPaths,
 ) -> Result<(Outcome, String), Unreadable> {
     // A byte order mark, which some editors write, is not part of the document.
     let (mark, text) = match text.strip_prefix('\u{feff}') {
@@ -56,13 +56,13 @@ pub(crate) fn edited(
     let (outcome, change) = match (wish, find_in(format, text)?) {
         (EditRequest::Lack, None) => (Outcome::Absent, None),
         (EditRequest::Lack, Some(_)) => (Outcome::Removed, Some(Change::Remove)),
-        (EditRequest::Have(ours), None) => {
-            entry = ours.entry(format);
+        (EditRequest::Have(own_entry), None) => {
+            entry = own_entry.entry(format);
             (Outcome::Added, Some(Change::Add(&entry)))
         }
         (EditRequest::Have(_), Some(FoundEntry { command: None, url: Some(url), .. })) => (Outcome::KeptUrl(url), None),
-        (EditRequest::Have(ours), Some(found)) => {
-            differences = found.differences(ours, around);
+        (EditRequest::Have(own_entry), Some(found)) => {
+            differences = found.differences(own_entry, user_paths);
             match differences.is_empty() {
                 true => (Outcome::Kept, None),
                 false => (Outcome::Changed { before: found.describe() }, Some(Change::Set(&differences))),
@@ -75,8 +75,8 @@ pub(crate) fn edited(
         Format::Toml => toml::change(text, change)?,
     };
     // Comparing the values proves that the edit made the intended change and no other.
-    let meant = apply_change(format, value(format, text)?, change);
-    if value(format, &new).is_ok_and(|value| is_same(format, value, meant)) {
+    let expected = apply_change(format, value(format, text)?, change);
+    if value(format, &new).is_ok_and(|value| is_same(format, value, expected)) {
         return Ok((outcome, format!("{mark}{new}")));
     }
     Err(Unreadable::without_place(format!(

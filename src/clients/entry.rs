@@ -26,13 +26,13 @@ impl OwnEntry {
     ///
     /// # Errors
     /// If its path is unknown.
-    pub(crate) fn find(around: &UserPaths) -> Result<Self, Failure> {
+    pub(crate) fn find(user_paths: &UserPaths) -> Result<Self, Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
         if !program.exists() {
             return Err(Failure::work("this program was replaced or removed while it ran; start it again"));
         }
-        let on_path = around.find(NAME).is_some_and(|found| is_same(&found, &program));
+        let on_path = user_paths.find(NAME).is_some_and(|found| is_same(&found, &program));
         let command = if on_path { Some(NAME) } else { program.to_str() };
         let Some(command) = command.map(str::to_owned) else {
             let name = program.display();
@@ -98,13 +98,13 @@ impl FoundEntry {
         }
     }
 
-    /// Returns the properties that must change so that the entry starts `ours`. Keeps further arguments, such as
+    /// Returns the properties that must change so that the entry starts `own_entry`. Keeps further arguments, such as
     /// another state directory.
-    pub(super) fn differences(&self, ours: &OwnEntry, around: &UserPaths) -> Vec<(&'static str, Value)> {
+    pub(super) fn differences(&self, own_entry: &OwnEntry, user_paths: &UserPaths) -> Vec<(&'static str, Value)> {
         let mut differences = Vec::new();
-        let command = self.command.as_deref().and_then(|command| around.find(command));
-        if !command.is_some_and(|command| is_same(&command, &ours.program)) {
-            differences.push(("command", ours.command.as_str().into()));
+        let command = self.command.as_deref().and_then(|command| user_paths.find(command));
+        if !command.is_some_and(|command| is_same(&command, &own_entry.program)) {
+            differences.push(("command", own_entry.command.as_str().into()));
         }
         if !self.args.iter().any(|arg| arg == "mcp") {
             differences.push(("args", json!(["mcp"])));

@@ -81,8 +81,8 @@ fn look(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
 }
 
 /// Replaces the text of a file by the result of `make`, and keeps its mode and owner; a link stays a link. `make`
-/// receives `None` if there is no file, and runs again when another program wrote meanwhile. Returns the value that
-/// `make` returned beside the text. Does not write an equal text. A new file is readable by its owner only if
+/// receives `None` if there is no file, and runs again when another program wrote in the meantime. Returns the value
+/// that `make` returned beside the text. Does not write an equal text. A new file is readable by its owner only if
 /// `private`.
 ///
 /// # Errors

@@ -253,7 +253,7 @@ impl Style {
         if rest.contains('\n') {
             splices.push(Splice::insert(at, new));
         } else {
-            // The closing brace gets a line of its own.
+            // The closing brace gets its own line.
             splices.push(Splice::new(at..inside.end, format!("{new}{end}{outer}")));
         }
         // The order of two splices at one place is undefined, so this merges them.

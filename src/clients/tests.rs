@@ -46,7 +46,7 @@ fn lacking(client: &str, text: &str) -> (Outcome, String) {
 fn added(client: &str, text: &str, expected: &Expect, back: &str) {
     let (outcome, new) = having(client, text);
     assert_eq!(outcome, Outcome::Added, "{text:?}");
-    // Line ends are covered by tests of their own.
+    // Line ends are covered by separate tests.
     expected.assert_eq(&new.replace('\r', "␍"));
     assert_eq!(having(client, &new), (Outcome::Kept, new.clone()));
     assert_eq!(lacking(client, &new), (Outcome::Removed, back.to_owned()));
@@ -411,7 +411,7 @@ proptest! {
             // An object that was created for the entry stays, and so does the comma before it.
             None => {}
             Some(0) => prop_assert_eq!(inks(&back), inks(&text)),
-            // The brace after the last server may have moved to a line of its own.
+            // The brace after the last server may have moved to its own line.
             Some(_) => prop_assert_eq!(tight(&back), tight(&text)),
         }
     }

@@ -42,12 +42,12 @@ pub(super) fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Returns where the line of `at` begins.
+/// Returns the beginning of the line of `at`.
 pub(super) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Returns where the line after that of `at` begins.
+/// Returns the beginning of the line after that of `at`.
 pub(super) fn next_line(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
@@ -65,7 +65,7 @@ pub(super) fn indentation(line: &str) -> &str {
 /// Reason for refusing a text: it does not read as the client reads it, or does not take the change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct Unreadable {
-    /// Line and column, from 1 on, if the problem has a position.
+    /// Line and column, counted from 1, if the problem has a position.
     place: Option<(usize, usize)>,
     problem: String,
 }

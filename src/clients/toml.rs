@@ -117,21 +117,21 @@ pub(crate) fn with_table(text: &str, array: &str, fields: &[(&str, &str)]) -> St
 /// Returns the text without the first table of an array of tables that has this text as this field. `None` if there is none.
 ///
 /// # Errors
-/// If the text is no TOML, or the array is not one of tables with headers of their own.
-pub(crate) fn without_table(text: &str, array: &str, field: &str, wanted: &str) -> Result<Option<String>, Unreadable> {
+/// If the text is not TOML, or the array does not consist of tables with their own headers.
+pub(crate) fn without_table(text: &str, array: &str, field: &str, name: &str) -> Result<Option<String>, Unreadable> {
     let document = parse(text)?;
     let Some((_, item)) = get(document.get_ref(), array) else { return Ok(None) };
     let DeValue::Array(tables) = item.get_ref() else {
         return Err(Unreadable::at(text, item.span().start, format!("'{array}' is no array of tables")));
     };
     let is_wanted = |table: &&Item<'_>| match table.get_ref() {
-        DeValue::Table(fields) => get(fields, field).is_some_and(|(_, value)| value.get_ref().as_str() == Some(wanted)),
+        DeValue::Table(fields) => get(fields, field).is_some_and(|(_, value)| value.get_ref().as_str() == Some(name)),
         _ => false,
     };
     match tables.iter().find(is_wanted) {
         None => Ok(None),
         Some(table) if is_inline(text, &table.span()) => {
-            let problem = format!("'{array}' is written on one line; remove '{wanted}' from it by hand");
+            let problem = format!("'{array}' is written on one line; remove '{name}' from it by hand");
             Err(Unreadable::at(text, table.span().start, problem))
         }
         Some(table) => Ok(Some(spliced(text, removed(text, table)))),
@@ -198,7 +198,7 @@ fn lines_of(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
             let mut below = Vec::new();
             table.iter().for_each(|(_, item)| lines_of(text, item, &mut below));
             if text[span].starts_with('[') {
-                // Comments between its values belong to it. Its subtables have headers of their own.
+                // Comments between its values belong to it. Its subtables have their own headers.
                 let direct =
                     table.iter().filter(|(_, item)| !text[item.span()].starts_with('[') || item.get_ref().is_array());
                 let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(own.end);

@@ -28,7 +28,7 @@ impl Conversation<'_> {
         match order::called(word).map_err(Failure::usage)? {
             Order::Help => {
                 let lines = help::about(rest).map_err(Failure::usage)?;
-                self.screen.say(&lines)?;
+                self.screen.print_lines(&lines)?;
             }
             Order::Nodes => self.lists_nodes(rest).await?,
             Order::Graphs => self.lists_graphs(rest).await?,
@@ -49,14 +49,14 @@ impl Conversation<'_> {
             }
             Order::Target => self.sets_target(rest).await?,
             Order::FullScreen => self.opens_full_screen(rest).await?,
-            Order::Clear if self.screen.is_watched() => print::clear()?,
+            Order::Clear if self.screen.is_interactive() => print::clear()?,
             Order::Clear => {}
             Order::Quit => self.over = true,
         }
         Ok(())
     }
 
-    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, without a request for a line.
+    /// Executes `/ui` and `/ui RUN`. The editor does not read in the meantime, without a request for a line.
     async fn opens_full_screen(&mut self, what: &str) -> Result<(), Failure> {
         let run = match what {
             "" => None,
@@ -109,7 +109,7 @@ impl Conversation<'_> {
     }
 
     fn show_list(&mut self, lines: &[String], nothing: &str) -> std::io::Result<()> {
-        if lines.is_empty() { self.screen.print_remark(nothing) } else { self.screen.say(lines) }
+        if lines.is_empty() { self.screen.print_remark(nothing) } else { self.screen.print_lines(lines) }
     }
 
     async fn lists_nodes(&mut self, containing: &str) -> Result<(), Failure> {
@@ -244,19 +244,19 @@ impl Conversation<'_> {
             match (&entry.state, entry.run.clone()) {
                 (State::Coming, Some(run)) => {
                     let lines = runs::describe(self.place, &run).await?;
-                    self.screen.say(&lines)?;
+                    self.screen.print_lines(&lines)?;
                 }
                 _ => {
                     let result = self.session.result(number).map_err(Failure::usage)?;
                     let lines = format::result(number, &entry.target, result);
-                    self.screen.say(&lines)?;
+                    self.screen.print_lines(&lines)?;
                 }
             }
             return Ok(());
         }
         let run = self.run(what, "/show").await?;
         let lines = runs::describe(self.place, &run).await?;
-        Ok(self.screen.say(&lines)?)
+        Ok(self.screen.print_lines(&lines)?)
     }
 
     /// Returns the id of the run with this prefix. A number always refers to a call instead.

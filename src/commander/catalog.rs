@@ -71,10 +71,11 @@ impl Catalog {
             }
             [] => format!("no {noun} is declared here; see /help {noun}s"),
             names => {
-                let told: Vec<String> = names.iter().take(TOLD).map(|name| format!("{}{name}", kind.sigil())).collect();
+                let listed: Vec<String> =
+                    names.iter().take(TOLD).map(|name| format!("{}{name}", kind.sigil())).collect();
                 let more = names.len().saturating_sub(TOLD);
                 let more = if more == 0 { String::new() } else { format!(" and {more} more: /{noun}s") };
-                format!("there is {}{more}", told.join(", "))
+                format!("there is {}{more}", listed.join(", "))
             }
         }
     }

@@ -17,7 +17,7 @@ pub(crate) struct Words {
     pub(crate) choices: Vec<String>,
 }
 
-/// Returns where the word at `at` begins, and its completions, sorted and without duplicates.
+/// Returns the beginning of the word at `at`, and its completions, sorted and without duplicates.
 pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<String>) {
     let before = line.get(..at).unwrap_or(line);
     let begins = before
@@ -52,7 +52,7 @@ pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<St
 }
 
 /// Returns `::last`, the names of all calls, and their numbers.
-fn references(begun: &str, words: &Words) -> Vec<String> {
+fn references(prefix: &str, words: &Words) -> Vec<String> {
     if words.called.is_empty() {
         return Vec::new();
     }
@@ -63,7 +63,7 @@ fn references(begun: &str, words: &Words) -> Vec<String> {
         }
     }
     all.extend((0..words.called.len()).rev().map(|number| number.to_string()));
-    all.retain(|name| name.starts_with(begun));
+    all.retain(|name| name.starts_with(prefix));
     all.iter().map(|name| format!("::{name}")).collect()
 }
 

@@ -88,13 +88,13 @@ impl<'a> Conversation<'a> {
         let mut terminated = signal(SignalKind::terminate())?;
         let mut hung_up = signal(SignalKind::hangup())?;
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
-        if self.screen.is_watched() {
+        if self.screen.is_interactive() {
             self.greets().await?;
         }
         while !self.over {
-            if let Some((wanted, value)) = self.later.pop_front() {
+            if let Some((pending, value)) = self.later.pop_front() {
                 tokio::select! {
-                    done = self.performs(wanted, value) => if let Err(failure) = done {
+                    done = self.performs(pending, value) => if let Err(failure) = done {
                         self.fails(failure.message(), failure.code())?;
                     },
                     _ = interrupted.recv() => self.screen.print_remark("interrupted")?,
@@ -109,7 +109,7 @@ impl<'a> Conversation<'a> {
             }
             let until = self.foreground.and_then(|foreground| foreground.until);
             tokio::select! {
-                typed = self.screen.lines.next(), if self.screen.lines.is_asked() => tokio::select! {
+                typed = self.screen.lines.next(), if self.screen.lines.is_reading_line() => tokio::select! {
                     done = self.reads(typed) => done?,
                     _ = interrupted.recv() => self.screen.print_remark("interrupted")?,
                 },
@@ -171,7 +171,7 @@ impl<'a> Conversation<'a> {
     }
 
     async fn does(&mut self, meaning: ParsedLine) -> Result<(), Failure> {
-        let (wanted, text) = match meaning {
+        let (pending, text) = match meaning {
             ParsedLine::Nothing => return Ok(()),
             ParsedLine::Misread(error) => return Err(Failure::usage(error)),
             ParsedLine::Call(target, text) => return self.calls(&target, text, false).await,
@@ -182,21 +182,21 @@ impl<'a> Conversation<'a> {
         };
         self.code = 0;
         match self.session.filled(&text).map_err(Failure::usage)? {
-            ResolvedText::Ready(value) => self.performs(wanted, value).await,
+            ResolvedText::Ready(value) => self.performs(pending, value).await,
             ResolvedText::Waits(numbers) => {
-                self.session.waits(wanted, text);
+                self.session.waits(pending, text);
                 self.code = WAITING;
                 Ok(self.screen.print_remark(&format!("this waits for {}", still_coming(&numbers)))?)
             }
         }
     }
 
-    async fn performs(&mut self, wanted: PendingText, value: Value) -> Result<(), Failure> {
-        match wanted {
+    async fn performs(&mut self, pending: PendingText, value: Value) -> Result<(), Failure> {
+        match pending {
             PendingText::Call(number) => self.starts(number, value),
             PendingText::Order(word) => return self.carries_out(&word, &argument_text(&value)).await,
-            PendingText::Look(number) => self.screen.output(number, &value)?,
-            PendingText::Answer(gate) => return self.answers(&gate, &reference::text(&value)).await,
+            PendingText::Look(number) => self.screen.print_output(number, &value)?,
+            PendingText::Answer(gate) => return self.answers(&gate, &reference::value_to_text(&value)).await,
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl<'a> Conversation<'a> {
                 self.session.waits(PendingText::Call(number), text);
                 self.screen.print_remark(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
                 // The awaited call may need an answer, which is a line.
-                if !self.screen.is_watched() {
+                if !self.screen.is_interactive() {
                     self.code = WAITING;
                     return Ok(());
                 }
@@ -228,7 +228,7 @@ impl<'a> Conversation<'a> {
         if quietly {
             self.screen.print_remark(&format!("::{number} {shown} runs in the background"))?;
         } else {
-            self.watches(number, self.screen.is_watched().then_some(BACKGROUND_DELAY));
+            self.watches(number, self.screen.is_interactive().then_some(BACKGROUND_DELAY));
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl<'a> Conversation<'a> {
     pub(super) fn fails(&mut self, error: &str, code: u8) -> io::Result<()> {
         self.code = code;
         self.still()?;
-        self.screen.error(error)
+        self.screen.print_error(error)
     }
 
     pub(super) fn move_to_background(&mut self) -> io::Result<()> {
@@ -273,10 +273,10 @@ impl<'a> Conversation<'a> {
 
     /// Handles Ctrl-C during a call in the foreground.
     fn interrupts(&mut self) -> Result<(), Failure> {
-        self.stopping = !self.screen.is_watched();
+        self.stopping = !self.screen.is_interactive();
         let Some(foreground) = self.foreground else {
             // A question may be visible a moment before the editor has the keys.
-            return if self.screen.is_watched() { Ok(self.leaves_questions()?) } else { Ok(()) };
+            return if self.screen.is_interactive() { Ok(self.leaves_questions()?) } else { Ok(()) };
         };
         let number = foreground.number;
         self.still()?;
@@ -322,7 +322,7 @@ impl<'a> Conversation<'a> {
 
     /// Returns whether a line is animated: only while no line is being edited.
     fn moves(&self) -> bool {
-        let watched = self.foreground.filter(|_| self.screen.is_watched() && !self.screen.lines.is_asked());
+        let watched = self.foreground.filter(|_| self.screen.is_interactive() && !self.screen.lines.is_reading_line());
         let view = watched.and_then(|foreground| self.views.get(&foreground.number));
         view.is_some_and(View::moves)
     }
@@ -335,10 +335,10 @@ impl<'a> Conversation<'a> {
     /// Prints which calls continue without the person, and which end.
     fn leaves(mut self) -> Result<ExitCode, Failure> {
         self.still()?;
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for (number, entry) in self.session.not_over() {
             let target = visible(&entry.target.to_string());
-            told.push(match (&entry.run, &entry.state) {
+            lines.push(match (&entry.run, &entry.state) {
                 (Some(run), _) => {
                     let asked = self.session.questions().find(|question| question.entry == Some(number));
                     let how = match asked.map(|question| question.asking.gate().name_with_digest()) {
@@ -356,19 +356,19 @@ impl<'a> Conversation<'a> {
         let code = match self.stopping {
             true => INTERRUPTED,
             // A person has seen the error.
-            false if self.screen.is_watched() => 0,
+            false if self.screen.is_interactive() => 0,
             false => self.code,
         };
         // No more lines follow.
         drop(self.screen);
-        told.iter().for_each(|line| print::remark(line));
+        lines.iter().for_each(|line| print::remark(line));
         Ok(ExitCode::from(code))
     }
 }
 
 /// Returns the text of a command's arguments.
 fn argument_text(value: &Value) -> String {
-    if value.is_null() { String::new() } else { reference::text(value) }
+    if value.is_null() { String::new() } else { reference::value_to_text(value) }
 }
 
 /// Returns `::0 and ::2, which are still coming`.

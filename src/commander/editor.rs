@@ -75,7 +75,7 @@ pub(crate) struct Lines {
     /// The terminal's original mode, restored at the end, because the editor may be in the middle of a line then.
     before: Option<Termios>,
     /// True from the request for a line until its arrival.
-    asked: bool,
+    line_requested: bool,
 }
 
 /// Printer above the line in the editor.
@@ -100,7 +100,7 @@ impl Lines {
         tcsetattr(io::stdin(), OptionalActions::Drain, &silent)?;
         let (asks, asked) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
-        let (ready, begun) = threads::channel();
+        let (ready, started) = threads::channel();
         let helper = LineHelper(state.clone());
         std::thread::spawn(move || match editor(helper, &history) {
             Ok((mut editor, printer)) => {
@@ -112,19 +112,19 @@ impl Lines {
                 let _ = ready.send(Err(error));
             }
         });
-        let mut printer = begun.recv().map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let mut printer = started.recv().map_err(io::Error::other)?.map_err(io::Error::other)?;
         let (texts, printed) = threads::channel::<String>();
         let waiting = Arc::new(AtomicUsize::new(0));
         let count = waiting.clone();
         std::thread::spawn(move || {
             for text in printed {
                 count.fetch_sub(1, Ordering::Relaxed);
-                // A failed print means that the terminal is gone, which also ends the input.
+                // A failed print means that the terminal has closed, which also ends the input.
                 let _ = printer.print(text);
             }
         });
         let above = Some(AbovePrinter { texts, waiting, left_out: 0 });
-        Ok(Self { asks, typed, above, state, before: Some(before), asked: false })
+        Ok(Self { asks, typed, above, state, before: Some(before), line_requested: false })
     }
 
     /// Returns the lines of standard input, unchanged.
@@ -142,32 +142,32 @@ impl Lines {
                 }
             }
         });
-        Self { asks, typed, above: None, state: Arc::default(), before: None, asked: false }
+        Self { asks, typed, above: None, state: Arc::default(), before: None, line_requested: false }
     }
 
     /// Returns whether a person edits the lines.
-    pub(crate) fn are_edited(&self) -> bool {
+    pub(crate) fn has_editor(&self) -> bool {
         self.above.is_some()
     }
 
     /// Requests a line, without an earlier request for one.
     pub(crate) fn ask(&mut self) {
-        if !self.asked {
-            self.asked = true;
-            // A thread that is gone has reported the end of the input.
+        if !self.line_requested {
+            self.line_requested = true;
+            // An ended thread has reported the end of the input.
             let _ = self.asks.send(Ask::Line);
         }
     }
 
     /// Returns whether a requested line has not arrived.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked
+    pub(crate) fn is_reading_line(&self) -> bool {
+        self.line_requested
     }
 
     /// Returns the requested line. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> Typed {
         let typed = self.typed.recv().await.unwrap_or(Typed::Closed);
-        self.asked = false;
+        self.line_requested = false;
         typed
     }
 
@@ -193,7 +193,7 @@ impl Lines {
 
     /// Discards input from before the question, except while the editor has a line.
     pub(crate) fn forget_typed(&self) {
-        if self.are_edited() && !self.asked {
+        if self.has_editor() && !self.line_requested {
             // If the terminal refuses, the earlier input counts as an answer.
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
@@ -215,7 +215,7 @@ impl Drop for Lines {
         let Some(before) = self.before.take() else { return };
         // Ignores a failure, because the program is exiting.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);
-        if self.asked {
+        if self.line_requested {
             // The editor is in the middle of a line and has enabled bracketed paste.
             let _ = print::bytes(b"\x1b[?2004l\n");
         }
@@ -244,7 +244,7 @@ fn editor(aid: LineHelper, history: &PathBuf) -> rustyline::Result<(Edits, impl 
     Ok((editor, printer))
 }
 
-/// Reads a line per request, until the requester is gone.
+/// Reads a line per request, until the requester is dropped.
 fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, typed: &mpsc::Sender<Typed>) {
     for ask in asked {
         let line = match ask {

@@ -46,23 +46,23 @@ pub(crate) fn end(number: usize, target: &Target, error: Option<&str>, took: Dur
     }
 }
 
-/// Returns what a node printed in addition to its output.
+/// Returns the text that a node printed in addition to its output.
 pub(crate) fn beside(reply: &NodeReply) -> Vec<String> {
-    let said = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
-    said.lines().map(|line| format!("{QUIET}{}{QUIET:#}", visible(line))).collect()
+    let stderr = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
+    stderr.lines().map(|line| format!("{QUIET}{}{QUIET:#}", visible(line))).collect()
 }
 
 /// Returns a result with all its parts.
 pub(crate) fn result(number: usize, target: &Target, result: &Value) -> Vec<String> {
-    let mut told = vec![format!("{STRONG}::{number}{STRONG:#} {}", visible(&target.to_string()))];
+    let mut rows = vec![format!("{STRONG}::{number}{STRONG:#} {}", visible(&target.to_string()))];
     for (name, value) in result.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
         let text = full_text(value);
         let mut lines = text.lines();
         let (first, rest) = (lines.next().unwrap_or_default(), lines);
-        told.push(format!("  {QUIET}{name:<10}{QUIET:#} {}", visible(first)));
-        told.extend(rest.map(|line| format!("  {:<10} {}", "", visible(line)).trim_end().to_owned()));
+        rows.push(format!("  {QUIET}{name:<10}{QUIET:#} {}", visible(first)));
+        rows.extend(rest.map(|line| format!("  {:<10} {}", "", visible(line)).trim_end().to_owned()));
     }
-    told
+    rows
 }
 
 /// Returns the state of a call in a word, its duration, and a remark.
@@ -76,7 +76,7 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
         State::Done { result, took, .. } => {
             let success = result["success"] == true;
             let about = if success { &result["output"] } else { &result["error"] };
-            let about = super::reference::text(about);
+            let about = super::reference::value_to_text(about);
             let first = visible(about.lines().next().unwrap_or_default());
             let first = if first == "null" { String::new() } else { first };
             (if success { "done" } else { "failed" }, duration(*took), first)

@@ -33,7 +33,7 @@ impl Conversation<'_> {
                 let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
                 if watched {
                     self.foreground = None;
-                } else if self.screen.is_watched() {
+                } else if self.screen.is_interactive() {
                     // A script answers in a later line.
                     self.move_to_background()?;
                 }
@@ -68,12 +68,12 @@ impl Conversation<'_> {
         self.still()?;
         let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
         // A call in the background appears with its number.
-        let mark = if watched || !self.screen.is_watched() { String::new() } else { format!("::{number} ") };
+        let mark = if watched || !self.screen.is_interactive() { String::new() } else { format!("::{number} ") };
         let lines = self.views.get_mut(&number).map(|view| view.event_lines(event, mark.len())).unwrap_or_default();
         let entry = self.session.entry(number);
         if !entry.quiet || (event.is_last() && entry.run.as_ref() == Some(&event.run_id)) {
             let lines: Vec<String> = lines.into_iter().map(|line| format!("{QUIET}{mark}{QUIET:#}{line}")).collect();
-            self.screen.say(&lines)?;
+            self.screen.print_lines(&lines)?;
         }
         if asks_next { self.show_question() } else { Ok(()) }
     }
@@ -112,32 +112,32 @@ impl Conversation<'_> {
         let end = |error: Option<&str>| format::end(number, target, error, took);
         match outcome {
             Outcome::Node(reply) => {
-                self.screen.output(number, &reply.output)?;
-                self.screen.notes(&format::beside(reply))?;
-                self.screen.notes(&graphs::steps(reply))?;
+                self.screen.print_output(number, &reply.output)?;
+                self.screen.print_remarks(&format::beside(reply))?;
+                self.screen.print_remarks(&graphs::steps(reply))?;
                 self.show_node_end(reply, &end(failed(reply)))
             }
             // The last event has shown how the run ended.
-            Outcome::Run(_) => self.screen.notes(&[format!("  {QUIET}its result is ::{number}{QUIET:#}")]),
-            Outcome::Nothing(error) if self.screen.is_watched() => self.screen.say(&[end(Some(error))]),
-            Outcome::Nothing(error) => self.screen.error(error),
+            Outcome::Run(_) => self.screen.print_remarks(&[format!("  {QUIET}its result is ::{number}{QUIET:#}")]),
+            Outcome::Nothing(error) if self.screen.is_interactive() => self.screen.print_lines(&[end(Some(error))]),
+            Outcome::Nothing(error) => self.screen.print_error(error),
         }
     }
 
     fn show_node_end(&mut self, reply: &NodeReply, end: &str) -> io::Result<()> {
         match failed(reply) {
-            Some(error) if !self.screen.is_watched() => self.screen.error(error),
-            _ => self.screen.notes(&[end.to_owned()]),
+            Some(error) if !self.screen.is_interactive() => self.screen.print_error(error),
+            _ => self.screen.print_remarks(&[end.to_owned()]),
         }
     }
 
     /// Executes the lines that waited for a result which is available now.
     fn resume_waiting_lines(&mut self) -> Result<(), Failure> {
-        for (wanted, value) in self.session.ready() {
-            match (wanted, value) {
+        for (pending, value) in self.session.ready() {
+            match (pending, value) {
                 (PendingText::Call(number), Ok(value)) => self.starts(number, value),
                 (PendingText::Call(number), Err(error)) => self.handle_end(number, &Outcome::Nothing(error))?,
-                (wanted, Ok(value)) => self.later.push_back((wanted, value)),
+                (pending, Ok(value)) => self.later.push_back((pending, value)),
                 (_, Err(error)) => self.fails(&error, USAGE)?,
             }
         }
@@ -145,7 +145,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Returns why a node failed, if it did.
+/// Returns the reason that a node failed, if it did.
 fn failed(reply: &NodeReply) -> Option<&str> {
     (!reply.success).then(|| reply.error.as_deref().unwrap_or("it failed without a reason"))
 }

@@ -72,10 +72,10 @@ pub(crate) fn called(word: &str) -> Result<Order, String> {
     let nearest =
         names().map(|(_, name)| (jaro_winkler(name, word), name)).max_by(|one, other| one.0.total_cmp(&other.0));
     let nearest = nearest.filter(|(likeness, _)| *likeness > ALIKE);
-    let meant = nearest.map_or_else(String::new, |(_, name)| format!(", did you mean /{name}?"));
-    let stop = if meant.is_empty() { ";" } else { "" };
+    let hint = nearest.map_or_else(String::new, |(_, name)| format!(", did you mean /{name}?"));
+    let stop = if hint.is_empty() { ";" } else { "" };
     let word = crate::print::visible(word);
-    Err(format!("there is no command '/{word}'{meant}{stop} /help lists them"))
+    Err(format!("there is no command '/{word}'{hint}{stop} /help lists them"))
 }
 
 #[cfg(test)]

@@ -42,16 +42,16 @@ impl Conversation<'_> {
         let question = self.session.settled(gate);
         match question.and_then(|(question, _)| question.entry) {
             Some(number) if self.session.current_question().is_none() => {
-                self.watches(number, self.screen.is_watched().then_some(BACKGROUND_DELAY));
+                self.watches(number, self.screen.is_interactive().then_some(BACKGROUND_DELAY));
             }
             Some(_) => self.code = WAITING,
             None => {
-                let told = match &answer.form {
+                let summary = match &answer.form {
                     Some(form) => question::answered(&Value::Object(form.clone())),
                     None => question::answered(&answer.answer.as_str().into()),
                 };
                 let status = reply.map_or_else(|| "further".to_owned(), |reply| reply.status);
-                self.screen.print_remark(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
+                self.screen.print_remark(&format!("answered: {summary}; {} is now {status}", answer.run_id))?;
             }
         }
         Ok(self.show_question()?)
@@ -59,7 +59,7 @@ impl Conversation<'_> {
 
     async fn is_refused(&mut self, gate: &str, answer: AnswerGate, reply: &AnswerGateReply) -> Result<(), Failure> {
         let error = reply.error.clone().unwrap_or_else(|| "the answer was rejected".to_owned());
-        if reply.passphrase_wanted && !self.screen.is_watched() {
+        if reply.passphrase_wanted && !self.screen.is_interactive() {
             let how = format!("answer it with: steplatch gates answer {gate} --passphrase-stdin");
             return Err(Failure::work(format!("{error}; {how}")));
         }
@@ -91,12 +91,13 @@ impl Conversation<'_> {
                 1 => "; 1 more question waits".to_owned(),
                 more => format!("; {more} more questions wait"),
             };
-            let later = if self.screen.is_watched() { ", Ctrl-C leaves it open, twice cancels the run" } else { "" };
+            let later =
+                if self.screen.is_interactive() { ", Ctrl-C leaves it open, twice cancels the run" } else { "" };
             let mut lines = vec![format!("{QUIET}{who}{} asks{later}{more}{QUIET:#}", gate.run_id)];
             lines.extend(question::gate_lines(gate, print::width()));
             self.still()?;
             self.screen.lines.forget_typed();
-            self.screen.say(&lines)?;
+            self.screen.print_lines(&lines)?;
         }
         self.show_question_prompt()
     }
@@ -115,7 +116,7 @@ impl Conversation<'_> {
         let Some(asking) = asked else { return Ok(()) };
         let mut lines: Vec<String> = asking.lead().iter().map(|line| format!("    {line}")).collect();
         lines.push(format!("  {QUIET}{}{QUIET:#}", asking.prompt()));
-        self.screen.say(&lines)
+        self.screen.print_lines(&lines)
     }
 
     /// Handles Ctrl-C at the prompt: the questions stay open. A second Ctrl-C soon after cancels the run of the

@@ -41,7 +41,7 @@ enum Piece {
 ///
 /// # Errors
 /// If a reference has no result, or is incomplete.
-pub(crate) fn pin(text: &str, names: &[&str]) -> Result<PinnedRefs, String> {
+pub(crate) fn parse_references(text: &str, names: &[&str]) -> Result<PinnedRefs, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -58,7 +58,7 @@ pub(crate) fn pin(text: &str, names: &[&str]) -> Result<PinnedRefs, String> {
         {
             let (parse_path, after) = parse_path(after)?;
             let written = &rest[..rest.len() - after.len()];
-            let number = number(written, &parse_anchor, names)?;
+            let number = resolve_anchor(written, &parse_anchor, names)?;
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
@@ -121,10 +121,10 @@ fn parse_path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
     Ok((steps, text))
 }
 
-fn number(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, String> {
+fn resolve_anchor(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, String> {
     let count = names.len();
-    let plainly = "write \\:: for a literal ::";
-    let there = match count {
+    let escape_hint = "write \\:: for a literal ::";
+    let available = match count {
         0 => "there are no results yet".to_owned(),
         1 => "there is only ::0".to_owned(),
         _ => format!("there are ::0 to ::{}", count - 1),
@@ -135,8 +135,8 @@ fn number(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, Strin
         Anchor::Name(name) => names.iter().rposition(|known| known == name),
     };
     found.ok_or_else(|| match anchor {
-        Anchor::Name(name) => format!("{written} refers to nothing: '{name}' was not called yet; {plainly}"),
-        Anchor::Number(_) | Anchor::Back(_) => format!("{written} refers to nothing: {there}; {plainly}"),
+        Anchor::Name(name) => format!("{written} refers to nothing: '{name}' was not called yet; {escape_hint}"),
+        Anchor::Number(_) | Anchor::Back(_) => format!("{written} refers to nothing: {available}; {escape_hint}"),
     })
 }
 
@@ -159,7 +159,7 @@ impl PinnedRefs {
     ///
     /// # Errors
     /// If a result, or the referenced part of it, does not exist.
-    pub(crate) fn filled<'a>(&self, result: impl Fn(usize) -> Result<&'a Value, String>) -> Result<Value, String> {
+    pub(crate) fn fill_in<'a>(&self, result: impl Fn(usize) -> Result<&'a Value, String>) -> Result<Value, String> {
         let select_part =
             |written: &str, number: usize, path: &[Step]| select_part(written, number, result(number)?, path);
         match &self.0[..] {
@@ -168,7 +168,7 @@ impl PinnedRefs {
             pieces => {
                 let texts = pieces.iter().map(|piece| match piece {
                     Piece::Text(text) => Ok(text.clone()),
-                    Piece::Reference(written, number, path) => Ok(text(&select_part(written, *number, path)?)),
+                    Piece::Reference(written, number, path) => Ok(value_to_text(&select_part(written, *number, path)?)),
                 });
                 Ok(Value::String(texts.collect::<Result<String, String>>()?))
             }
@@ -177,7 +177,7 @@ impl PinnedRefs {
 }
 
 /// Returns a value for use within text: a text without its final line end; JSON for anything else.
-pub(crate) fn text(value: &Value) -> String {
+pub(crate) fn value_to_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.strip_suffix('\n').unwrap_or(text).to_owned(),
         other => other.to_string(),
@@ -205,12 +205,12 @@ fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> R
                 .and_then(|index| items.get(index)),
             _ => None,
         };
-        let wanted = match step {
+        let step_text = match step {
             Step::Key(key) => format!("['{key}']"),
             Step::Index(index) => format!("[{index}]"),
         };
         value = next.ok_or_else(|| {
-            let there = match value {
+            let available = match value {
                 Value::Object(fields) if fields.is_empty() => "the value is empty".to_owned(),
                 Value::Object(fields) => {
                     format!("there is {}", fields.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
@@ -218,9 +218,9 @@ fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> R
                 Value::Array(items) => format!("it has {} items", items.len()),
                 _ => "the value has no parts".to_owned(),
             };
-            format!("{written} refers to nothing: {reached} has no {wanted}; {there}")
+            format!("{written} refers to nothing: {reached} has no {step_text}; {available}")
         })?;
-        reached.push_str(&wanted);
+        reached.push_str(&step_text);
     }
     Ok(value.clone())
 }
@@ -232,13 +232,13 @@ mod tests {
     use super::*;
 
     /// Resolves references to three results: `greet` said hello, `list` returned parts, and `greet` failed.
-    fn filled(text: &str) -> Result<Value, String> {
+    fn fill_in(text: &str) -> Result<Value, String> {
         let results = [
             json!({"success": true, "output": "hello\n", "input": "you", "attributes": {"exit_code": 0}}),
             json!({"success": true, "output": {"a": [1, {"b": null}]}, "input": null, "attributes": {}}),
             json!({"success": false, "output": null, "error": "it broke", "attributes": {"exit_code": 3}}),
         ];
-        pin(text, &["greet", "list", "greet"])?.filled(|number| Ok(&results[number]))
+        parse_references(text, &["greet", "list", "greet"])?.fill_in(|number| Ok(&results[number]))
     }
 
     #[test]
@@ -260,16 +260,16 @@ mod tests {
             ("::0- ::list- x", json!("hello- {\"a\":[1,{\"b\":null}]}- x")),
         ];
         for (text, value) in table {
-            assert_eq!(filled(text), Ok(value), "{text:?}");
+            assert_eq!(fill_in(text), Ok(value), "{text:?}");
         }
     }
 
     #[test]
     fn what_only_looks_like_a_reference_is_text() {
         for text in ["std::last", "a::0", "fe80::1", ":: x", "::", "::0x1f", "::1st", ":::0", "::_x"] {
-            assert_eq!(filled(text), Ok(json!(text)), "{text:?}");
+            assert_eq!(fill_in(text), Ok(json!(text)), "{text:?}");
         }
-        assert_eq!(filled("\\::0 and \\::last"), Ok(json!("::0 and ::last")));
+        assert_eq!(fill_in("\\::0 and \\::last"), Ok(json!("::0 and ::last")));
     }
 
     #[test]
@@ -299,15 +299,15 @@ mod tests {
             ("::0['input", "write a part of a result as ['output'] or [0]; a closing ] is missing"),
         ];
         for (text, error) in table {
-            assert_eq!(filled(text), Err(error.to_owned()), "{text:?}");
+            assert_eq!(fill_in(text), Err(error.to_owned()), "{text:?}");
         }
-        assert!(pin("::last", &[]).unwrap_err().contains("there are no results yet"));
-        assert!(pin("::1", &["one"]).unwrap_err().contains("there is only ::0"));
+        assert!(parse_references("::last", &[]).unwrap_err().contains("there are no results yet"));
+        assert!(parse_references("::1", &["one"]).unwrap_err().contains("there is only ::0"));
     }
 
     #[test]
     fn a_reference_means_what_it_meant_when_it_was_typed() {
-        let pinned = pin("::last ::one ::0", &["one", "two"]).unwrap();
+        let pinned = parse_references("::last ::one ::0", &["one", "two"]).unwrap();
         assert_eq!(pinned.numbers().collect::<Vec<_>>(), [1, 0, 0]);
     }
 }

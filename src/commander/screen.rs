@@ -17,16 +17,16 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Returns whether the output is interactive.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.lines.are_edited()
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.lines.has_editor()
     }
 
     /// Prints lines.
-    pub(crate) fn say(&mut self, lines: &[String]) -> io::Result<()> {
+    pub(crate) fn print_lines(&mut self, lines: &[String]) -> io::Result<()> {
         if lines.is_empty() {
             return Ok(());
         }
-        if self.is_watched() && self.lines.is_asked() {
+        if self.is_interactive() && self.lines.is_reading_line() {
             self.lines.print_above(print::as_printed(lines));
             return Ok(());
         }
@@ -34,8 +34,8 @@ impl Screen {
     }
 
     /// Prints an error; for a script, on standard error.
-    pub(crate) fn error(&mut self, message: &str) -> io::Result<()> {
-        if !self.is_watched() {
+    pub(crate) fn print_error(&mut self, message: &str) -> io::Result<()> {
+        if !self.is_interactive() {
             print::error(message);
             return Ok(());
         }
@@ -43,13 +43,13 @@ impl Screen {
         let mut lines = message.lines().map(visible);
         let first = format!("{BAD}error:{BAD:#} {}", lines.next().unwrap_or_default());
         let all: Vec<String> = std::iter::once(first).chain(lines).collect();
-        self.say(&all)
+        self.print_lines(&all)
     }
 
     /// Prints remarks; for a script, on standard error.
-    pub(crate) fn notes(&mut self, lines: &[String]) -> io::Result<()> {
-        if self.is_watched() {
-            return self.say(lines);
+    pub(crate) fn print_remarks(&mut self, lines: &[String]) -> io::Result<()> {
+        if self.is_interactive() {
+            return self.print_lines(lines);
         }
         lines.iter().for_each(|line| print::remark(line));
         Ok(())
@@ -58,13 +58,17 @@ impl Screen {
     /// Prints a remark.
     pub(crate) fn print_remark(&mut self, text: &str) -> io::Result<()> {
         let text = visible(text);
-        if self.is_watched() { self.say(&[format!("{QUIET}{text}{QUIET:#}")]) } else { self.notes(&[text]) }
+        if self.is_interactive() {
+            self.print_lines(&[format!("{QUIET}{text}{QUIET:#}")])
+        } else {
+            self.print_remarks(&[text])
+        }
     }
 
     /// Prints the output of a call: unchanged to a program, without cursor movements to a person.
-    pub(crate) fn output(&mut self, number: usize, value: &Value) -> io::Result<()> {
-        if self.is_watched() {
-            return self.say(&format::lines(&format::full_text(value), number));
+    pub(crate) fn print_output(&mut self, number: usize, value: &Value) -> io::Result<()> {
+        if self.is_interactive() {
+            return self.print_lines(&format::lines(&format::full_text(value), number));
         }
         match value {
             Value::Null => Ok(()),

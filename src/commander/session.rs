@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 /// The state of a call.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// It needs results that are not available yet.
+    /// The call needs results that are not available yet.
     Waits,
     Coming,
     Done {
@@ -45,7 +45,7 @@ pub(crate) enum State {
         bytes: usize,
         took: Duration,
     },
-    /// It has ended; its result made room for later ones.
+    /// The call has ended; its result made room for later ones.
     Forgotten,
 }
 
@@ -112,7 +112,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Creates a session that keeps at most so many bytes of results.
+    /// Creates a session that keeps at most `most_kept` bytes of results.
     fn keeping(most_kept: usize) -> Self {
         let (entries, questions, waiting) = (Vec::new(), VecDeque::new(), Vec::new());
         Self { entries, questions, waiting, target: None, oldest: 0, kept: 0, most_kept }
@@ -137,7 +137,7 @@ impl Session {
             }
         }
         let names = self.names();
-        let pin = |text: &str| reference::pin(text, &names);
+        let pin = |text: &str| reference::parse_references(text, &names);
         let meaning = line::read(line).and_then(|line| match line {
             Line::Nothing => Ok(ParsedLine::Nothing),
             Line::Call { target, text } => Ok(ParsedLine::Call(target, pin(&text)?)),
@@ -186,25 +186,25 @@ impl Session {
         let coming = |number: &usize| matches!(self.entries[*number].state, State::Waits | State::Coming);
         let coming: Vec<usize> = text.numbers().filter(coming).collect();
         if coming.is_empty() {
-            text.filled(|number| self.result(number)).map(ResolvedText::Ready)
+            text.fill_in(|number| self.result(number)).map(ResolvedText::Ready)
         } else {
             Ok(ResolvedText::Waits(coming))
         }
     }
 
     /// Keeps a text until all its references have results.
-    pub(crate) fn waits(&mut self, wanted: PendingText, text: PinnedRefs) {
-        self.waiting.push((wanted, text));
+    pub(crate) fn waits(&mut self, pending: PendingText, text: PinnedRefs) {
+        self.waiting.push((pending, text));
     }
 
     /// Takes the waiting texts with results for all references, in the order of their input.
     pub(crate) fn ready(&mut self) -> Vec<(PendingText, Result<Value, String>)> {
         let mut ready = Vec::new();
-        for (wanted, text) in std::mem::take(&mut self.waiting) {
+        for (pending, text) in std::mem::take(&mut self.waiting) {
             match self.filled(&text) {
-                Ok(ResolvedText::Waits(_)) => self.waiting.push((wanted, text)),
-                Ok(ResolvedText::Ready(value)) => ready.push((wanted, Ok(value))),
-                Err(error) => ready.push((wanted, Err(error))),
+                Ok(ResolvedText::Waits(_)) => self.waiting.push((pending, text)),
+                Ok(ResolvedText::Ready(value)) => ready.push((pending, Ok(value))),
+                Err(error) => ready.push((pending, Err(error))),
             }
         }
         ready
@@ -236,7 +236,7 @@ impl Session {
         let took = now.saturating_duration_since(self.entries[number].began);
         let entry = &mut self.entries[number];
         (entry.state, entry.input) = (State::Done { result, bytes, took }, Value::Null);
-        self.waiting.retain(|(wanted, _)| *wanted != PendingText::Call(number));
+        self.waiting.retain(|(pending, _)| *pending != PendingText::Call(number));
         self.questions.retain(|question| question.entry != Some(number));
         self.kept += bytes;
         while self.kept > self.most_kept && self.oldest < number {
@@ -415,7 +415,7 @@ mod tests {
             "once"
         );
         let answer = |session: &Session, line: &str| match session.read(line) {
-            ParsedLine::Answer(gate, text) => (gate, text.filled(|_| Err(String::new())).unwrap()),
+            ParsedLine::Answer(gate, text) => (gate, text.fill_in(|_| Err(String::new())).unwrap()),
             other => panic!("{other:?}"),
         };
         assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
@@ -446,7 +446,7 @@ mod tests {
         match session.read("hello ::0") {
             ParsedLine::Call(target, text) => {
                 assert_eq!(target, greet);
-                assert_eq!(text.filled(|number| session.result(number)), Ok(json!("hello one")));
+                assert_eq!(text.fill_in(|number| session.result(number)), Ok(json!("hello one")));
             }
             other => panic!("{other:?}"),
         }

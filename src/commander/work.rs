@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// JobEvent about the call of a number.
 #[derive(Debug)]
 pub(crate) enum JobEvent {
-    /// The run has started, or this conversation follows it from now on.
+    /// The run has started, or this conversation now follows it.
     Run(usize, String),
     Event(usize, RunEvent),
     /// The run waits for an answer.
@@ -209,7 +209,8 @@ impl Drop for Work {
 
 /// Returns the request for `%name text`.
 fn run(target: &Target, input: &Value) -> RunWorkflow {
-    let variables = (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::text(input).into())]));
+    let variables =
+        (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::value_to_text(input).into())]));
     let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
         // The daemon refuses an invalid path, under the typed name.
         let whole = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());
@@ -241,7 +242,7 @@ async fn runs(
 }
 
 async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, number: usize, run: String) -> Outcome {
-    // A failure means that the receiver is gone and this task about to end.
+    // A failure means that the receiver was dropped and this task is about to end.
     let _ = sender.send(JobEvent::Run(number, run.clone())).await;
     if let Err(error) = passes_on(daemon, sender, number, &run).await {
         let error = match error {

@@ -73,10 +73,10 @@ impl Approver {
 
 /// Returns whether a passphrase is set.
 async fn is_set(place: &DaemonPaths) -> Result<bool, Failure> {
-    let told = front::ask(place, GetApprover {}).await?;
-    match told.error {
+    let reply = front::ask(place, GetApprover {}).await?;
+    match reply.error {
         Some(error) => Err(Failure::work(error)),
-        None => Ok(told.is_set),
+        None => Ok(reply.is_set),
     }
 }
 
@@ -155,15 +155,15 @@ async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode
 }
 
 async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
-    let told = front::ask(place, GetApprover {}).await?;
-    if told.unconfirmed.is_none() && !json {
-        let requires = told.requires.unwrap_or_default();
+    let approver = front::ask(place, GetApprover {}).await?;
+    if approver.unconfirmed.is_none() && !json {
+        let requires = approver.requires.unwrap_or_default();
         print::remark(&format!(
             "gates require '{requires}', and the setting gates.require is not weaker: nothing to lower"
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    let passphrase = match told.is_set {
+    let passphrase = match approver.is_set {
         true => Some(Source::here(stdin)?.next(QUESTION).await?),
         false => None,
     };
@@ -224,7 +224,7 @@ pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Res
     Ok(())
 }
 
-/// Returns what to do about a weaker setting.
+/// Returns the remedy for a weaker setting.
 pub(crate) fn unconfirmed_setting(set: &str) -> String {
     format!(
         "the setting gates.require is '{set}', which is weaker and does not count; to let it count: steplatch approver lower"
@@ -232,22 +232,22 @@ pub(crate) fn unconfirmed_setting(set: &str) -> String {
 }
 
 async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let told = front::ask(place, GetApprover {}).await?;
-    if let Some(error) = &told.error {
-        return Err(Failure::work(error.clone()).with(&told));
+    let reply = front::ask(place, GetApprover {}).await?;
+    if let Some(error) = &reply.error {
+        return Err(Failure::work(error.clone()).with(&reply));
     }
     if json {
-        let GetApproverReply { is_set, since, requires, unconfirmed, .. } = told;
+        let GetApproverReply { is_set, since, requires, unconfirmed, .. } = reply;
         print::json(&json!({ "is_set": is_set, "since": since, "requires": requires, "unconfirmed": unconfirmed }))?;
     } else {
-        match &told.since {
+        match &reply.since {
             Some(since) => print::line(format!("a passphrase is set, since {}", print::ago(since)))?,
             None => print::line("no passphrase is set; set one with: steplatch approver set")?,
         }
-        if let Some(requires) = told.requires.as_deref().filter(|requires| *requires != "none") {
+        if let Some(requires) = reply.requires.as_deref().filter(|requires| *requires != "none") {
             print::line(format!("gates for people require the proof '{requires}'"))?;
         }
-        if let Some(unconfirmed) = &told.unconfirmed {
+        if let Some(unconfirmed) = &reply.unconfirmed {
             print::remark(&unconfirmed_setting(unconfirmed));
         }
     }

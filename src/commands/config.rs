@@ -43,11 +43,11 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     let settings = Settings::load().map_err(|bad| Failure::usage(bad.to_string()))?;
     let mut rows: Vec<(String, Value, String, &str)> = Vec::new();
     for (key, value, origin) in settings.all() {
-        rows.push((key.name.to_owned(), json!(value), origin.to_string(), key.about));
+        rows.push((key.name.to_owned(), json!(value), origin.to_string(), key.description));
     }
     let services = settings.remotes.iter().flat_map(Remote::rows);
     let hosts = settings.hosts.iter().flat_map(HostSetting::rows);
-    rows.extend(services.chain(hosts).map(|row| (row.name, row.value, row.origin.to_string(), row.about)));
+    rows.extend(services.chain(hosts).map(|row| (row.name, row.value, row.origin.to_string(), row.description)));
     let missing = missing_tokens(&settings, true).await;
     if json {
         let documents = rows.into_iter().map(|(name, value, origin, about)| {
@@ -81,7 +81,7 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The least columns for descriptions beside the other columns; with fewer, each stands on a line of its own.
+/// Minimum columns for descriptions beside the other columns; with fewer, each is on its own line.
 const MIN_DESCRIPTION_COLUMNS: usize = 50;
 
 /// Prints a table whose last column is a description, wrapped to the terminal.

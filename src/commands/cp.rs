@@ -44,7 +44,7 @@ A local file with a colon in its name is written ./a:b.";
 /// Maximum number of attempts of a copy after the loss of the daemon.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A path, on another machine if a name stands before a colon.
+/// A path, on another machine if a name precedes a colon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileArgument {
     host: Option<String>,
@@ -180,7 +180,7 @@ impl Progress {
 
     fn write(&self, text: &str) {
         let mut out = anstream::stderr().lock();
-        // A terminal that is gone shows nothing.
+        // A closed terminal shows nothing.
         let _ = write!(out, "{text}").and_then(|()| out.flush());
     }
 }

@@ -125,7 +125,7 @@ async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Starts the daemon unless it is running, and requests its status. Returns whether this started it; the inner error
-/// means that it ended meanwhile.
+/// means that it ended in the meantime.
 async fn started(place: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
     let started = match connect(place, hello.clone()).await {
@@ -205,7 +205,7 @@ const DAEMON_MARK: &str = "daemon";
 /// Starts a daemon in its own session and waits until it listens, or returns its error.
 fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
     ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
-    let told = |error: io::Error| Failure::system("the daemon could not be started", &error);
+    let start_error = |error: io::Error| Failure::system("the daemon could not be started", &error);
     let mut daemon = std::process::Command::new(front::starter()?.program)
         .args(["daemon", "serve", "--state-dir"])
         .arg(place.state())
@@ -217,11 +217,11 @@ fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(told)?;
+        .map_err(start_error)?;
     let (stdout, stderr) = (daemon.stdout.take(), daemon.stderr.take());
     let mut line = String::new();
     if let Some(stdout) = stdout {
-        io::BufReader::new(stdout).read_line(&mut line).map_err(told)?;
+        io::BufReader::new(stdout).read_line(&mut line).map_err(start_error)?;
     }
     if line.trim() == READY {
         return Ok(());
@@ -229,7 +229,7 @@ fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
     // The process has ended, so its error message is complete.
     let mut complaint = String::new();
     if let Some(stderr) = stderr {
-        stderr.take(64 * 1024).read_to_string(&mut complaint).map_err(told)?;
+        stderr.take(64 * 1024).read_to_string(&mut complaint).map_err(start_error)?;
     }
     let complaint = complaint.trim().trim_start_matches("error: ");
     Err(Failure::work(if complaint.is_empty() { "the daemon ended before it was ready" } else { complaint }))
@@ -414,7 +414,7 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
     print::log_filter(settings.log());
     let runs = settings.runs();
-    let (told, configuration) = tokio::sync::watch::channel(settings.configuration());
+    let (settings_sender, configuration) = tokio::sync::watch::channel(settings.configuration());
     let daemon =
         steplatch_daemon::Daemon::start(Options { place, host, workers, runs, configuration, clock: Clock::system() })
             .await
@@ -438,7 +438,7 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
         // Only `daemon stop` closes the terminals as well.
         stopper.stop(ShutdownMode::KeepTerminals);
     });
-    tokio::spawn(Reload::new(settings, told).apply_changes(async move || _ = hung_up.recv().await));
+    tokio::spawn(Reload::new(settings, settings_sender).apply_changes(async move || _ = hung_up.recv().await));
     match detached {
         Detached::No => print::remark("daemon listens; end it with ctrl-c"),
         Detached::Yes => {
@@ -457,8 +457,8 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
 /// Time that a daemon may take to end. Runs, nodes and terminals have their own limits within this time.
 const MAX_STOP_TIME: Duration = Duration::from_secs(25);
 
-/// Ends this process if the daemon has not ended in time. A thread of its own watches over it: whatever keeps the daemon may keep the
-/// threads of its runtime, too.
+/// Ends this process if the daemon has not ended in time. A separate thread watches over it: whatever keeps the daemon
+/// may keep the threads of its runtime, too.
 fn end_in_time(stopper: steplatch_daemon::ShutdownHandle) {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {

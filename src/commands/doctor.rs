@@ -61,8 +61,8 @@ fn print_section(section: &[Check]) -> Result<(), Failure> {
             State::Warning => format!("{STRONG}!{STRONG:#}"),
             State::Problem => format!("{BAD}✗{BAD:#}"),
         };
-        let said = print::hanging(&check.said, ABOUT + 6);
-        print::line(format!("  {sign} {}  {said}", print::padded(&check.about, ABOUT)))?;
+        let message = print::hanging(&check.said, ABOUT + 6);
+        print::line(format!("  {sign} {}  {message}", print::padded(&check.about, ABOUT)))?;
         if let Some(fix) = &check.fix {
             // Not wrapped: people copy commands in it.
             print::line(format!("{}{QUIET}→{QUIET:#} {}", " ".repeat(ABOUT + 6), print::visible(fix)))?;

@@ -271,7 +271,7 @@ impl Answer {
             AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase: given, ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
             // Only the daemon knows which answer was first. This request contains no answer, because a gate may open
-            // meanwhile.
+            // in the meantime.
             let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
             let asks_now = || format!("run {id} asks something just now; look with: steplatch gates show {id}");
             return Err(Failure::work(reply.error.clone().unwrap_or_else(asks_now)).with(&reply));
@@ -322,9 +322,9 @@ impl Answer {
             return Err(Failure::usage("this gate has no form; answer it with a text or one of its choices"));
         };
         let given = self.field.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
-        form.fill(&given.collect()).map_err(|wrong| {
-            let wrong: Vec<String> = wrong.iter().map(|wrong| format!("\n  {}", visible(wrong))).collect();
-            Failure::usage(format!("invalid form:{}", wrong.concat()))
+        form.fill(&given.collect()).map_err(|problems| {
+            let problems: Vec<String> = problems.iter().map(|problem| format!("\n  {}", visible(problem))).collect();
+            Failure::usage(format!("invalid form:{}", problems.concat()))
         })
     }
 
@@ -334,7 +334,7 @@ impl Answer {
         mut answer: AnswerGate,
         mut person: Option<Person>,
     ) -> Result<ExitCode, Failure> {
-        let said = answer_text(&answer);
+        let summary = answer_text(&answer);
         let mut reply = give(place, &answer).await?;
         while reply.passphrase_wanted
             && let Some(person) = &mut person
@@ -356,7 +356,7 @@ impl Answer {
         if self.json {
             print::json(&reply)?;
         } else {
-            print::line(format!("answered: {said}; the run is now {}", reply.status))?;
+            print::line(format!("answered: {summary}; the run is now {}", reply.status))?;
             reply.remarks.iter().for_each(|remark| print::remark(&visible(remark)));
         }
         Ok(ExitCode::SUCCESS)
@@ -429,8 +429,8 @@ impl Answer {
                     print::line(format!("  answered: {}; the run is now {}", answer_text(&answer), reply.status))?;
                     break;
                 }
-                if let Some(why) = asking.refused(answer, &reply) {
-                    print::remark(&format!("  {why}"));
+                if let Some(reason) = asking.refused(answer, &reply) {
+                    print::remark(&format!("  {reason}"));
                 }
                 if !reply.passphrase_wanted && !waits(place, asking.gate()).await? {
                     break;
@@ -443,14 +443,14 @@ impl Answer {
 
 /// Returns the gate to answer, of the open gates of a run.
 fn find_gate<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
-    let there = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
+    let gate_ids = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
     match (named, gates) {
         (None, [gate]) => Ok(gate),
         (Some(named), gates) => gates.iter().find(|gate| gate.gate_id == named).ok_or_else(|| {
             let named = visible(named);
-            Failure::usage(format!("gate '{named}' does not wait in run {run}; there is {}", there()))
+            Failure::usage(format!("gate '{named}' does not wait in run {run}; there is {}", gate_ids()))
         }),
-        (None, _) => Err(Failure::usage(format!("run {run} waits for several answers; say which of {}", there()))),
+        (None, _) => Err(Failure::usage(format!("run {run} waits for several answers; say which of {}", gate_ids()))),
     }
 }
 

@@ -78,7 +78,7 @@ impl List {
     }
 }
 
-/// Returns how each step ended, in the order of their starts; steps that did not start come last. One line each.
+/// Returns the end of each step, in the order of their starts; steps that did not start come last. One line each.
 pub(crate) fn steps(reply: &NodeReply) -> Vec<String> {
     let Some(steps) = reply.attributes.get("steps").and_then(Value::as_object) else { return Vec::new() };
     let order = reply.attributes.get("execution_order").and_then(Value::as_array);

@@ -92,13 +92,14 @@ fn login_shell() -> Option<(PathBuf, &'static str)> {
 pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Failure> {
     // The host must survive the terminal that started the daemon. A failure means that it is a session leader already.
     let _ = rustix::process::setsid();
-    let told = |what: &str| {
+    let to_failure = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Failure::system(&what, &error)
     };
-    let listener = listener().map_err(told("this is started by the daemon, with a socket as standard input"))?;
+    let listener = listener().map_err(to_failure("this is started by the daemon, with a socket as standard input"))?;
     let descriptors = raise_descriptor_limit();
-    let integration = Integration::install(&place.shell()).map_err(told("the shell integration cannot be written"))?;
+    let integration =
+        Integration::install(&place.shell()).map_err(to_failure("the shell integration cannot be written"))?;
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
@@ -108,7 +109,7 @@ pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Fai
         descriptors,
         ..settings.terminals()
     };
-    let terminals = Terminals::new(options).map_err(told("the terminal host could not start"))?;
+    let terminals = Terminals::new(options).map_err(to_failure("the terminal host could not start"))?;
     let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -130,7 +131,7 @@ pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Fai
     };
     tokio::select! {
         served = serve(listener, terminals.clone(), identity, listen_again) => {
-            served.map_err(told("the terminal host cannot accept connections"))?;
+            served.map_err(to_failure("the terminal host cannot accept connections"))?;
         }
         () = told_to_end => terminals.close_all().await,
     }

@@ -26,14 +26,14 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// # Errors
 /// If the machine is of another kind, is unreachable, or does not take the program; the machine keeps nothing then.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
-    let said = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
-    let (there, gzip) = said.trim_start().split_once('\n').unwrap_or((&said, ""));
+    let output = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
+    let (remote_platform, gzip) = output.trim_start().split_once('\n').unwrap_or((&output, ""));
     let here = rustix::system::uname();
     let here = format!("{} {}", here.sysname().to_string_lossy(), here.machine().to_string_lossy());
-    if program.is_none() && there.trim() != here {
+    if program.is_none() && remote_platform.trim() != here {
         return Err(Failure::work(format!(
             "{ssh} is '{}', and this program is for '{here}'; give one that is for it with --program FILE",
-            print::visible(there.trim())
+            print::visible(remote_platform.trim())
         )));
     }
     let path = match program {
@@ -45,11 +45,11 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
     if !silent {
         print::remark(&format!("sending {} ({}) to {ssh}", path.display(), print::size(bytes.len() as u64)));
     }
-    let said = match gzip.trim().is_empty() {
+    let output = match gzip.trim().is_empty() {
         true => run(ssh, &script(&sum, "cat"), &bytes).await?,
         false => run(ssh, &script(&sum, "gzip -dc"), &compressed(&bytes)?).await?,
     };
-    let version = said.lines().last().unwrap_or_default().trim().to_owned();
+    let version = output.lines().last().unwrap_or_default().trim().to_owned();
     if version != format!("steplatch {VERSION}") {
         let words = format!("what was installed on {ssh} says '{}' instead of its version", print::visible(&version));
         return Err(Failure::work(words));
@@ -109,31 +109,32 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     };
     let (output, ()) = tokio::join!(child.wait_with_output(), writing);
     let output = output.map_err(failed)?;
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let ours = between(&said, &mark);
+    let (stdout, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let own_output = between(&stdout, &mark);
     if output.status.success() {
-        return ours.map(str::to_owned).ok_or_else(|| {
+        return own_output.map(str::to_owned).ok_or_else(|| {
             let words = "nothing was installed on {ssh}: its login does not run the command that it is given (see the start files of \
                          the shell there)";
             Failure::work(words.replace("{ssh}", ssh))
         });
     }
     // If the script did not run, the last words are from ssh.
-    let errors = between(&errors, &mark).filter(|_| ours.is_some()).unwrap_or(&errors);
+    let errors = between(&errors, &mark).filter(|_| own_output.is_some()).unwrap_or(&errors);
     let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
     Err(Failure::work(format!("nothing was installed on {ssh}: {}{}", print::visible(last), advice(last))))
 }
 
-/// Returns a script that prints `mark` before and behind what `script` prints: start files and the end of a login may print, too.
+/// Returns a script that prints `mark` before and after the output of `script`: start files and the end of a login may
+/// print, too.
 fn marked(mark: &str, script: &str) -> String {
     let both = format!("echo; echo {mark}; echo >&2; echo {mark} >&2");
     format!("{both}; ( {script} ); s=$?; {both}; exit $s")
 }
 
-/// Returns the text between the marks, or behind the first one if the other is missing.
+/// Returns the text between the marks, or after the first one if the other is missing.
 fn between<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     let (_, behind) = text.split_once(mark)?;
-    Some(behind.split_once(mark).map_or(behind, |(ours, _)| ours).trim_matches(['\r', '\n']))
+    Some(behind.split_once(mark).map_or(behind, |(inner, _)| inner).trim_matches(['\r', '\n']))
 }
 
 /// Returns the next step after an error of the dynamic loader over there, or of a shell that finds no loader (ld.so(8)).
@@ -177,7 +178,7 @@ mod tests {
     fn what_a_login_prints_around_the_answer_is_no_part_of_it() {
         let login = |script: &str| {
             let around = format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", marked("mark", script));
-            // The script ends the shell, as over there: what comes behind it is another program's.
+            // The script ends the shell, as over there: later output is another program's.
             let output = std::process::Command::new("sh").args(["-c", &around]).output().unwrap();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap() + "bye";
             (output.status.code(), text(output.stdout), text(output.stderr))

@@ -157,8 +157,8 @@ fn page(reply: &DescribeNodeReply) -> Vec<String> {
     let empty = Map::new();
     let declaration = reply.declaration.as_ref().and_then(Value::as_object).unwrap_or(&empty);
     // The path of the file is below.
-    let told = ["id", "type", "description", "steps", "file"];
-    let fields: Vec<_> = declaration.iter().filter(|(name, _)| !told.contains(&name.as_str())).collect();
+    let printed = ["id", "type", "description", "steps", "file"];
+    let fields: Vec<_> = declaration.iter().filter(|(name, _)| !printed.contains(&name.as_str())).collect();
     let file = reply.node.as_ref().and_then(|node| node.file.as_deref());
     let names = fields.iter().map(|(name, _)| name.len()).chain(file.map(|_| "file".len()));
     let width = names.max().unwrap_or_default();
@@ -248,8 +248,8 @@ impl NodeInput {
             print::json(reply)?;
         } else if !self.json {
             output(&reply.output)?;
-            let said = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
-            said.lines().for_each(|line| print::remark(&visible(line)));
+            let stderr = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
+            stderr.lines().for_each(|line| print::remark(&visible(line)));
         }
         if reply.success {
             return Ok(ExitCode::SUCCESS);

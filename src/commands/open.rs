@@ -66,14 +66,15 @@ pub(super) struct BrowserLogin {
 /// Gets a ticket for the page at `page`, whose address may have a fragment, and starts the browser with it if `opens`. Returns
 /// the address with the ticket.
 pub(super) async fn log_in(place: &DaemonPaths, page: &str, opens: bool) -> Result<(String, BrowserLogin), Failure> {
-    let wanted = (opens && has_browser()).then(|| PageSecret(page.to_owned()));
-    let reply = front::ask(place, OpenPage { address: wanted }).await?;
+    let address = (opens && has_browser()).then(|| PageSecret(page.to_owned()));
+    let reply = front::ask(place, OpenPage { address }).await?;
     let ticket = ticket(&reply)?;
     let address = match page.split_once('#') {
         Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),
         None => format!("{page}#ticket={ticket}"),
     };
-    // Arguments of a process are no secret, so that the browser gets the name of a file. A daemon of an older version writes none.
+    // Arguments of a process are not secret, so that the browser gets the name of a file. A daemon of an older version
+    // writes none.
     let in_browser = match &reply.file {
         Some(file) => open_in_browser(file).await,
         None => false,

@@ -401,7 +401,7 @@ impl Watching<'_> {
         let refused = match asking.line(&line) {
             Ok(Some(answer)) => match self.give(&answer).await? {
                 Some(reply) => match asking.refused(answer, &reply) {
-                    Some(why) => Some(why),
+                    Some(reason) => Some(reason),
                     None => return self.continue_question(asking),
                 },
                 None => None,

@@ -113,8 +113,8 @@ impl List {
     async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let Self { workflow, state, since, until, limit, .. } = self;
         let filtered = [&workflow, &state, &since, &until].into_iter().any(Option::is_some);
-        let wanted = ListWorkflowRuns { workflow_id: workflow, state, since, until, before: None, limit: Some(limit) };
-        let runs = asked_for(place, wanted).await?;
+        let request = ListWorkflowRuns { workflow_id: workflow, state, since, until, before: None, limit: Some(limit) };
+        let runs = asked_for(place, request).await?;
         if self.json {
             print::json(&serde_json::json!({ "runs": runs }))?;
         } else if runs.is_empty() {
@@ -178,13 +178,13 @@ pub(crate) async fn listed(
     state: Option<String>,
     limit: u32,
 ) -> Result<Vec<RunRecord>, Failure> {
-    let wanted = ListWorkflowRuns { workflow_id: workflow, state, limit: Some(limit), ..ListWorkflowRuns::default() };
-    asked_for(place, wanted).await
+    let request = ListWorkflowRuns { workflow_id: workflow, state, limit: Some(limit), ..ListWorkflowRuns::default() };
+    asked_for(place, request).await
 }
 
 /// Returns the runs that the daemon lists, newest first.
-async fn asked_for(place: &DaemonPaths, wanted: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
-    let reply = front::ask(place, wanted).await?;
+async fn asked_for(place: &DaemonPaths, request: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
+    let reply = front::ask(place, request).await?;
     if !reply.success {
         return Err(Failure::usage(reply.error.unwrap_or_else(|| "the daemon did not list the runs".into())));
     }
@@ -208,28 +208,28 @@ pub(crate) async fn all(place: &DaemonPaths, state: Option<&str>) -> Result<Vec<
 }
 
 /// Returns the id of a run from its whole id or an unambiguous prefix.
-pub(crate) async fn find(place: &DaemonPaths, meant: &str) -> Result<String, Failure> {
-    if meant.parse::<RunId>().is_ok() {
-        return Ok(meant.to_owned());
+pub(crate) async fn find(place: &DaemonPaths, prefix: &str) -> Result<String, Failure> {
+    if prefix.parse::<RunId>().is_ok() {
+        return Ok(prefix.to_owned());
     }
     let runs = all(place, None).await?;
     let begins = |run: &&RunRecord| {
         let without = run.run_id.strip_prefix("run_").unwrap_or(&run.run_id);
-        !meant.is_empty() && (run.run_id.starts_with(meant) || without.starts_with(meant))
+        !prefix.is_empty() && (run.run_id.starts_with(prefix) || without.starts_with(prefix))
     };
     let found: Vec<&RunRecord> = runs.iter().filter(begins).collect();
     match found[..] {
         [run] => Ok(run.run_id.clone()),
         [] => Err(Failure::usage(format!(
             "no run id starts with '{}'; list runs with: steplatch runs list",
-            print::visible(meant)
+            print::visible(prefix)
         ))),
         _ => {
             let rows: Vec<_> = found.iter().map(|run| row(run)).collect();
             let candidates = print::table(&rows).replace('\n', "\n  ");
             Err(Failure::usage(format!(
                 "'{}' is ambiguous; it matches these runs:\n  {candidates}",
-                print::visible(meant)
+                print::visible(prefix)
             )))
         }
     }
@@ -253,8 +253,8 @@ async fn cancel(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitC
     let failed = replies.iter().any(|reply| !reply.success);
     for reply in &replies {
         if !reply.success {
-            let why = reply.error.as_deref().unwrap_or("no reason was given");
-            print::error(&format!("run '{}' was not cancelled: {}", reply.run_id, print::visible(why)));
+            let reason = reply.error.as_deref().unwrap_or("no reason was given");
+            print::error(&format!("run '{}' was not cancelled: {}", reply.run_id, print::visible(reason)));
         } else if !json {
             print::line(format!("{}: {}", reply.run_id, reply.message))?;
         }

@@ -48,28 +48,28 @@ struct Done {
 
 impl Setup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let around = UserPaths::look()?;
-        let ours = if self.remove { None } else { Some(OwnEntry::find(&around)?) };
-        let wish = ours.as_ref().map_or(EditRequest::Lack, EditRequest::Have);
+        let user_paths = UserPaths::look()?;
+        let own_entry = if self.remove { None } else { Some(OwnEntry::find(&user_paths)?) };
+        let wish = own_entry.as_ref().map_or(EditRequest::Lack, EditRequest::Have);
         let asked = CLIENTS.iter().filter(|client| self.is_asked(client));
-        let done: Vec<Done> = asked.map(|client| self.one(client, wish, &around)).collect();
-        let failed: Vec<String> = done.iter().filter_map(|done| done.complaint(&around)).collect();
+        let done: Vec<Done> = asked.map(|client| self.one(client, wish, &user_paths)).collect();
+        let failed: Vec<String> = done.iter().filter_map(|done| done.complaint(&user_paths)).collect();
         let reply = json!({
             "success": failed.is_empty(),
             "dry_run": self.dry_run,
             "scope": self.scope,
-            "command": ours.as_ref().map(|ours| &ours.command),
+            "command": own_entry.as_ref().map(|own_entry| &own_entry.command),
             "clients": done.iter().map(|done| done.document(self.dry_run)).collect::<Vec<_>>(),
         });
         if !self.json {
-            self.print_outcome(&done, &around)?;
+            self.print_outcome(&done, &user_paths)?;
         }
         if !failed.is_empty() {
             return Err(Failure::work(failed.join("\n")).with(&reply));
         }
         if done.iter().all(|done| done.outcome.is_none()) {
-            let by_hand = match &ours {
-                Some(ours) => format!(", or add steplatch to yours:\n{}", ours.by_hand()),
+            let by_hand = match &own_entry {
+                Some(own_entry) => format!(", or add steplatch to yours:\n{}", own_entry.by_hand()),
                 None => String::new(),
             };
             return Err(Failure::work(format!("no client was found; name one with --client{by_hand}")).with(&reply));
@@ -84,14 +84,14 @@ impl Setup {
         self.client.is_empty() || self.client.iter().any(|name| name == client.name)
     }
 
-    fn one(&self, client: &'static Client, wish: EditRequest<'_>, around: &UserPaths) -> Done {
-        let path = client.file(self.scope, around);
+    fn one(&self, client: &'static Client, wish: EditRequest<'_>, user_paths: &UserPaths) -> Done {
+        let path = client.file(self.scope, user_paths);
         // An explicitly named client counts as installed.
-        if self.client.is_empty() && !client.is_there(self.scope, around) {
+        if self.client.is_empty() && !client.is_there(self.scope, user_paths) {
             return Done { client, file: path, outcome: None, diff: String::new() };
         }
         let make = |text: Option<&str>| {
-            edited(client.format, text.unwrap_or_default(), wish, around).map_err(|error| error.to_string())
+            edited(client.format, text.unwrap_or_default(), wish, user_paths).map_err(|error| error.to_string())
         };
         let mut difference = String::new();
         let outcome = if self.dry_run {
@@ -107,17 +107,17 @@ impl Setup {
         Done { client, file: path, outcome: Some(outcome), diff: difference }
     }
 
-    fn print_outcome(&self, done: &[Done], around: &UserPaths) -> Result<(), Failure> {
+    fn print_outcome(&self, done: &[Done], user_paths: &UserPaths) -> Result<(), Failure> {
         let width = done.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
         for done in done {
-            let (sign, said) = done.summary(self.dry_run);
+            let (sign, summary) = done.summary(self.dry_run);
             let label = print::padded(done.client.label, width);
             print::line(match done.outcome {
                 Some(_) => {
-                    let (said, file) = (print::padded(&said, 22), around.display_path(&done.file));
-                    format!("  {sign} {label}  {said}  {QUIET}{file}{QUIET:#}")
+                    let (summary, file) = (print::padded(&summary, 22), user_paths.display_path(&done.file));
+                    format!("  {sign} {label}  {summary}  {QUIET}{file}{QUIET:#}")
                 }
-                None => format!("  {sign} {label}  {said}"),
+                None => format!("  {sign} {label}  {summary}"),
             })?;
         }
         for done in done.iter().filter(|done| !done.diff.is_empty()) {
@@ -187,9 +187,9 @@ impl Done {
         }
     }
 
-    fn complaint(&self, around: &UserPaths) -> Option<String> {
+    fn complaint(&self, user_paths: &UserPaths) -> Option<String> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
-        Some(format!("{} of {} was not changed: {error}", around.display_path(&self.file), self.client.label))
+        Some(format!("{} of {} was not changed: {error}", user_paths.display_path(&self.file), self.client.label))
     }
 
     fn document(&self, dry_run: bool) -> Value {

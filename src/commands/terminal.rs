@@ -325,7 +325,7 @@ pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
     ]
 }
 
-/// Returns the directory of a terminal, behind the name of its machine as scp(1) writes it.
+/// Returns the directory of a terminal, after the name of its machine as scp(1) writes it.
 pub(crate) fn directory(session: &SessionInfo) -> Option<String> {
     match &session.host {
         Some(host) => Some(format!("{host}:{}", session.cwd.as_deref().unwrap_or_default())),
@@ -528,12 +528,12 @@ impl Close {
             let code = reply.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
             print::line(format!("closed {}{code}", reply.session_id))?;
             for survivor in &reply.survivors {
-                let why = if survivor.doubtful {
+                let reason = if survivor.doubtful {
                     "may be another terminal's and was left alone"
                 } else {
                     "could not be ended"
                 };
-                print::remark(&format!("process {} ({}) {why}", survivor.pid, survivor.name));
+                print::remark(&format!("process {} ({}) {reason}", survivor.pid, survivor.name));
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -82,8 +82,8 @@ impl Watch {
         let is_bounded = open > 0;
         let (sender, mut events) = mpsc::channel(EVENT_CAPACITY);
         if !targets.runs.is_empty() || !is_bounded {
-            let wanted = Some(targets.runs).filter(|_| is_bounded);
-            tokio::spawn(watch_runs(RunChanges::for_runs(daemon.clone(), wanted), sender.clone()));
+            let selection = Some(targets.runs).filter(|_| is_bounded);
+            tokio::spawn(watch_runs(RunChanges::for_runs(daemon.clone(), selection), sender.clone()));
         }
         for terminal in targets.terminals {
             tokio::spawn(watch_terminal(daemon.clone(), terminal, self.pattern.clone(), None, sender.clone()));
@@ -226,7 +226,7 @@ fn run_event(record: &RunRecord, change: &RunChange) -> Event {
     }
 }
 
-/// Sends the events of all terminals: of existing ones from now on, of others from their opening.
+/// Sends the events of all terminals: the later ones of existing terminals, and all of new ones.
 async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
     let mut known: Option<BTreeSet<String>> = None;
     loop {
@@ -241,7 +241,7 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
         loop {
             let listed = match daemon.call(ListTerminalSessions {}).await {
                 Ok(listed) => listed.sessions,
-                // The daemon is gone, and subscribing waits for the next one.
+                // The daemon has ended, and subscribing waits for the next one.
                 Err(_) => break,
             };
             let running = listed.into_iter().filter(|session| session.exit_code.is_none());
@@ -296,7 +296,7 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
                 next.data["terminal"] = name.as_str().into();
                 Event { subject: name.clone(), ..next }
             }
-            // The daemon may be gone instead.
+            // The daemon may have ended instead.
             Err(_) if is_listed(&daemon, &session.session_id).await => return,
             Err(_) => event("closed", String::new()),
         };
@@ -315,7 +315,7 @@ async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
 }
 
 /// Sends the events of a terminal until its program ends, or nothing receives them. `since` is the position of the output
-/// behind which something has to come first.
+/// after which something has to come first.
 async fn watch_terminal(
     daemon: ReconnectingClient,
     terminal: String,
@@ -360,15 +360,15 @@ async fn watch_terminal(
             return;
         }
         since = Some(Since::Offset(reply.offset));
-        // A program that stays at its prompt is no further event: some output comes first.
+        // A program that stays at its prompt is not a further event: some output comes first.
         if patterns.is_empty() && !stirs(&daemon, &terminal, since, &sender).await {
             return;
         }
     }
 }
 
-/// Waits for output behind a position, or for the end of the program. Sends an error and returns false when the terminal
-/// is gone.
+/// Waits for output after a position, or for the end of the program. Sends an error and returns false when the terminal
+/// has closed.
 async fn stirs(daemon: &ReconnectingClient, terminal: &str, since: Option<Since>, sender: &Sender) -> bool {
     let verb =
         AwaitOutput { session_id: terminal.to_owned(), since, pattern: r"\S".to_owned(), ..AwaitOutput::default() };

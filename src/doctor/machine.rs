@@ -22,31 +22,31 @@ const MIN_SPACE_BYTES: u64 = 16 << 20;
 /// Shells with an integration that reports prompts and exit codes.
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-pub(super) fn look(around: &UserPaths, ours: &OwnEntry, place: &DaemonPaths) -> Checks {
+pub(super) fn check_machine(user_paths: &UserPaths, own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("This machine");
-    check_program(&mut checks, around, ours);
-    folder(&mut checks, "state", place.state(), around);
-    folder(&mut checks, "runtime", place.runtime(), around);
-    check_socket_path(&mut checks, place);
-    check_free_space(&mut checks, place.state(), around);
-    check_shells(&mut checks, around);
+    check_program(&mut checks, user_paths, own_entry);
+    check_directory(&mut checks, "state", daemon_paths.state(), user_paths);
+    check_directory(&mut checks, "runtime", daemon_paths.runtime(), user_paths);
+    check_socket_path(&mut checks, daemon_paths);
+    check_free_space(&mut checks, daemon_paths.state(), user_paths);
+    check_shells(&mut checks, user_paths);
     checks
 }
 
-fn check_program(checks: &mut Checks, around: &UserPaths, ours: &OwnEntry) {
+fn check_program(checks: &mut Checks, user_paths: &UserPaths, own_entry: &OwnEntry) {
     let version = env!("CARGO_PKG_VERSION");
-    let shown = around.display_path(&ours.program);
-    match around.find(NAME) {
-        Some(found) if is_same(&found, &ours.program) => {
+    let shown = user_paths.display_path(&own_entry.program);
+    match user_paths.find(NAME) {
+        Some(found) if is_same(&found, &own_entry.program) => {
             checks.good("program", format!("version {version}, {shown}, found in PATH"));
         }
         Some(other) => {
             let message =
-                format!("version {version}, {shown}; PATH has another one first: {}", around.display_path(&other));
+                format!("version {version}, {shown}; PATH has another one first: {}", user_paths.display_path(&other));
             checks.warn("program", message, "remove the other one, or put the directory of this one before it in PATH");
         }
         None => {
-            let folder = ours.program.parent().unwrap_or(Path::new("/"));
+            let folder = own_entry.program.parent().unwrap_or(Path::new("/"));
             let message = format!("version {version}, {shown}; not found in PATH");
             checks.warn(
                 "program",
@@ -57,48 +57,48 @@ fn check_program(checks: &mut Checks, around: &UserPaths, ours: &OwnEntry) {
     }
 }
 
-fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
-    let shown = around.display_path(folder);
+fn check_directory(checks: &mut Checks, label: &str, folder: &Path, user_paths: &UserPaths) {
+    let shown = user_paths.display_path(folder);
     let found = match folder.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return checks.good(about, format!("{shown}, created on first use"));
+            return checks.good(label, format!("{shown}, created on first use"));
         }
         Err(error) => {
             let fix = "check the permissions of the directories above it";
-            return checks.problem(about, format!("failed to read {shown}: {error}"), fix);
+            return checks.problem(label, format!("failed to read {shown}: {error}"), fix);
         }
         Ok(found) => found,
     };
     if !found.is_dir() {
         let fix = format!("move it out of the way: mv '{0}' '{0}.old'", folder.display());
-        return checks.problem(about, format!("{shown} is not a directory"), fix);
+        return checks.problem(label, format!("{shown} is not a directory"), fix);
     }
     let own = rustix::process::getuid().as_raw();
     if found.uid() != own {
         let message = format!("{shown} belongs to user {}, not to you ({own})", found.uid());
         return checks.problem(
-            about,
+            label,
             message,
             "remove it, or choose another directory with STEPLATCH_STATE_DIR or XDG_RUNTIME_DIR",
         );
     }
     if rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err() {
         let fix = format!("make it writable with: chmod u+rwx '{}'", folder.display());
-        return checks.problem(about, format!("{shown} is not writable"), fix);
+        return checks.problem(label, format!("{shown} is not writable"), fix);
     }
     if found.mode() & 0o077 != 0 {
         let message = format!("other users can access {shown} until the daemon starts again");
-        return checks.warn(about, message, format!("restrict access now with: chmod 700 '{}'", folder.display()));
+        return checks.warn(label, message, format!("restrict access now with: chmod 700 '{}'", folder.display()));
     }
-    checks.good(about, format!("{shown}, private"));
+    checks.good(label, format!("{shown}, private"));
 }
 
-fn check_socket_path(checks: &mut Checks, place: &DaemonPaths) {
-    let length = place.socket().as_os_str().len();
+fn check_socket_path(checks: &mut Checks, daemon_paths: &DaemonPaths) {
+    let length = daemon_paths.socket().as_os_str().len();
     if length > MAX_SOCKET_PATH_BYTES {
         let message = format!(
             "its path has {length} bytes, more than the limit of {MAX_SOCKET_PATH_BYTES}: {}",
-            place.socket().display()
+            daemon_paths.socket().display()
         );
         checks.problem("socket", message, "set XDG_RUNTIME_DIR to a directory with a shorter path");
     } else {
@@ -106,17 +106,18 @@ fn check_socket_path(checks: &mut Checks, place: &DaemonPaths) {
     }
 }
 
-fn check_free_space(checks: &mut Checks, folder: &Path, around: &UserPaths) {
+fn check_free_space(checks: &mut Checks, folder: &Path, user_paths: &UserPaths) {
     let existing = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
     let free = match rustix::fs::statvfs(existing) {
-        Ok(about) => about.f_bavail.saturating_mul(about.f_frsize),
+        Ok(usage) => usage.f_bavail.saturating_mul(usage.f_frsize),
         Err(error) => {
-            let message = format!("failed to read the free disk space in {}: {error}", around.display_path(existing));
+            let message =
+                format!("failed to read the free disk space in {}: {error}", user_paths.display_path(existing));
             return checks.add("disk", State::Warning, message, None);
         }
     };
     let message = format!("{} free for the journal of runs", print::size(free));
-    let fix = format!("free disk space in {}", around.display_path(existing));
+    let fix = format!("free disk space in {}", user_paths.display_path(existing));
     match free {
         0..MIN_SPACE_BYTES => checks.problem("disk", message, fix),
         MIN_SPACE_BYTES..LOW_SPACE_BYTES => checks.warn("disk", message, fix),
@@ -124,8 +125,8 @@ fn check_free_space(checks: &mut Checks, folder: &Path, around: &UserPaths) {
     }
 }
 
-fn check_shells(checks: &mut Checks, around: &UserPaths) {
-    let found: Vec<&str> = SHELLS.into_iter().filter(|shell| around.find(shell).is_some()).collect();
+fn check_shells(checks: &mut Checks, user_paths: &UserPaths) {
+    let found: Vec<&str> = SHELLS.into_iter().filter(|shell| user_paths.find(shell).is_some()).collect();
     if found.is_empty() {
         let message = "bash, zsh and fish are missing; other shells do not report prompts and exit codes";
         checks.warn("shells", message, "install bash, or add its directory to PATH");

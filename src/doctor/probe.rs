@@ -80,17 +80,18 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
     let spoken = tokio::time::timeout(ANSWER_TIMEOUT * 2, conversation.hold(began)).await;
     let mut spoken = match spoken.unwrap_or_else(|_| Err(silent())) {
         Ok(spoken) => spoken,
-        Err(why) => {
+        Err(reason) => {
             // Standard error often gives the reason.
             let _ = server.start_kill();
             let aside = tokio::time::timeout(Duration::from_secs(1), aside).await.ok().and_then(Result::ok);
             let aside = String::from_utf8_lossy(&aside.unwrap_or_default()).into_owned();
             let last = aside.lines().rev().find(|line| !line.trim().is_empty());
-            return Err(last
-                .map_or(why.clone(), |line| format!("{why}; its log: {}", print::fitted(&print::visible(line), 200))));
+            return Err(last.map_or(reason.clone(), |line| {
+                format!("{reason}; its log: {}", print::fitted(&print::visible(line), 200))
+            }));
         }
     };
-    let gone = Instant::now();
+    let closed_at = Instant::now();
     drop(conversation);
     match tokio::time::timeout(ANSWER_TIMEOUT, server.wait()).await {
         Err(_) => return Err("it keeps running when its client is gone".to_owned()),
@@ -98,7 +99,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
         Ok(Ok(status)) if !status.success() => {
             return Err(format!("it failed when its client was gone: {status}"));
         }
-        Ok(Ok(_)) => spoken.ended = gone.elapsed(),
+        Ok(Ok(_)) => spoken.ended = closed_at.elapsed(),
     }
     Ok(spoken)
 }

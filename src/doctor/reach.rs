@@ -39,10 +39,10 @@ pub(super) async fn settings() -> Checks {
     checks
 }
 
-pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
+pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("The daemon");
     let asked = tokio::time::timeout(super::probe::ANSWER_TIMEOUT, async {
-        let (client, _) = connect(place, front::hello("steplatch")).await?;
+        let (client, _) = connect(daemon_paths, front::hello("steplatch")).await?;
         let status = client.call(DaemonStatus {}).await;
         Ok(match status {
             Ok(status) => client.call(GetApprover {}).await.map(|approver| (status, approver)),
@@ -80,47 +80,47 @@ fn check_gates(checks: &mut Checks, approver: &GetApproverReply) {
         "passphrase" => "an answer needs the approver's passphrase",
         _ => "an answer needs the signature of a passkey",
     };
-    let said = format!("gates for people require '{requires}': {meaning}");
+    let message = format!("gates for people require '{requires}': {meaning}");
     match &approver.unconfirmed {
-        Some(set) => checks.warn("gates", said, unconfirmed_setting(set)),
-        None => checks.good("gates", said),
+        Some(set) => checks.warn("gates", message, unconfirmed_setting(set)),
+        None => checks.good("gates", message),
     }
 }
 
 fn check_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) {
     let uptime = print::duration(Duration::try_from_secs_f64(status.uptime_seconds).unwrap_or_default());
-    let said = format!(
+    let message = format!(
         "version {}, pid {}, up {uptime}; terminals: {}, runs: {}",
         status.version, status.pid, status.terminals, status.runs
     );
     if status.version == env!("CARGO_PKG_VERSION") {
-        checks.good("daemon", said);
+        checks.good("daemon", message);
     } else {
-        let said = format!("{said}; this program is version {}", env!("CARGO_PKG_VERSION"));
-        checks.warn("daemon", said, restart);
+        let message = format!("{message}; this program is version {}", env!("CARGO_PKG_VERSION"));
+        checks.warn("daemon", message, restart);
     }
     for host in &status.hosts {
-        let said = format!("version {}, pid {}, terminals: {}", host.version, host.pid, host.terminals);
+        let message = format!("version {}, pid {}, terminals: {}", host.version, host.pid, host.terminals);
         let end = "end it with its terminals: steplatch daemon stop";
         match host.state.as_str() {
-            "current" => checks.good("host", said),
+            "current" => checks.good("host", message),
             "older" => {
-                let said = format!("{said}; older version: it opens no new terminals");
-                checks.warn("host", said, "it ends with its last terminal");
+                let message = format!("{message}; older version: it opens no new terminals");
+                checks.warn("host", message, "it ends with its last terminal");
             }
-            "foreign" => checks.problem("host", format!("{said}; its protocol version differs"), end),
-            _ => checks.problem("host", format!("{said}; it does not answer"), end),
+            "foreign" => checks.problem("host", format!("{message}; its protocol version differs"), end),
+            _ => checks.problem("host", format!("{message}; it does not answer"), end),
         }
     }
 }
 
-pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
+pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("Remote services");
     let Ok(settings) = Settings::load() else { return checks };
     if settings.remotes.is_empty() {
         return checks;
     }
-    let mut told = match ask(place, ListRemoteWorkflows::default()).await {
+    let mut remotes = match ask(daemon_paths, ListRemoteWorkflows::default()).await {
         Ok(reply) => reply.remotes,
         Err(error) => {
             checks.problem("services", error, "check the daemon with: steplatch daemon status");
@@ -128,10 +128,10 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
         }
     };
     // A daemon that has just started: no service has answered or failed yet.
-    if told.iter().any(|told| told.enabled && !told.reachable && told.error.is_none())
-        && let Ok(reply) = ask(place, RefreshWorkflows::default()).await
+    if remotes.iter().any(|remote| remote.enabled && !remote.reachable && remote.error.is_none())
+        && let Ok(reply) = ask(daemon_paths, RefreshWorkflows::default()).await
     {
-        told = reply.remotes;
+        remotes = reply.remotes;
     }
     for config in settings.remotes.iter().map(|remote| &remote.config) {
         let name = &config.name;
@@ -139,32 +139,32 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
             checks.absent(name, "not used: enabled is false");
             continue;
         }
-        match told.iter().find(|told| told.name == *name) {
-            Some(told) => check_remote(&mut checks, told),
+        match remotes.iter().find(|remote| remote.name == *name) {
+            Some(remote) => check_remote(&mut checks, remote),
             None => {
-                let said = "the daemon does not know it: it was started with other settings or another environment";
-                checks.warn(name, said, "restart it with: steplatch daemon restart");
+                let message = "the daemon does not know it: it was started with other settings or another environment";
+                checks.warn(name, message, "restart it with: steplatch daemon restart");
             }
         }
     }
     checks
 }
 
-fn check_remote(checks: &mut Checks, told: &RemoteInfo) {
-    let last = told.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
-    let said = format!(
+fn check_remote(checks: &mut Checks, remote: &RemoteInfo) {
+    let last = remote.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
+    let message = format!(
         "{}; workflows: {}, listed {last}; running: {}, queued: {}",
-        told.base_url, told.workflows, told.running, told.queued
+        remote.base_url, remote.workflows, remote.running, remote.queued
     );
-    let again = format!("fix the reported problem, then retry with: steplatch remote refresh {}", told.name);
-    if !told.reachable {
-        let why = told.error.as_deref().unwrap_or("not reached yet");
-        checks.problem(&told.name, format!("{said}; {}", print::visible(why)), again);
-    } else if told.skipped.is_empty() {
-        checks.good(&told.name, said);
+    let again = format!("fix the reported problem, then retry with: steplatch remote refresh {}", remote.name);
+    if !remote.reachable {
+        let reason = remote.error.as_deref().unwrap_or("not reached yet");
+        checks.problem(&remote.name, format!("{message}; {}", print::visible(reason)), again);
+    } else if remote.skipped.is_empty() {
+        checks.good(&remote.name, message);
     } else {
-        let left_out = format!("{said}; left out of its list: {}", told.skipped.len());
-        checks.warn(&told.name, left_out, "see why with: steplatch remote list");
+        let left_out = format!("{message}; left out of its list: {}", remote.skipped.len());
+        checks.warn(&remote.name, left_out, "see why with: steplatch remote list");
     }
 }
 

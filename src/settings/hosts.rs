@@ -39,7 +39,7 @@ impl HostSetting {
             name: format!("{HOST}.{}.ssh", self.config.name),
             value: json!(self.config.ssh),
             origin: self.origin.clone(),
-            about,
+            description: about,
         })
     }
 }
@@ -48,7 +48,7 @@ impl HostSetting {
 ///
 /// # Errors
 /// Returns the reason, as the end of a sentence that begins with the name.
-pub(crate) fn check_name(name: &str) -> Result<(), String> {
+pub(crate) fn check_host_name(name: &str) -> Result<(), String> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_part) && !name.starts_with(['.', '-']);
     match name {
@@ -72,50 +72,53 @@ pub(crate) fn check_destination(ssh: &str) -> Result<(), String> {
 
 /// The hosts read so far, and the problems found.
 #[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct HostSettings {
     pub(super) hosts: Vec<HostSetting>,
-    pub(super) wrong: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
     pub(super) unknown_keys: Vec<Problem>,
 }
 
-impl Reading {
+impl HostSettings {
     /// Reads the value of [`HOST`] in the file.
-    pub(super) fn file(&mut self, path: &Path, value: &toml::Value) {
+    pub(super) fn read_file(&mut self, path: &Path, value: &toml::Value) {
         let place = path.display().to_string();
         let Some(tables) = super::tables(value) else {
             let problem = super::no_tables("a machine", HOST);
-            return self.wrong.push(Problem { place, problem });
+            return self.problems.push(Problem { place, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {
             let number = position + 1;
-            let wrong = |problem: String| Problem { place: place.clone(), problem };
+            let to_problem = |problem: String| Problem { place: place.clone(), problem };
             for key in table.keys().filter(|key| !KEYS.iter().any(|(known, _)| known == key)) {
                 let nearest = super::nearest(key, KEYS.iter().map(|(known, _)| *known));
-                self.unknown_keys.push(wrong(format!("'{key}' is not a setting of host {number}{nearest}")));
+                self.unknown_keys.push(to_problem(format!("'{key}' is not a setting of host {number}{nearest}")));
             }
             let text = |key: &str| match table.get(key) {
                 Some(toml::Value::String(text)) => Ok(text.clone()),
-                Some(other) => Err(wrong(format!("{key} of host {number} must be a string, not {other}"))),
-                None => Err(wrong(format!("{key} of host {number} is missing"))),
+                Some(other) => Err(to_problem(format!("{key} of host {number} must be a string, not {other}"))),
+                None => Err(to_problem(format!("{key} of host {number} is missing"))),
             };
             let (name, ssh) = match (text("name"), text("ssh")) {
                 (Ok(name), Ok(ssh)) => (name, ssh),
                 (name, ssh) => {
-                    self.wrong.extend(name.err().into_iter().chain(ssh.err()));
+                    self.problems.extend(name.err().into_iter().chain(ssh.err()));
                     continue;
                 }
             };
-            let named = check_name(&name).map_err(|why| wrong(format!("the name '{name}' of host {number} {why}")));
-            let reached = check_destination(&ssh).map_err(|why| wrong(format!("ssh of host '{name}' {why}")));
+            let name_problem = check_host_name(&name)
+                .map_err(|reason| to_problem(format!("the name '{name}' of host {number} {reason}")));
+            let destination_problem =
+                check_destination(&ssh).map_err(|reason| to_problem(format!("ssh of host '{name}' {reason}")));
             let is_known = self.hosts.iter().any(|known| known.config.name == name);
-            let twice =
-                is_known.then(|| wrong(format!("two hosts are called '{name}'; give one of them another name")));
-            let problems: Vec<_> = named.err().into_iter().chain(reached.err()).chain(twice).collect();
+            let duplicate_problem =
+                is_known.then(|| to_problem(format!("two hosts are called '{name}'; give one of them another name")));
+            let problems: Vec<_> =
+                name_problem.err().into_iter().chain(destination_problem.err()).chain(duplicate_problem).collect();
             if problems.is_empty() {
                 let config = RemoteHostConfig { name, ssh };
                 self.hosts.push(HostSetting { config, origin: Origin::File(path.to_owned()) });
             }
-            self.wrong.extend(problems);
+            self.problems.extend(problems);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use steplatch_host::RemoteHostConfig;
 
-use super::hosts::{HOST, check_destination, check_name};
+use super::hosts::{HOST, check_destination, check_host_name};
 use super::{BadSettings, Settings};
 use crate::clients::file::{FileError, replace};
 use crate::clients::text::Unreadable;
@@ -58,8 +58,8 @@ pub(crate) enum HostsFileError {
 /// # Errors
 /// If one of them is invalid.
 pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
-    check_name(&host.name).map_err(|why| HostsFileError::Invalid(host.name.clone(), why))?;
-    check_destination(&host.ssh).map_err(|why| HostsFileError::Invalid(host.ssh.clone(), why))
+    check_host_name(&host.name).map_err(|reason| HostsFileError::Invalid(host.name.clone(), reason))?;
+    check_destination(&host.ssh).map_err(|reason| HostsFileError::Invalid(host.ssh.clone(), reason))
 }
 
 /// Adds a machine. Returns the file, and whether the machine was not there before with the same destination.
@@ -95,8 +95,8 @@ fn with_host(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, 
     let read = |text: &str| {
         Settings::read(Some((path.to_owned(), text.to_owned())), |_| None).map_err(HostsFileError::Settings)
     };
-    let there = read(text)?.hosts;
-    if let Some(known) = there.iter().find(|known| known.config.name == host.name) {
+    let hosts = read(text)?.hosts;
+    if let Some(known) = hosts.iter().find(|known| known.config.name == host.name) {
         return match known.config.ssh == host.ssh {
             true => Ok((false, text.to_owned())),
             false => Err(HostsFileError::Taken { name: host.name.clone(), ssh: known.config.ssh.clone() }),

@@ -39,7 +39,7 @@ impl Remote {
                 (Origin::File(path), true) => Origin::File(path.clone()),
                 (_, true) => Origin::Environment(key.variable),
             },
-            about: key.about,
+            description: key.about,
         })
     }
 }
@@ -89,11 +89,11 @@ impl Reading {
                     continue;
                 }
             };
-            let mut said = Vec::new();
+            let mut given = Vec::new();
             let mut values = Vec::new();
             for (key, value) in table.iter().filter(|(key, _)| *key != NAME) {
                 if let Some(known) = KEYS.iter().find(|known| known.name == key) {
-                    said.push(known.name);
+                    given.push(known.name);
                     values.push((known.name, RawValue::from(value)));
                 } else {
                     let names = KEYS.iter().map(|key| key.name).chain([NAME]);
@@ -102,7 +102,7 @@ impl Reading {
                 }
             }
             match Config::read(&name, values) {
-                Ok(config) => self.add(Remote { config, said, origin: Origin::File(path.to_owned()) }, &place),
+                Ok(config) => self.add(Remote { config, said: given, origin: Origin::File(path.to_owned()) }, &place),
                 Err(invalid) => self.wrong.extend(invalid.into_iter().map(|invalid| Problem {
                     place: place.clone(),
                     problem: format!("{} {}", lower(&invalid.place), invalid.problem),
@@ -117,10 +117,10 @@ impl Reading {
             Ok(None) => {}
             Ok(Some(config)) => {
                 let is_said = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-                let said: Vec<_> = KEYS.iter().filter(|key| is_said(key.variable)).collect();
-                let variable = said.first().map_or("the environment", |key| key.variable);
-                let said = said.iter().map(|key| key.name).collect();
-                self.add(Remote { config, said, origin: Origin::Environment(variable) }, variable);
+                let given: Vec<_> = KEYS.iter().filter(|key| is_said(key.variable)).collect();
+                let variable = given.first().map_or("the environment", |key| key.variable);
+                let given = given.iter().map(|key| key.name).collect();
+                self.add(Remote { config, said: given, origin: Origin::Environment(variable) }, variable);
             }
             Err(invalid) => self.wrong.extend(
                 invalid

@@ -48,10 +48,10 @@ impl Watch {
         // One message covers several changes.
         let (tell, changed) = mpsc::channel(1);
         let trail = Trail::default();
-        let ours = trail.clone();
+        let own_trail = trail.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             // An error counts as a change too, such as lost events.
-            if event.map_or(true, |event| event.need_rescan() || concerns(&event, &ours)) {
+            if event.map_or(true, |event| event.need_rescan() || concerns(&event, &own_trail)) {
                 let _ = tell.try_send(());
             }
         })?;
@@ -78,23 +78,23 @@ impl Watch {
 
     /// Watches exactly the directories that matter now.
     fn arm(&mut self) -> notify::Result<()> {
-        // Other programs may create a directory meanwhile, so this repeats until nothing differs.
+        // Other programs may create a directory in the meantime, so this repeats until nothing differs.
         loop {
             let trail = trail(&self.file);
-            let wanted = folders(&trail);
+            let watch_folders = folders(&trail);
             *self.trail.lock() = trail;
-            if wanted == self.watched {
+            if watch_folders == self.watched {
                 return Ok(());
             }
             for (folder, identity) in std::mem::take(&mut self.watched) {
-                if wanted.get(&folder) == Some(&identity) {
+                if watch_folders.get(&folder) == Some(&identity) {
                     self.watched.insert(folder, identity);
                 } else {
                     // The system has dropped the watch of a removed directory already.
                     let _ = self.watcher.unwatch(&folder);
                 }
             }
-            for (folder, identity) in wanted {
+            for (folder, identity) in watch_folders {
                 if self.watched.contains_key(&folder) {
                     continue;
                 }

@@ -34,7 +34,7 @@ impl SkillName {
     /// Returns the name that a folder has.
     ///
     /// # Errors
-    /// If it is none of a skill.
+    /// If it is not the name of a skill.
     pub(crate) fn of_folder(folder: &Path) -> Result<Self, InvalidSkillName> {
         let name = folder.file_name().ok_or_else(|| InvalidSkillName::NoName(folder.display().to_string()))?;
         name.to_string_lossy().parse()

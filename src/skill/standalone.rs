@@ -13,7 +13,7 @@ const MAX_NESTING: u32 = steplatch_workflow::MAX_LEVELS;
 /// Maximum number of machines in one, each counted once per call.
 const MAX_MACHINES: u32 = 200;
 
-/// Reason for which a machine cannot stand alone.
+/// Reason that a machine cannot be standalone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotStandalone {
     /// A call has a computed name.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::event::{Effect, UiEvent};
 
-/// Performs effects in tasks of their own, whose results are events.
+/// Performs effects in separate tasks, whose results are events.
 #[derive(Debug)]
 pub(crate) struct Hands {
     pub(crate) daemon: ReconnectingClient,

@@ -24,7 +24,7 @@ pub(crate) enum UiEvent {
     },
     Terminals(Vec<SessionInfo>),
     Run(Box<RunRecord>),
-    /// A finished run is gone.
+    /// A finished run was removed.
     RunGone(String),
     Screen {
         terminal: String,

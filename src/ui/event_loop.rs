@@ -134,7 +134,7 @@ impl Desk<'_> {
                 _ = terminated.recv() => return Ok(Leaving::BySignal(15)),
                 _ = hung_up.recv() => return Ok(Leaving::BySignal(1)),
                 bytes = next_key(self.keyboard.as_mut()) => {
-                    // The terminal is gone.
+                    // The terminal has closed.
                     let Some(bytes) = bytes else { return Ok(Leaving::BySignal(1)) };
                     if self.input(&bytes, terminal).await? {
                         return Ok(Leaving::ByKey);
@@ -198,7 +198,7 @@ impl Desk<'_> {
             if self.take(UiEvent::Input(input), terminal).await? {
                 return Ok(true);
             }
-            // Input behind the key that handed the terminal over is not for the list.
+            // Input after the key that handed the terminal over is not for the list.
             if std::mem::take(&mut self.was_handed_over) {
                 break;
             }

@@ -69,23 +69,23 @@ impl Feeds {
     }
 
     /// Subscribes to the selected changes, and to nothing else.
-    pub(crate) fn want(&mut self, wanted: FeedSelection) {
-        if wanted == self.wanted {
+    pub(crate) fn want(&mut self, selection: FeedSelection) {
+        if selection == self.wanted {
             return;
         }
-        if wanted.picture != self.wanted.picture {
-            self.picture = wanted
+        if selection.picture != self.wanted.picture {
+            self.picture = selection
                 .picture
                 .clone()
                 .map(|terminal| Feed::spawn(picture(self.daemon.clone(), terminal, self.sender.clone())));
         }
-        if wanted.run != self.wanted.run {
-            self.run = wanted
+        if selection.run != self.wanted.run {
+            self.run = selection
                 .run
                 .clone()
                 .map(|(run, opening)| Feed::spawn(run_events(self.daemon.clone(), run, opening, self.sender.clone())));
         }
-        self.wanted = wanted;
+        self.wanted = selection;
     }
 }
 
@@ -100,7 +100,7 @@ async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
             return;
         }
         if let Some(Ended::NotKnown) = ended {
-            // Ignored: the next send notices that the full screen is gone.
+            // Ignored: the next send notices that the full screen has closed.
             let _ = sender.send(UiEvent::Done(Err(OLDER_DAEMON.to_owned()))).await;
         }
         // A daemon that refuses is there at once, and refuses again.

@@ -101,9 +101,9 @@ impl GateView {
 
     /// Scrolls by some lines, where there is room for `height` of the question's lines.
     pub(crate) fn scroll_by(&mut self, lines: isize, width: usize, height: usize) {
-        let most = question_lines(self.gate(), width).len().saturating_sub(height);
-        self.scroll = self.scroll.saturating_add_signed(lines).min(most);
-        self.was_read |= self.scroll == most;
+        let max_scroll = question_lines(self.gate(), width).len().saturating_sub(height);
+        self.scroll = self.scroll.saturating_add_signed(lines).min(max_scroll);
+        self.was_read |= self.scroll == max_scroll;
     }
 
     /// Returns the reason for taking no answer now.

@@ -50,7 +50,7 @@ pub(crate) struct KeyReader {
 }
 
 impl KeyReader {
-    /// Returns what the bytes contain.
+    /// Returns the keys in the bytes.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Vec<TerminalInput> {
         self.pending.extend_from_slice(bytes);
         let mut inputs = Vec::new();
@@ -60,12 +60,12 @@ impl KeyReader {
         inputs
     }
 
-    /// Returns whether a sequence may have begun, so that time tells whether it was a key of its own.
+    /// Returns whether a sequence may have begun, so that time tells whether it was a separate key.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty() && self.paste.is_none()
     }
 
-    /// Returns what has begun, now that nothing follows it: a single escape is the key.
+    /// Returns the unfinished key, now that nothing follows it: a single escape is the key.
     pub(crate) fn flush(&mut self) -> Vec<TerminalInput> {
         let alone = self.pending == b"\x1b";
         self.pending.clear();
@@ -100,18 +100,18 @@ impl KeyReader {
                 (length, Sequence::Input(input)) => (length + 1, input),
             },
             [byte @ 0x80..=0xff, ..] => {
-                let wanted = match byte {
+                let length = match byte {
                     0xc2..=0xdf => 2,
                     0xe0..=0xef => 3,
                     0xf0..=0xf4 => 4,
                     _ => 1,
                 };
-                if self.pending.len() < wanted {
+                if self.pending.len() < length {
                     return None;
                 }
-                let text = std::str::from_utf8(&self.pending[..wanted]).ok();
+                let text = std::str::from_utf8(&self.pending[..length]).ok();
                 let character = text.and_then(|text| text.chars().next());
-                (if character.is_some() { wanted } else { 1 }, character.map(|one| TerminalInput::Key(Key::Char(one))))
+                (if character.is_some() { length } else { 1 }, character.map(|one| TerminalInput::Key(Key::Char(one))))
             }
             [byte, ..] => (1, single(*byte).map(TerminalInput::Key)),
         };
@@ -137,7 +137,7 @@ enum Sequence {
     PasteBegins,
 }
 
-/// Reads the sequence behind an escape: its length without the escape, and its meaning. `None` if it is not whole.
+/// Reads the sequence after an escape: its length without the escape, and its meaning. `None` if it is not whole.
 fn sequence(rest: &[u8]) -> Option<(usize, Sequence)> {
     match rest {
         [] => None,
@@ -188,8 +188,8 @@ fn letter_key(letter: u8) -> Option<Key> {
     })
 }
 
-fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
 }
 
 #[cfg(test)]

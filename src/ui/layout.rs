@@ -95,11 +95,11 @@ const ANSWER_ROWS: u16 = 4;
 const QUESTION_ROWS: u16 = 3;
 
 impl GatePlaces {
-    /// Returns the places, with `wanted` lines for the answer.
-    pub(crate) fn for_size(cols: u16, rows: u16, wanted: u16) -> Self {
+    /// Returns the places, with `rows_wanted` lines for the answer.
+    pub(crate) fn for_size(cols: u16, rows: u16, rows_wanted: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let body = Rect { height: body.height + notice.height, ..body };
-        let height = wanted.min((body.height / 2).max(ANSWER_ROWS)).min(body.height);
+        let height = rows_wanted.min((body.height / 2).max(ANSWER_ROWS)).min(body.height);
         let question = Rect { x: 2.min(cols), width: cols.saturating_sub(4), height: body.height - height, ..body };
         let answer = Rect { y: body.y + question.height, height, ..question };
         let is_cramped = cols < GATE_COLS || answer.height < ANSWER_ROWS || question.height < QUESTION_ROWS;

@@ -19,7 +19,7 @@ pub(crate) enum Edit {
     Entered,
     /// Escape or Ctrl-C: the person gives up the line.
     Left,
-    /// It means nothing here.
+    /// The key means nothing here.
     Ignored,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
-    /// It waits for a person.
+    /// The row waits for a person.
     Waits,
     Good,
     Bad,
@@ -151,7 +151,7 @@ pub(crate) struct Model {
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
     /// End of the time in which keys have no effect, since the start: the line that they belong to is for a question
-    /// that is gone.
+    /// that was removed.
     pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
     /// Item to open on its first appearance in the list: the beginning of an id, or a name.
@@ -227,10 +227,10 @@ impl Model {
 
     /// Returns the rows of the list that the filter leaves.
     pub(crate) fn list(&self) -> Vec<Row> {
-        let wanted = self.filter.text().to_lowercase();
+        let query = self.filter.text().to_lowercase();
         let has = |row: &Row| {
             let text = format!("{} {} {} {}", row.id.id, row.name, row.state, row.detail).to_lowercase();
-            wanted.split_whitespace().all(|word| text.contains(word))
+            query.split_whitespace().all(|word| text.contains(word))
         };
         let gates = self.gates().into_iter().map(|(run, gate)| self.gate_row(run, gate));
         let locked = self.runs.iter().filter(|run| run.locked).map(|run| self.locked_row(run));
@@ -293,13 +293,13 @@ impl Model {
         }
     }
 
-    /// Returns the index of the selected row; the first one if the selected row is gone.
+    /// Returns the index of the selected row; the first one if the selected row was removed.
     pub(crate) fn selected_index(&self, list: &[Row]) -> usize {
         let selected = self.selected.as_ref();
         list.iter().position(|row| Some(&row.id) == selected).unwrap_or(0)
     }
 
-    /// Returns what to subscribe to.
+    /// Returns the subscriptions.
     pub(crate) fn wanted(&self) -> FeedSelection {
         if self.daemon != DaemonState::Here {
             return FeedSelection::default();
@@ -320,7 +320,7 @@ impl Model {
         }
     }
 
-    /// Returns when the screen changes by itself: a question begins to take answers.
+    /// Returns the time at which the screen changes on its own: a question begins to take answers.
     pub(crate) fn next_change(&self) -> Option<Duration> {
         let takes_from = match self.opened.last() {
             Some(Opened::Gate(view)) => Some(view.takes_from),

@@ -40,7 +40,7 @@ impl OwnScreen {
         self.raw = None;
     }
 
-    /// Takes the terminal again. What it showed is gone.
+    /// Takes the terminal again. Its earlier content is lost.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         match &self.raw {
             Some(raw) => raw.set()?,
@@ -84,10 +84,10 @@ impl Backend for OwnScreen {
             }
             // A wide character may move the cursor by another number of columns.
             next = (cell.symbol().len() == 1).then(|| (x + 1, y));
-            let wanted = (cell.fg, cell.bg, cell.modifier);
-            if style != Some(wanted) {
+            let cell_style = (cell.fg, cell.bg, cell.modifier);
+            if style != Some(cell_style) {
                 self.out.extend_from_slice(style_sequence(cell, self.is_coloured).as_bytes());
-                style = Some(wanted);
+                style = Some(cell_style);
             }
             self.out.extend_from_slice(cell.symbol().as_bytes());
         }
@@ -212,7 +212,7 @@ mod tests {
             let _screen = OwnScreen::take(false).unwrap();
             panic!("the picture cannot be drawn");
         }
-        // This test again, in a terminal of its own, whose output is read.
+        // This test again, in a separate terminal, whose output is read.
         let program = std::env::current_exe().unwrap();
         let name = "ui::own_screen::tests::a_panic_restores_the_terminal_before_its_report";
         let command = format!("'{}' --exact --nocapture {name}; stty -a", program.display());

@@ -19,7 +19,7 @@ const MAX_LINE_CHARS: usize = 4000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepState {
     Running,
-    /// It waits for an answer.
+    /// The step waits for an answer.
     Waits,
     Succeeded,
     Failed,

@@ -139,7 +139,7 @@ fn set_notice(model: &mut Model, done: Result<String, String>) {
     model.notice = Some(Notice { text: print::visible(&text), is_error });
 }
 
-/// Ignores input until a moment without a key: the person types a line, and its question is gone.
+/// Ignores input until a moment without a key: the person types a line, and its question has closed.
 fn hush(model: &mut Model) {
     model.quiet_until = model.at + INERT;
 }
@@ -454,7 +454,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
     // The size may have changed since the last event.
     scroll_gate(view, cols, rows, 0);
     if is_typed(input) {
-        // Input behind an answer is not for the next view.
+        // Input after an answer is not for the next view.
         if matches!(view.step, AnswerStep::Sent) {
             return Vec::new();
         }
@@ -495,7 +495,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
         }
         Some(Key::Char('?')) => model.shows_help = true,
         Some(Key::Char('a')) => match view.refusal(at) {
-            Some(why) => view.remark = Some(format!("no answer is taken now: {why}")),
+            Some(reason) => view.remark = Some(format!("no answer is taken now: {reason}")),
             None => {
                 view.remark = None;
                 view.step = AnswerStep::Typing(LineInput::default());
@@ -539,7 +539,7 @@ fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
     scroll_gate(view, cols, rows, lines);
 }
 
-/// Scrolls a question, and notes whether its end is on the screen, and whether there is room for it.
+/// Scrolls a question, and records whether its end is on the screen, and whether there is room for it.
 fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
     let places = view.places(cols, rows);
     view.is_cramped = places.is_cramped;
@@ -550,8 +550,8 @@ fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
 
 /// Takes a line of an answer.
 fn entered(view: &mut GateView, line: &str, at: Duration) -> Vec<Effect> {
-    if let Some(why) = view.refusal(at) {
-        view.remark = Some(format!("no answer is taken now: {why}"));
+    if let Some(reason) = view.refusal(at) {
+        view.remark = Some(format!("no answer is taken now: {reason}"));
         return Vec::new();
     }
     match view.prompt.line(line) {
@@ -573,7 +573,7 @@ fn entered(view: &mut GateView, line: &str, at: Duration) -> Vec<Effect> {
 
 /// Takes the reply to an answer.
 fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply, String>) -> Vec<Effect> {
-    let said = answer_text(&answer);
+    let summary = answer_text(&answer);
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
     if answer.gate_id.as_ref() != Some(&view.gate().gate_id) {
         return Vec::new();
@@ -583,7 +583,7 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
             let run = view.gate().run_id.clone();
             model.close();
             hush(model);
-            set_notice(model, Ok(format!("answered: {said}; {run} is now {}", reply.status)));
+            set_notice(model, Ok(format!("answered: {summary}; {run} is now {}", reply.status)));
             Vec::new()
         }
         Ok(reply) => {
@@ -624,9 +624,9 @@ fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
             **view = GateView::new(gate, workflow, at);
         }
         Ok(gate) => view.replace(gate, at),
-        Err(why) => {
+        Err(reason) => {
             view.step = AnswerStep::Closed;
-            view.remark = Some(why);
+            view.remark = Some(reason);
         }
     }
     if was_typed && !matches!(view.step, AnswerStep::Typing(_)) {

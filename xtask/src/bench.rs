@@ -153,7 +153,7 @@ pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Resu
         ("executing", &["-p", "steplatch-python", "--bench", "executing", "--"]),
     ];
     suites.iter().try_for_each(|(name, suite)| step::run(name, bench(repository, suite).args(arguments)))?;
-    // Its turns are its own: the measurements of the two sides have to stand next to each other.
+    // Its turns are its own: the measurements of the two sides have to be next to each other.
     step::run("log of inputs", &mut bench(repository, &["--quiet", "-p", "steplatch-terminal", "--bench", "inputs"]))
 }
 

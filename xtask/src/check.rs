@@ -1,6 +1,6 @@
 //! `cargo xtask check`: all checks that run no test.
 //!
-//! Format and lints need nothing but the compiler. Programs of their own check dependencies (`deny.toml`) and spelling
+//! Format and lints need nothing but the compiler. Separate programs check dependencies (`deny.toml`) and spelling
 //! (`typos.toml`); without one the chore prints how to install it, and continues.
 
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Chores of the repository, run as `cargo xtask CHORE`.
 //!
-//! Each chore has a file of its own and is one line in [`main`]. A chore prints one line per step with its outcome, and
-//! ends with the exit code of the first step that failed.
+//! Each chore has its own file and is one line in [`main`]. A chore prints one line per step with its outcome, and ends
+//! with the exit code of the first step that failed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
 
 mod bench;

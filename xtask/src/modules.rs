@@ -42,7 +42,7 @@ fn program_name(source: &Path) -> String {
     of.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
-/// Returns the names of the modules that a source declares in files of their own, each with its `path` if it has one.
+/// Returns the names of the modules that a source declares in separate files, each with its `path` if it has one.
 fn declared_modules(source: &str) -> Vec<(String, Option<String>)> {
     let mut modules = Vec::new();
     let mut path = None;

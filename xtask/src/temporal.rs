@@ -1,4 +1,4 @@
-//! Requirements of runs on Temporal: the worker, which is a workspace of its own in `temporal`, and the server.
+//! Requirements of runs on Temporal: the worker, which is a separate workspace in `temporal`, and the server.
 //!
 //! The worker has three hundred packages that nothing else needs, so that no other build pays for them. It is built into
 //! `temporal` of the target directory.

@@ -251,7 +251,7 @@ impl Approver {
         self.requirement.strictest_since(opened_at)
     }
 
-    /// Lets a weaker setting count from now on, for a person who knows the passphrase if one is set.
+    /// Applies a weaker setting for a person who knows the passphrase if one is set.
     pub async fn lower_requirement(
         &self,
         verb: LowerRequirement,
@@ -439,7 +439,7 @@ impl Approver {
     ///
     /// # Errors
     ///
-    /// With the reply that states the reason for changing nothing.
+    /// Returns the reply with the reason for changing nothing.
     pub async fn change(
         &self,
         verb: SetApprover,

@@ -52,7 +52,7 @@ pub struct Caller {
     pub run: Option<RunId>,
     /// Meaning of the definitions that this run refers to, from the start of the root run.
     pub pins: Option<Arc<Pins>>,
-    /// The gate at which a person has approved what this run, or the one that started it, does now.
+    /// The gate at which a person has approved the current action of this run or its parent.
     pub approved_at: Option<String>,
     /// The ids of the terminals that they saw, and of the terminals that the run has opened: it acts in no other one.
     /// `None` without a question to a person, or if what they saw is unknown.
@@ -72,7 +72,7 @@ fn cleaned(name: &str) -> String {
 const DIALOG: &str = "mcp elicitation";
 
 impl Caller {
-    /// Returns why the caller does not count as a person, if so.
+    /// Returns the reason that the caller does not count as a person, if there is one.
     pub async fn no_person(&self) -> Option<PersonRefusal> {
         if !self.person {
             return Some(PersonRefusal::Agent);
@@ -83,7 +83,7 @@ impl Caller {
         }
     }
 
-    /// Returns what the log of a terminal calls the caller: the run, or the name of the client.
+    /// Returns the caller's name in the log of a terminal: the run, or the name of the client.
     pub fn label(&self) -> Option<String> {
         self.run.as_ref().map(ToString::to_string).or_else(|| self.name.clone())
     }
@@ -165,7 +165,7 @@ impl Caller {
         Self::unnamed(folder.unwrap_or_else(|| "/".into()), std::env::vars_os().collect())
     }
 
-    /// Returns a caller without a name in a directory, with an environment. It is no person.
+    /// Returns a caller without a name in a directory, with an environment. It is not a person.
     pub fn unnamed(folder: PathBuf, environment: Arc<[(OsString, OsString)]>) -> Self {
         Self {
             name: None,

@@ -1,8 +1,8 @@
 //! Logins to the page: tickets, and the sessions of browsers that exchanged one.
 //!
-//! A person gets a ticket in a terminal of their own, and a browser exchanges it for a session. The two halves of a
-//! session go to the browser once; `page-sessions.json` of the state directory stores only hashes of them. A session
-//! stands for a program of the user: what a person must prove, it does not prove.
+//! A person gets a ticket in their own terminal, and a browser exchanges it for a session. The two halves of a session
+//! go to the browser once; `page-sessions.json` of the state directory stores only hashes of them. A session represents
+//! a program of the user: what a person must prove, it does not prove.
 
 mod redirect;
 mod session;
@@ -139,7 +139,7 @@ impl PageLogins {
                 return refused(&format!("The system gives no random numbers: {error}"));
             }
         };
-        // The page shows the id, which is no secret.
+        // The page shows the id, which is not a secret.
         let id: String = name.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
         let now = self.clock.now();
         let mut logins = self.logins.lock();

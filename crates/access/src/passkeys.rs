@@ -1,9 +1,9 @@
 //! Passkeys: keys on devices of the person, whose signatures prove answers to gates.
 //!
 //! Owns the file `passkeys.json` of the state directory: public keys with their names. A browser registers a passkey
-//! with a ticket, which only a person in a terminal of their own gets. The file has it once that person has confirmed
-//! its fingerprint there: a program that redeemed the ticket first has registered another one. The crate `passkey`
-//! decides the worth of a signature.
+//! with a ticket, which only a person in their own terminal gets. The file has it once that person has confirmed its
+//! fingerprint there: a program that redeemed the ticket first has registered another one. The crate `passkey` decides
+//! the worth of a signature.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -269,19 +269,19 @@ impl Passkeys {
             Ok(stored) => stored,
             Err(error) => return refused(format!("The passkeys cannot be read: {error}")),
         };
-        let wanted = verb.passkey_id.as_str();
-        let mut meant = stored.iter().enumerate().filter(|(_, passkey)| {
-            !wanted.is_empty() && (passkey.public_key.fingerprint().starts_with(wanted) || passkey.name == wanted)
+        let query = verb.passkey_id.as_str();
+        let mut matching = stored.iter().enumerate().filter(|(_, passkey)| {
+            !query.is_empty() && (passkey.public_key.fingerprint().starts_with(query) || passkey.name == query)
         });
-        let at = match (meant.next(), meant.next()) {
+        let at = match (matching.next(), matching.next()) {
             (Some((at, _)), None) => at,
             (None, _) => {
                 return refused(format!(
-                    "No passkey is called '{wanted}'; list them with: steplatch gates passkey list"
+                    "No passkey is called '{query}'; list them with: steplatch gates passkey list"
                 ));
             }
             (Some(_), Some(_)) => {
-                return refused(format!("Several passkeys are called '{wanted}'; write more of the id"));
+                return refused(format!("Several passkeys are called '{query}'; write more of the id"));
             }
         };
         let removed = stored.remove(at).info();
@@ -422,7 +422,7 @@ mod tests {
         assert!(!passkeys.confirm(&ConfirmPasskey { passkey_id, discard: false }).success);
         assert!(passkeys.list().passkeys.is_empty());
 
-        // One that is confirmed too late is none.
+        // A passkey that is confirmed too late does not count.
         let ticket = passkeys.issue().ticket.unwrap();
         let registered = passkeys.register(&registration(&key, &ticket.0)).passkey.unwrap();
         clock.advance(TICKET_TIME);

@@ -50,7 +50,7 @@ impl Program {
             Some((file.dev(), file.ino()))
         };
         match (file(&pid.to_string()), file("self")) {
-            (Some(its), Some(ours)) if its == ours => Self::Ours,
+            (Some(its), Some(own)) if its == own => Self::Ours,
             (Some(_), _) => {
                 let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
                 let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());

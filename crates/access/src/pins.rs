@@ -116,7 +116,7 @@ pub enum HostDifference {
     /// The configuration no longer has it.
     #[error("it is not configured any more")]
     Removed,
-    /// It has another destination.
+    /// The host has another destination.
     #[error("it was {before}, and is {now} now")]
     Destination {
         /// The destination at the start.
@@ -132,7 +132,7 @@ pub enum HostDifference {
         /// The destination now.
         now: String,
     },
-    /// It has other known keys.
+    /// The host has other known keys.
     #[error("its known keys were {}, and are {} now", display_keys(.before), display_keys(.now))]
     Keys {
         /// The fingerprints at the start.
@@ -160,7 +160,7 @@ impl From<HostTarget> for HostPin {
 }
 
 impl HostPin {
-    /// Returns the difference from a host's present target. Keys learned since are no difference where none was known.
+    /// Returns the difference from a host's present target. Keys learned since are not a difference if none was known.
     fn difference(&self, now: &Self) -> Option<HostDifference> {
         let place = |pin: &Self| match (&pin.address, &pin.through) {
             (Some(address), Some(through)) => format!("{} ({address} through {through})", pin.ssh),

@@ -69,7 +69,7 @@ impl ProofRequirement {
         requirement
     }
 
-    /// Returns the value that counts now. Notes the setting if that is stricter.
+    /// Returns the value that counts now. Records the setting if that is stricter.
     pub(crate) fn now(&self) -> Proof {
         self.observed().last().map_or(Proof::Passkey, |change| change.require)
     }
@@ -87,7 +87,7 @@ impl ProofRequirement {
         (set < self.now()).then_some(set)
     }
 
-    /// Lets the setting count from now on. The caller has checked that a person wants it.
+    /// Applies the setting. The caller has checked that a person wants it.
     pub(crate) fn lower(&self, by: String) -> Proof {
         let mut changes = self.observed();
         let require = self.policy.weakest();
@@ -118,7 +118,7 @@ impl ProofRequirement {
 
     fn write(&self, changes: &[RequirementChange]) {
         let stored = Stored { version: VERSION, changes: changes.to_vec() };
-        // It counts in this daemon all the same.
+        // It counts in this daemon anyway.
         if let Err(error) = private_file::write(&self.file, &stored) {
             tracing::warn!(%error, file = %self.file.display(), "the requirement of gates was not stored");
         }

@@ -38,7 +38,7 @@ const MAX_TYPED_SECRETS: usize = 1000;
 /// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
 const MAX_SECRETS: usize = 50_000;
 
-/// Minimum bytes of a secret that is hidden where lines divide it: the halves of shorter ones stand together by chance.
+/// Minimum bytes of a secret that is hidden where lines divide it: the halves of shorter ones are adjacent by chance.
 const MIN_WRAPPED_BYTES: usize = 8;
 
 /// The replacement of a secret.
@@ -124,7 +124,7 @@ impl Redactor {
         self.learned.subscribe()
     }
 
-    /// Returns the secrets learned after so many, the newest first, and the number of all learned ones.
+    /// Returns the secrets learned after the first `before`, the newest first, and the number of all learned ones.
     pub fn learned_since(&self, before: u64) -> (Vec<String>, u64) {
         let kept = self.kept.read();
         let learned = *self.learned.borrow();
@@ -245,7 +245,7 @@ impl Redactor {
         picture
     }
 
-    /// Returns what a group matched, hidden if it is a part of a secret that the whole match contains.
+    /// Returns the match of a group, hidden if it is a part of a secret that the whole match contains.
     pub fn masked_group(&self, group: Option<String>, whole: &str) -> Option<String> {
         let group = self.masked(group?);
         let values = self.values();
@@ -297,7 +297,7 @@ impl Redactor {
         masked_at(text, 0..text.len(), hidden)
     }
 
-    /// Returns where secrets stand in a text, also divided by line ends.
+    /// Returns the ranges of secrets in a text, also divided by line ends.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
         let values = self.values();
         let mut found = wrapped(text, &values);
@@ -421,13 +421,13 @@ pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<Str
     }
     let mut renamed = Map::with_capacity(fields.len());
     for (known, field) in std::mem::take(fields) {
-        let wanted = name(&known).unwrap_or(known);
-        let mut unique = wanted.clone();
+        let base_name = name(&known).unwrap_or(known);
+        let mut unique = base_name.clone();
         for number in 2.. {
             if !renamed.contains_key(&unique) {
                 break;
             }
-            unique = format!("{wanted} ({number})");
+            unique = format!("{base_name} ({number})");
         }
         renamed.insert(unique, field);
     }
@@ -459,7 +459,7 @@ fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Pl
 /// Fields that hold an id or bytes in base 64: changed, they would mean nothing any more.
 const NOT_TEXT: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
 
-/// Hides these secrets in a text, where they stand in one piece.
+/// Hides these secrets in a text, where they are in one piece.
 fn mask_whole(text: &mut String, secrets: &[String]) {
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         if let Some(masked) = replaced(text, secret) {
@@ -642,7 +642,7 @@ mod tests {
         assert!(!masked(encoded).contains("dXBlcnNlY3Jld"), "{}", masked(encoded));
         let portion = secrets.masked_portion("a supersec\nret-value b", 6..16);
         assert_eq!(portion, "••••••\n••••••");
-        // The halves of a short one stand together by chance.
+        // The halves of a short one are adjacent by chance.
         secrets.add("pass");
         assert_eq!(masked("com\npa\nss"), "com\npa\nss");
     }

@@ -19,13 +19,13 @@ use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 /// Reason for which a caller does not count as a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRefusal {
-    /// It does not claim to be one.
+    /// The client does not claim to be a person.
     #[error(
         "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch gates answer', in a \
          terminal of their own"
     )]
     Agent,
-    /// It runs in a terminal of the daemon.
+    /// The client runs in a terminal of the daemon.
     #[error(
         "This gate waits for a person, and this command runs in a terminal that steplatch keeps, where an agent may type; \
          answer it in a terminal of your own"
@@ -96,9 +96,9 @@ impl OwnProcesses {
     async fn look<T: Send + 'static>(&self, at: impl FnOnce(&Self) -> T + Send + 'static) -> Option<T> {
         let looking = async {
             let turn = self.turns.clone().acquire_owned().await.ok()?;
-            let ours = self.clone();
+            let own_processes = self.clone();
             let look = tokio::task::spawn_blocking(move || {
-                let found = at(&ours);
+                let found = at(&own_processes);
                 drop(turn);
                 found
             });
@@ -113,14 +113,15 @@ impl OwnProcesses {
         Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
     }
 
-    /// Returns why a network client at this address is no person, if so. Blocks while it inspects every process.
+    /// Returns the reason that a network client at this address is not a person, if there is one. Blocks while it
+    /// inspects every process.
     fn judge_address(&self, address: SocketAddr) -> Option<PersonRefusal> {
         match peer::at_address(address) {
             Location::Elsewhere => None,
             Location::Here(clients) if clients.is_empty() => Some(PersonRefusal::UnknownClient),
             Location::Here(clients) => {
-                let ours = self.now();
-                clients.iter().find_map(|client| judge(&client.lineage, &ours))
+                let processes = self.now();
+                clients.iter().find_map(|client| judge(&client.lineage, &processes))
             }
         }
     }
@@ -133,14 +134,14 @@ struct Processes {
     daemon: Option<i32>,
 }
 
-/// Returns why a process does not belong to a person, if so.
-fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
+/// Returns the reason that a process does not belong to a person, if there is one.
+fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
     let known = &lineage.known;
     let by_parent = known.iter().find_map(|process| {
-        if ours.hosts.contains(&process.pid) {
+        if processes.hosts.contains(&process.pid) {
             return Some(PersonRefusal::InTerminal);
         }
-        if ours.daemon == Some(process.pid) {
+        if processes.daemon == Some(process.pid) {
             return Some(PersonRefusal::Started);
         }
         // A mark outlives the process that set it, and whatever its value, the daemon set it.
@@ -158,7 +159,7 @@ fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
 /// The result of inspecting the process that opened a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
-    /// Reason for which it is no person, if so.
+    /// Reason that it is not a person, if there is one.
     pub(crate) refusal: Option<PersonRefusal>,
     pub(crate) program: Program,
     /// True if it is in the foreground of its controlling terminal.
@@ -221,10 +222,14 @@ impl Standing {
         settled.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
     }
 
-    /// Returns why a network client at this address, which the process serves, is no person, if so.
+    /// Returns the reason that a network client at this address, which the process serves, is not a person, if there is
+    /// one.
     pub(crate) async fn refuses_client(&self, address: SocketAddr) -> Option<PersonRefusal> {
-        let ours = &self.look.as_ref()?.ours;
-        ours.look(move |ours| ours.judge_address(address)).await.unwrap_or(Some(PersonRefusal::UnknownClient))
+        let own_processes = &self.look.as_ref()?.ours;
+        own_processes
+            .look(move |own_processes| own_processes.judge_address(address))
+            .await
+            .unwrap_or(Some(PersonRefusal::UnknownClient))
     }
 }
 

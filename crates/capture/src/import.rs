@@ -106,7 +106,7 @@ pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen)
         let sentence = format!("'{name}' has more than {MAX_ENTRIES} inputs: the rest was not read");
         undecided.push(sentence);
     }
-    let (moments, hidden) = entries::moments(read, is_shell);
+    let (moments, hidden) = entries::log_entries(read, is_shell);
     if hidden > 0 {
         undecided.push(format!(
             "inputs of '{name}' that are not found in its output are secret arguments: {hidden}; make those that are no secrets plain arguments"

@@ -108,7 +108,7 @@ proptest! {
         let log = log_of(moments);
         let facts = KnownFacts::default();
         let alone = capture(std::slice::from_ref(&log), &facts, &CaptureRequest::default());
-        let against = CaptureRequest { against: vec![log.clone()], ..CaptureRequest::default() };
+        let against = CaptureRequest { compare_with: vec![log.clone()], ..CaptureRequest::default() };
         let compared = capture(&[log], &facts, &against);
         prop_assert_eq!(alone.definition, compared.definition);
         prop_assert_eq!(alone.guesses, compared.guesses);
@@ -119,14 +119,14 @@ proptest! {
         moments in prop::collection::vec(moment(), 0..30),
         others in prop::option::of(prop::collection::vec(moment(), 0..30)),
         two in any::<bool>(),
-        keeps_looks in any::<bool>(),
+        keep_read_only_commands in any::<bool>(),
     ) {
         let log = log_of(moments);
         let logs = if two { vec![log.clone(), log] } else { vec![log] };
         let facts = KnownFacts { home: "/home/ana".to_owned(), user: "ana".to_owned(), host: "mill".to_owned(), ..KnownFacts::default() };
-        let against: Vec<SessionLog> = others.map(log_of).into_iter().collect();
+        let compare_with: Vec<SessionLog> = others.map(log_of).into_iter().collect();
         let inputs = vec![("name".to_owned(), "value".to_owned()), ("9?".to_owned(), "8123".to_owned())];
-        let request = CaptureRequest { name: Some("w".to_owned()), inputs, keeps_looks, against, ..CaptureRequest::default() };
+        let request = CaptureRequest { name: Some("w".to_owned()), inputs, keep_read_only_commands, compare_with, ..CaptureRequest::default() };
         let captured = capture(&logs, &facts, &request);
         let definition = Definition::parse(&captured.definition, &AnyParameters);
         prop_assert!(definition.is_ok(), "{}\n{:#}", definition.unwrap_err(), captured.definition);

@@ -55,12 +55,12 @@ pub struct CaptureRequest {
     /// Values that become arguments, by the argument's name.
     pub inputs: Vec<(String, String)>,
     /// True to keep read-only commands such as `ls`.
-    pub keeps_looks: bool,
+    pub keep_read_only_commands: bool,
     /// Files that must exist at the end.
     pub expects: Vec<String>,
     /// Logs of another execution of the same procedure, in the order of the terminals: differences become arguments,
     /// or are generalised by the waits.
-    pub against: Vec<SessionLog>,
+    pub compare_with: Vec<SessionLog>,
 }
 
 /// A captured machine.

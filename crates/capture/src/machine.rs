@@ -41,7 +41,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
     let is_given = |name: &str| request.inputs.iter().any(|(given, _)| given == name);
     let known = known(facts).into_iter().filter(|binding| !is_given(&binding.name));
     let bindings: Vec<Binding> = inputs.chain(known).filter(|binding| !binding.value.is_empty()).collect();
-    let (others, _) = turns_of(&request.against);
+    let (others, _) = turns_of(&request.compare_with);
     let alignment = aligned(&all, &others, &bindings, facts, request);
     let arguments = alignment.arguments.iter().map(|one| (one.name.clone(), one.value.clone()));
     request.inputs.extend(arguments);
@@ -124,7 +124,7 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
 
 /// Returns for each turn the reason for leaving it out, if there is one.
 fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<String>> {
-    noise::reasons(turns, request.keeps_looks, |turn| found.iter().any(|one| one.source == turn))
+    noise::reasons(turns, request.keep_read_only_commands, |turn| found.iter().any(|one| one.source == turn))
 }
 
 /// Aligns the turns with those of the capture that the request compares with.
@@ -135,7 +135,7 @@ fn aligned(
     facts: &KnownFacts,
     request: &CaptureRequest,
 ) -> Alignment {
-    if request.against.is_empty() {
+    if request.compare_with.is_empty() {
         return Alignment::default();
     }
     let kept = |turns: &[Turn], found: &[Extraction]| -> Vec<usize> {

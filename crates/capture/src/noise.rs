@@ -25,7 +25,11 @@ const SUBCOMMANDS: [(&str, &[&str]); 4] = [
 const MAX_RETRY_TURNS: usize = 5;
 
 /// Returns the reason for leaving out each turn, if any. `is_source` states whether a later input uses its output.
-pub(crate) fn reasons(turns: &[Turn], keeps_looks: bool, is_source: impl Fn(usize) -> bool) -> Vec<Option<String>> {
+pub(crate) fn reasons(
+    turns: &[Turn],
+    keep_read_only_commands: bool,
+    is_source: impl Fn(usize) -> bool,
+) -> Vec<Option<String>> {
     let mut reasons: Vec<Option<String>> = (0..turns.len())
         .map(|index| {
             let turn = &turns[index];
@@ -36,7 +40,7 @@ pub(crate) fn reasons(turns: &[Turn], keeps_looks: bool, is_source: impl Fn(usiz
             if *exit_code == Some(127) && !command.contains(['|', ';', '&', '\n']) {
                 return Some("its program was not found".to_owned());
             }
-            if !keeps_looks && turn.waits.is_empty() && is_look(command) && !is_source(index) {
+            if !keep_read_only_commands && turn.waits.is_empty() && is_look(command) && !is_source(index) {
                 return Some("it only looks around; keep: true keeps it".to_owned());
             }
             None

@@ -119,8 +119,8 @@ impl Log {
             ..KnownFacts::default()
         };
         let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let against = other.into_iter().map(Self::session).collect();
-        capture(&[self.session()], &facts, &CaptureRequest { inputs, against, ..CaptureRequest::default() })
+        let compare_with = other.into_iter().map(Self::session).collect();
+        capture(&[self.session()], &facts, &CaptureRequest { inputs, compare_with, ..CaptureRequest::default() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The clock that a component's timers follow: the system's, or one that a test moves.
+//! The clock that a component's timers follow: the system's, or a clock that a test moves.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -100,7 +100,7 @@ impl Timer {
     }
 }
 
-/// A clock that stands still until a test moves it. For tests.
+/// A clock that stops until a test moves it. For tests.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<ManualTime>>);
 
@@ -114,7 +114,7 @@ struct ManualTime {
 }
 
 impl ManualClock {
-    /// Returns a clock that stands at `now`.
+    /// Returns a clock that is stopped at `now`.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(ManualTime { now, next: 0, sleepers: BTreeMap::new() })))
@@ -133,7 +133,7 @@ impl ManualClock {
     }
 
     /// Moves the clock on by `duration`, and wakes the sleepers that are due then: no others, the earliest first, and of
-    /// those that are due at the same time the oldest first. A sleeper that a woken task creates counts from the new time.
+    /// sleepers due at the same time the oldest first. A sleeper that a woken task creates counts from the new time.
     pub fn advance(&self, duration: Duration) {
         let due = {
             let mut time = self.0.lock();
@@ -146,7 +146,7 @@ impl ManualClock {
         due.into_values().for_each(Waker::wake);
     }
 
-    /// Returns when the sleepers are due, in order. Sleepers that are due now do not count.
+    /// Returns the times at which the sleepers are due, in order. Sleepers that are due now do not count.
     #[must_use]
     pub fn sleepers(&self) -> Vec<Timestamp> {
         self.0.lock().sleepers.keys().map(|(due, _)| *due).collect()
@@ -212,7 +212,7 @@ mod tests {
         std::pin::pin!(sleeper).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// Notes its number when it is woken.
+    /// Records its number when it is woken.
     struct Bell(u64, Arc<Mutex<Vec<u64>>>);
 
     impl Wake for Bell {

@@ -31,8 +31,8 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Returns when what began at this point and takes `whole` is over, as seen at `now`: never later than `whole` from now. A clock
-    /// that was set back would hold it up for as long as it was set back.
+    /// Returns the end, as seen at `now`, of a wait of `whole` that began at this point: never later than `whole` from
+    /// now. A clock that was set back would hold it up for as long as it was set back.
     #[must_use]
     pub fn end_of(self, whole: Duration, now: Self) -> Self {
         self.min(now).after(whole)

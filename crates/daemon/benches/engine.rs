@@ -159,7 +159,7 @@ async fn many_runs(journal: &Arc<SqliteJournal>) {
     }
 }
 
-/// A machine of so many steps, each of which leads to the next.
+/// A machine of `steps` steps, each of which leads to the next.
 fn definition(steps: u64) -> Value {
     let state = |step: u64| {
         let next = json!([{"condition": "success", "next_state": format!("s{}", step + 1)}]);

@@ -1,6 +1,6 @@
 //! Notifications of changes, for subscribers.
 //!
-//! A component that changes something notes the change with every subscriber. Subscribers receive it a little later,
+//! A component that changes something announces the change to every subscriber. Subscribers receive it a little later,
 //! once for many changes of the same thing. The number of things bounds the notes, so a slow subscriber loses nothing
 //! and delays no other component.
 
@@ -47,12 +47,12 @@ struct PendingChanges {
 }
 
 impl ChangeHub {
-    /// Notes that the tools may have changed.
+    /// Records that the tools may have changed.
     pub(crate) fn tools(&self) {
         self.notify_watchers(|noted| noted.tools = true);
     }
 
-    /// Notes that a run has progressed.
+    /// Records that a run has progressed.
     pub(crate) fn run(&self, run: &RunId) {
         self.notify_watchers(|noted| {
             noted.runs.insert(run.clone());

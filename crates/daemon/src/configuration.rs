@@ -15,7 +15,7 @@ use tokio::sync::watch::Receiver;
 /// Settings that take effect without a restart. The program that starts the daemon sends a new value when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// True if proven workflows of the library are tools of their own.
+    /// True if proven workflows of the library are separate tools.
     pub library_tools: bool,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
@@ -82,7 +82,7 @@ pub(crate) fn follow_remotes(configuration: Receiver<Configuration>, remotes: Re
     );
 }
 
-/// Has the approver note each required stricter proof, also one that no question met.
+/// Has the approver note each required stricter proof, also a proof that no question met.
 pub(crate) fn follow_gate_proof(configuration: Receiver<Configuration>, approver: &Arc<Approver>) {
     let approver = approver.clone();
     follow(

@@ -1,8 +1,7 @@
 //! One client's connection: lines in, lines out.
 //!
-//! Every command runs in a task of its own, so a long wait does not delay a short command. The outgoing queue is
-//! bounded: a client that does not read slows down what it receives and its own commands (`backlog.rs`), and nothing
-//! else.
+//! Every command runs in a separate task, so a long wait does not delay a short command. The outgoing queue is bounded:
+//! a client that does not read slows down what it receives and its own commands (`backlog.rs`), and nothing else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -137,7 +136,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,
         };
-        // Ignored if sending the reply fails: what follows ends by itself without a client.
+        // Ignored if sending the reply fails: later work ends on its own without a client.
         let _ = sink.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
             Box::pin(following.forward(&request_id, &sink)).await;

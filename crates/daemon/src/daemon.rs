@@ -193,9 +193,9 @@ impl Daemon {
     /// Returns a client over a pipe in this process, with the same lines as over the socket.
     #[must_use]
     pub fn client(&self) -> Client {
-        let (ours, theirs) = tokio::io::duplex(256 * 1024);
-        tokio::spawn(connection::serve(self.service.clone(), ours, Standing::internal()));
-        Client::from_stream(theirs)
+        let (server_end, client_end) = tokio::io::duplex(256 * 1024);
+        tokio::spawn(connection::serve(self.service.clone(), server_end, Standing::internal()));
+        Client::from_stream(client_end)
     }
 
     /// Returns a handle that shuts the daemon down.
@@ -305,7 +305,7 @@ impl ShutdownHandle {
 
     /// Waits until the daemon is to end.
     pub async fn stopped(&self) {
-        // A daemon that is gone has ended.
+        // A daemon that cannot be reached has ended.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 

@@ -73,7 +73,7 @@ pub(crate) enum ReplyStream {
 }
 
 impl ReplyStream {
-    /// Sends events to the client of command `request_id`, until there are no more or the client is gone.
+    /// Sends events to the client of command `request_id`, until there are no more or the client disconnects.
     pub(crate) async fn forward(self, request_id: &Value, sink: &EventSink) {
         // An error means that the connection has ended, so no client is left to notify.
         let _ = match self {
@@ -240,7 +240,7 @@ impl Dispatcher {
             );
             return Err(Refusal { code: ErrorCode::UnsupportedProtocol, error });
         }
-        self.ssh.note_client(hello);
+        self.ssh.record_client(hello);
         Ok(VerbReply::from_reply(HelloReply {
             protocol_version: PROTOCOL_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -268,7 +268,7 @@ impl Dispatcher {
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
-        // Every verb has a box of its own: a waiting command takes the room of its verb, and not of the largest one.
+        // Every verb has its own box: a waiting command takes the room of its verb, and not of the largest one.
         let answer = match *command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
@@ -409,9 +409,9 @@ impl Dispatcher {
             Command::AddPasskey(verb) => match caller.is_at_own_terminal().await {
                 true => match self.approver.passes(verb.passphrase.as_ref(), caller.source()).await {
                     Ok(_) => VerbReply::from_reply(self.passkeys.issue()),
-                    Err(why) => VerbReply::from_reply(AddPasskeyReply {
-                        passphrase_wanted: why.wants_another(),
-                        error: Some(why.to_string()),
+                    Err(refusal) => VerbReply::from_reply(AddPasskeyReply {
+                        passphrase_wanted: refusal.wants_another(),
+                        error: Some(refusal.to_string()),
                         ..AddPasskeyReply::default()
                     }),
                 },
@@ -495,11 +495,11 @@ impl Dispatcher {
             Command::RefreshWorkflows(verb) => VerbReply::from_reply(Box::pin(self.remotes.refresh(verb)).await),
             Command::CheckWorkflowStatus(verb) => {
                 // The id may be that of a run at its service.
-                let there = match verb.run_id.parse() {
+                let run_id = match verb.run_id.parse() {
                     Ok(run) => self.runs.remote_ids(&run).await,
                     Err(_) => None,
                 };
-                VerbReply::from_reply(Box::pin(self.remotes.check(verb, there)).await)
+                VerbReply::from_reply(Box::pin(self.remotes.check(verb, run_id)).await)
             }
         };
         (self.without_secrets(answer), None)

@@ -48,9 +48,9 @@ impl std::fmt::Debug for LockWatch {
 /// Place of a locked file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockPlace {
-    /// It is where it was.
+    /// The lock is unchanged.
     Same,
-    /// It is gone, and its directory may be, too.
+    /// The lock was removed, perhaps with its directory.
     Removed,
     /// Another file is there: the directory is a new one.
     Replaced,
@@ -160,7 +160,7 @@ impl StateLock {
 
     fn place(&self) -> LockPlace {
         match (self.file.metadata(), std::fs::metadata(&self.path)) {
-            (Ok(own), Ok(there)) if (own.dev(), own.ino()) == (there.dev(), there.ino()) => LockPlace::Same,
+            (Ok(own), Ok(current)) if (own.dev(), own.ino()) == (current.dev(), current.ino()) => LockPlace::Same,
             (Ok(_), Ok(_)) => LockPlace::Replaced,
             (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockPlace::Removed,
             // An inaccessible file may be there.

@@ -39,7 +39,7 @@ impl DaemonSshEnvironment {
     }
 
     /// Remembers the agent of a client, if it has one.
-    pub(crate) fn note_client(&self, hello: &Hello) {
+    pub(crate) fn record_client(&self, hello: &Hello) {
         let agent = hello.environment.as_ref().and_then(|environment| environment.get(AGENT));
         if let Some(socket) = agent.filter(|socket| !socket.is_empty()) {
             *self.agent.lock() = Some(socket.into());
@@ -84,7 +84,7 @@ mod tests {
         };
         let connect = |key: &str, value: &str| {
             let environment = Some([(key.to_owned(), value.to_owned())].into());
-            context.note_client(&Hello { environment, ..Hello::default() });
+            context.record_client(&Hello { environment, ..Hello::default() });
         };
         connect("SSH_AUTH_SOCK", "/run/one");
         assert_eq!(value("SSH_AUTH_SOCK").as_deref(), Some("/run/one"));

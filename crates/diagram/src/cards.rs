@@ -35,11 +35,11 @@ pub(super) struct Card {
     pub(super) reached: bool,
 }
 
-/// The kind of a state, as far as its shape shows it.
+/// The kind of a state that its shape shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
-    /// It runs another workflow.
+    /// The state runs another workflow.
     Nested,
     /// A gate decides where it leads.
     Judged,

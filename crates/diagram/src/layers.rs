@@ -1,7 +1,7 @@
 //! The layers of a picture: which state is in which layer, and in which order.
 //!
-//! Back edges are those that lead to a state on the current search path. Without them there is no cycle, and each state
-//! is below all states that lead to it.
+//! Back edges lead to a state on the current search path. Without them there is no cycle, and each state is below all
+//! states that lead to it.
 
 use std::collections::BTreeSet;
 

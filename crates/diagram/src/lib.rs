@@ -1,4 +1,4 @@
-//! Diagrams of machines: in Mermaid's language, and as SVG with a layout of its own.
+//! Diagrams of machines: in Mermaid's language, and as SVG with its own layout.
 //!
 //! Pure: the same definition gives the same text.
 
@@ -30,7 +30,7 @@ pub fn mermaid(definition: &Definition) -> String {
     let states = definition.states();
     let id = |name: &str| states.iter().position(|state| state.name() == name).unwrap_or(states.len());
     for (index, state) in states.iter().enumerate() {
-        // The name of a state may be a word of Mermaid's, such as `end`, so each has a number of its own.
+        // The name of a state may be a word of Mermaid's, such as `end`, so each has its own number.
         let subject = subject::subject(state);
         let subject = if subject.is_empty() { subject } else { format!(" {}", label(&subject)) };
         let _ = writeln!(graph, "    state \"{}: {}{subject}\" as s{index}", state.name(), state.action().tool());
@@ -60,7 +60,7 @@ pub fn mermaid(definition: &Definition) -> String {
     graph
 }
 
-/// Returns when the `on_timeout` of a state is taken.
+/// Returns the condition for the `on_timeout` of a state.
 fn on_timeout(state: &State) -> &'static str {
     match state.action().tool() {
         // Neither can fail.
@@ -69,7 +69,7 @@ fn on_timeout(state: &State) -> &'static str {
     }
 }
 
-/// Returns when the `on_exhausted` of a state is taken.
+/// Returns the condition for the `on_exhausted` of a state.
 fn on_exhausted(state: &State) -> String {
     format!("after {} visits", state.max_visits().unwrap_or_default())
 }
@@ -82,7 +82,7 @@ struct End {
     completes: bool,
 }
 
-/// Returns how a run may end in a state, the good end first.
+/// Returns the possible ends of a run in a state, the good end first.
 fn ends(state: &State) -> Vec<End> {
     let PossibleOutcomes { completes, fails } = state.ends();
     let leads_on = !state.transitions().is_empty() || state.on_timeout().is_some();
@@ -99,7 +99,7 @@ fn ends(state: &State) -> Vec<End> {
     good.into_iter().chain(bad).collect()
 }
 
-/// Makes a text one that Mermaid takes for a label: `#`, `;` and what is in angle brackets mean something to it.
+/// Escapes a text for a label of Mermaid: `#`, `;` and text in angle brackets have a meaning there.
 fn label(text: &str) -> String {
     let mut label = String::new();
     for (index, character) in text.chars().enumerate() {

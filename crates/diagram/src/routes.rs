@@ -37,7 +37,7 @@ pub(super) struct Plan {
 /// A line and the short ones that lead into it, one for each row of the card.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// From the card that it leaves to the one that it leads to.
+    /// From its first card to its last card.
     pub(super) points: Vec<(f64, f64)>,
     /// Those of further rows, each from its row to the line.
     pub(super) stubs: Vec<Stub>,
@@ -212,14 +212,14 @@ fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64
     Across { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
 }
 
-/// Returns the left edge of each card, with room beside it for so many lines on the left and on the right.
+/// Returns the left edge of each card, with room for the lines on its left and on its right (`ports`).
 fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64> {
     let mut left = vec![0.0; cards.len()];
     let room = |count: usize| if count == 0 { AIR } else { 2.0 * AIR + pixels(count) };
     let mut middles: Vec<Option<f64>> = vec![None; cards.len()];
     for (layer, row) in layers.rows.iter().enumerate() {
         // The ideal place of each card is below the middle of those that lead to it.
-        let wanted: Vec<Option<f64>> = row
+        let ideal: Vec<Option<f64>> = row
             .iter()
             .map(|state| {
                 let leads_here = |other: &usize| {
@@ -233,15 +233,15 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
             .collect();
         let mut next = f64::NEG_INFINITY;
         let mut shifts = Vec::new();
-        for (state, wanted) in row.iter().zip(&wanted) {
+        for (state, ideal) in row.iter().zip(&ideal) {
             let width = cards[*state].width;
             let earliest = next + room(ports[*state].0);
-            let at = match wanted {
+            let at = match ideal {
                 Some(middle) => (middle - width / 2.0).max(earliest),
                 None if next == f64::NEG_INFINITY => -width / 2.0,
                 None => earliest,
             };
-            shifts.extend(wanted.map(|middle| middle - width / 2.0 - at));
+            shifts.extend(ideal.map(|middle| middle - width / 2.0 - at));
             left[*state] = at;
             next = at + width + room(ports[*state].1);
         }

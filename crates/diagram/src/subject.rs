@@ -6,8 +6,8 @@ use steplatch_workflow::{State, tool};
 /// The replacement of a text that is hidden.
 const HIDDEN: &str = "••••••";
 
-/// Returns what a state's action is about, in one line; empty where its tool says all. Line feeds are drawn as `⏎`, and texts
-/// that are typed as secrets are hidden.
+/// Returns the subject of a state's action, in one line; empty where its tool says all. Line feeds are drawn as `⏎`,
+/// and texts that are typed as secrets are hidden.
 pub(super) fn subject(state: &State) -> String {
     let items = state.items().map(|items| match items {
         Value::String(text) => format!("for each of {}", visible(text)),
@@ -18,7 +18,7 @@ pub(super) fn subject(state: &State) -> String {
     joined(&[of_action(state), items.unwrap_or_default()])
 }
 
-/// Returns what a state's action is about, whatever it is executed for.
+/// Returns the subject of a state's action, whatever it is executed for.
 fn of_action(state: &State) -> String {
     let params = state.action().params();
     let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -57,7 +57,7 @@ fn branches(workflows: Option<&Value>) -> String {
     visible(&names.join(", "))
 }
 
-/// Returns what an input types: its text, and the keys behind it.
+/// Returns the typed input: its text, and the keys after it.
 fn typed(params: &Map<String, Value>) -> String {
     let text = params.get("input_text").and_then(Value::as_str).unwrap_or_default();
     let is_secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
@@ -68,7 +68,7 @@ fn typed(params: &Map<String, Value>) -> String {
     keys.fold(text, |text, key| format!("{text}<{key}>"))
 }
 
-/// Returns what a wait waits for.
+/// Returns the condition of a wait.
 fn awaited(params: &Map<String, Value>) -> String {
     let all = [params.get("pattern"), params.get("patterns")].into_iter().flatten().map(patterns);
     let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match");

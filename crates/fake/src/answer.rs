@@ -21,7 +21,7 @@ pub enum Answer {
     Json(Value),
     /// With this text in the place of JSON; the request is performed.
     Text(String),
-    /// With so many bytes of JSON; the request is performed.
+    /// With this number of bytes of JSON; the request is performed.
     Huge(usize),
     /// With a redirect of this status to there, without performing the request.
     Redirect(u16, String),
@@ -75,8 +75,8 @@ impl Answer {
     }
 }
 
-/// Ends the connection that the request came on, without an answer. The server keeps each connection in a task of its own, and
-/// a task that unwinds so says nothing on standard error.
+/// Ends the connection that the request came on, without an answer. The server keeps each connection in a separate
+/// task, and a task that unwinds so says nothing on standard error.
 pub(crate) fn cut() -> Response {
     std::panic::resume_unwind(Box::new("the connection is cut, as the test wants it"))
 }

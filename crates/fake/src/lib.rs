@@ -100,7 +100,7 @@ impl FakeService {
         self.shared.state().entries = entries;
     }
 
-    /// Lists in pages of so many entries, rather than as an array.
+    /// Lists in pages of `size` entries, rather than as an array.
     pub fn in_pages(&self, size: usize) {
         self.shared.state().page_size = Some(size);
     }
@@ -135,7 +135,7 @@ impl FakeService {
         self.shared.state().scripts.insert(workflow.to_owned(), statuses);
     }
 
-    /// Sets the statuses of this run from now on.
+    /// Sets the further statuses of this run.
     pub fn script_run(&self, run: &str, statuses: Vec<Value>) {
         assert!(!statuses.is_empty(), "a run has some status");
         self.shared.state().runs.get_mut(run).expect("a run that was started").statuses = statuses.into();
@@ -153,7 +153,7 @@ impl FakeService {
     pub async fn come_up(&self) {
         self.shared.state().is_down = false;
         let listener = loop {
-            // The port is free once the task that was aborted is gone.
+            // The port is free once the aborted task has ended.
             match TcpListener::bind(self.address).await {
                 Ok(listener) => break listener,
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => tokio::task::yield_now().await,
@@ -195,12 +195,12 @@ impl FakeService {
         starts
     }
 
-    /// Waits until there were so many requests of this kind.
+    /// Waits until there were `times` requests of this kind.
     pub async fn wait_for(&self, route: Route, times: usize) {
         let mut asked = self.shared.asked.subscribe();
         let enough = asked.wait_for(|_| self.count(route) >= times);
-        let came = tokio::time::timeout(Duration::from_secs(60), enough).await;
-        assert!(came.is_ok(), "{route:?} was asked {} times, and not {times}", self.count(route));
+        let reached = tokio::time::timeout(Duration::from_secs(60), enough).await;
+        assert!(reached.is_ok(), "{route:?} was asked {} times, and not {times}", self.count(route));
     }
 }
 

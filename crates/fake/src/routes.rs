@@ -25,18 +25,18 @@ struct RequestTarget {
 
 /// Finds out what a request is for.
 fn target(method: &str, path: &str) -> Option<RequestTarget> {
-    let wanted = |route, workflow: &str, run: &str| {
+    let to_target = |route, workflow: &str, run: &str| {
         Some(RequestTarget { route, workflow: decoded(workflow), run: decoded(run) })
     };
     if path == "/mcp" {
-        return wanted(Route::Mcp, "", "");
+        return to_target(Route::Mcp, "", "");
     }
     let at = path.find("/api/v1/service/workflows/")? + "/api/v1/service/workflows/".len();
     match (method, path[at..].split('/').collect::<Vec<_>>().as_slice()) {
-        ("GET", ["mcp"]) => wanted(Route::List, "", ""),
-        ("POST", [workflow, "start"]) => wanted(Route::Start, workflow, ""),
-        ("GET", [workflow, "runs", run, "status"]) => wanted(Route::Status, workflow, run),
-        ("POST", [workflow, "runs", run, "cancel"]) => wanted(Route::Cancel, workflow, run),
+        ("GET", ["mcp"]) => to_target(Route::List, "", ""),
+        ("POST", [workflow, "start"]) => to_target(Route::Start, workflow, ""),
+        ("GET", [workflow, "runs", run, "status"]) => to_target(Route::Status, workflow, run),
+        ("POST", [workflow, "runs", run, "cancel"]) => to_target(Route::Cancel, workflow, run),
         _ => None,
     }
 }
@@ -68,13 +68,13 @@ async fn serve(
         .iter()
         .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
-    let wanted = target(parts.method.as_str(), parts.uri.path());
+    let target_route = target(parts.method.as_str(), parts.uri.path());
     let authorization = headers.get("authorization").cloned().unwrap_or_default();
     let host = headers.get("host").cloned().unwrap_or_default();
     let response = {
         let mut state = shared.state();
         state.requests.push(RecordedRequest {
-            route: wanted.as_ref().map(|wanted| wanted.route),
+            route: target_route.as_ref().map(|target_route| target_route.route),
             method: parts.method.to_string(),
             path: parts.uri.to_string(),
             headers: headers.clone(),
@@ -83,16 +83,16 @@ async fn serve(
             from,
         });
         let is_known = authorization == format!("Api-Key {TOKEN}") || authorization == format!("Bearer {TOKEN}");
-        match wanted {
+        match target_route {
             None => Err((StatusCode::NOT_FOUND, Json(json!({ "error": "no such route" }))).into_response()),
             Some(_) if !is_known => {
                 Err((StatusCode::UNAUTHORIZED, Json(json!({ "error": "not with this token" }))).into_response())
             }
-            Some(wanted) => {
-                let told = state.configured_answer(wanted.route);
+            Some(target_route) => {
+                let told = state.configured_answer(target_route.route);
                 let does = told.as_ref().is_none_or(crate::Answer::does);
                 let usual = if does {
-                    usual(&mut state, &wanted, &parts.uri, &host, &headers, &body)
+                    usual(&mut state, &target_route, &parts.uri, &host, &headers, &body)
                 } else {
                     StatusCode::NO_CONTENT.into_response()
                 };
@@ -110,37 +110,37 @@ async fn serve(
 /// Performs the request, and answers as a service should.
 fn usual(
     state: &mut crate::state::State,
-    wanted: &RequestTarget,
+    target: &RequestTarget,
     uri: &axum::http::Uri,
     host: &str,
     headers: &std::collections::BTreeMap<String, String>,
     body: &Value,
 ) -> Response {
     let none = || (StatusCode::NOT_FOUND, Json(json!({ "error": "no such run" }))).into_response();
-    match wanted.route {
+    match target.route {
         Route::List => {
             let page = uri.query().and_then(|query| query.strip_prefix("page=")?.parse().ok()).unwrap_or(1);
             Json(state.list(page, &format!("http://{host}{}", uri.path()))).into_response()
         }
         Route::Start => {
             let is_there = state.entries.iter().any(|entry| match entry.get("id") {
-                Some(Value::String(id)) => *id == wanted.workflow,
-                Some(id) => id.as_i64().is_some() && id.as_i64() == wanted.workflow.parse().ok(),
+                Some(Value::String(id)) => *id == target.workflow,
+                Some(id) => id.as_i64().is_some() && id.as_i64() == target.workflow.parse().ok(),
                 None => false,
             });
             if !is_there {
                 return (StatusCode::NOT_FOUND, Json(json!({ "error": "no such workflow" }))).into_response();
             }
             let key = headers.get("idempotency-key").cloned().unwrap_or_default();
-            Json(state.begin(&wanted.workflow, body, &key)).into_response()
+            Json(state.begin(&target.workflow, body, &key)).into_response()
         }
         Route::Status => {
-            state.look(&wanted.workflow, &wanted.run).map_or_else(none, |status| Json(status).into_response())
+            state.look(&target.workflow, &target.run).map_or_else(none, |status| Json(status).into_response())
         }
         Route::Cancel => {
-            state.cancel(&wanted.workflow, &wanted.run).map_or_else(none, |done| Json(done).into_response())
+            state.cancel(&target.workflow, &target.run).map_or_else(none, |done| Json(done).into_response())
         }
-        // It has nothing to say of its own, and no sessions to end.
+        // It has no messages, and no sessions to end.
         Route::Mcp if body.is_null() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         Route::Mcp => match mcp::reply(state, body) {
             Some(reply) => ([(header::CONTENT_TYPE, "application/json")], reply.to_string()).into_response(),

@@ -20,7 +20,7 @@ const NEW_MODE: u32 = 0o644;
 /// The bits of `st_mode` that a written file has: it runs as no other user.
 const PERMISSIONS: u32 = 0o777;
 
-/// Returns the absolute path: one that is relative, or begins with `~`, begins at the home directory.
+/// Returns the absolute path: a relative path, or one with `~`, begins at the home directory.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     let rest = path.strip_prefix("~").unwrap_or(path);
@@ -28,7 +28,7 @@ pub fn absolute(path: &Path) -> PathBuf {
         return rest.to_owned();
     }
     let home = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
-    // Without anything behind it, a join would leave a slash at the end.
+    // Without anything after it, a join would leave a slash at the end.
     if rest.as_os_str().is_empty() { home } else { home.join(rest) }
 }
 
@@ -237,7 +237,7 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
         }
     }
     let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    // Only the first piece makes the file: a later one finds it, unless it has disappeared meanwhile.
+    // Only the first piece makes the file: a later one finds it, unless it has disappeared in the meantime.
     let opened = OpenOptions::new()
         .write(true)
         .create(offset == 0)
@@ -283,7 +283,7 @@ fn put_in_place(
     replace: bool,
 ) -> Result<FileWritten, FileError> {
     let failed = |error: io::Error| system(target, &error);
-    let there = fs::metadata(target).ok();
+    let existing = fs::metadata(target).ok();
     let is_there = |path: &Path| File::open(path).is_ok_and(|file| is_content(&file, length, expected));
     let written = |metadata: &fs::Metadata, replaced, unchanged| FileWritten {
         path: display_path(target),
@@ -295,8 +295,8 @@ fn put_in_place(
     let file = match File::open(part) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return match there {
-                Some(there) if there.is_file() && is_there(target) => Ok(written(&there, false, true)),
+            return match existing {
+                Some(existing) if existing.is_file() && is_there(target) => Ok(written(&existing, false, true)),
                 _ => Err(FileError::Lost(display_path(target))),
             };
         }
@@ -305,7 +305,7 @@ fn put_in_place(
     if !is_content(&file, length, expected) {
         return Err(FileError::Damaged(display_path(target)));
     }
-    let mode = mode.or_else(|| there.as_ref().map(fs::Metadata::mode)).unwrap_or(NEW_MODE) & PERMISSIONS;
+    let mode = mode.or_else(|| existing.as_ref().map(fs::Metadata::mode)).unwrap_or(NEW_MODE) & PERMISSIONS;
     file.set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     if replace {
@@ -315,10 +315,10 @@ fn put_in_place(
             Ok(()) => {}
             Err(Errno::EXIST) => {
                 return match fs::metadata(target) {
-                    Ok(there) if there.is_file() && is_there(target) => {
+                    Ok(existing) if existing.is_file() && is_there(target) => {
                         // It is there already, without the copy.
                         let _ = fs::remove_file(part);
-                        Ok(written(&there, false, true))
+                        Ok(written(&existing, false, true))
                     }
                     _ => Err(FileError::Exists(display_path(target))),
                 };
@@ -336,7 +336,7 @@ fn put_in_place(
     }
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    Ok(written(&metadata, there.is_some(), false))
+    Ok(written(&metadata, existing.is_some(), false))
 }
 
 /// Returns whether a file has this content.
@@ -363,8 +363,8 @@ fn not_read(path: &Path, error: &io::Error) -> FileError {
 
 fn system(path: &Path, error: &io::Error) -> FileError {
     let words = error.to_string();
-    let why = words.split_once(" (os error").map_or(words.as_str(), |(why, _)| why).to_owned();
-    FileError::System { path: display_path(path), why }
+    let reason = words.split_once(" (os error").map_or(words.as_str(), |(reason, _)| reason).to_owned();
+    FileError::System { path: display_path(path), why: reason }
 }
 
 #[cfg(test)]

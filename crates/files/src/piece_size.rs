@@ -6,7 +6,7 @@ use crate::request::MAX_PIECE_BYTES;
 
 /// The length of the next piece, in bytes: 64 KiB at first, then for 50 to 250 ms a piece, up to [`MAX_PIECE_BYTES`].
 ///
-/// A transfer shares its connection with terminals. A key waits behind one piece at most, so pieces are short on a slow
+/// A transfer shares its connection with terminals. A key waits for one piece at most, so pieces are short on a slow
 /// connection, and long on a fast one, where the round trip of each is what costs time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PieceSize(usize);
@@ -36,7 +36,7 @@ impl PieceSize {
         self.0
     }
 
-    /// Returns the length of the next piece when this one took so long.
+    /// Returns the length of the next piece, after this one was sent in `took`.
     #[must_use]
     pub fn next(self, took: Duration) -> Self {
         Self(match took {
@@ -51,7 +51,7 @@ impl PieceSize {
 mod tests {
     use super::*;
 
-    /// Returns the length after so many pieces over a connection of this round trip and so many bytes a second.
+    /// Returns the length after `pieces` pieces over a connection with this round trip and throughput.
     fn settled(round_trip: Duration, bytes_a_second: usize, pieces: usize) -> usize {
         let took = |size: PieceSize| {
             round_trip

@@ -16,7 +16,7 @@ pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
 /// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). One that is not UTF-8 is longer in a listing.
 const MAX_NAME_BYTES: usize = 3 * 255;
 
-/// Returns whether a name is that of an entry of a directory: one component of a path, without a meaning of its own.
+/// Returns whether a name is that of an entry of a directory: one component of a path, without a special meaning.
 #[must_use]
 pub fn is_entry_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= MAX_NAME_BYTES
@@ -157,7 +157,7 @@ pub struct FileWritten {
     pub path: String,
     /// Its permissions.
     pub mode: u32,
-    /// It replaced another file.
+    /// True if it replaced another file.
     pub replaced: bool,
     /// A file with this content was there already.
     pub unchanged: bool,
@@ -175,13 +175,13 @@ pub enum FileError {
     /// The directory of the path does not exist.
     #[error("directory '{0}' does not exist")]
     NoDirectory(String),
-    /// It is a directory.
+    /// The path is a directory.
     #[error("'{0}' is a directory")]
     IsDirectory(String),
-    /// It is not a directory.
+    /// The path is not a directory.
     #[error("'{0}' is not a directory")]
     NotDirectory(String),
-    /// It is neither a file nor a directory.
+    /// The path is neither a file nor a directory.
     #[error("'{0}' is not a regular file")]
     NotRegular(String),
     /// A file with another content is there, and the request does not replace it.

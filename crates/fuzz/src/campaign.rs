@@ -50,11 +50,11 @@ impl Campaign {
         let watch = Watch::start();
         let mut random = Random::new(self.seed);
         let mut checked = 0_u64;
-        let begun = Instant::now();
+        let started = Instant::now();
         // Thousands of caught panics would be printed while an input shrinks.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
-        while begun.elapsed() < self.time {
+        while started.elapsed() < self.time {
             let input = target.mutated(pool, &mut random);
             write(&self.current, &input);
             watch.begin();

@@ -4,8 +4,8 @@
 //! checks each file and a few hundred mutations of them, always the same. `cargo xtask fuzz` runs the same test for
 //! minutes with random mutations, shrinks the input that fails, and writes it into the corpus.
 //!
-//! A check returns a signature of what the input did. An input with a new signature is mutated further, which stands in
-//! for the coverage that instrumented fuzzers measure.
+//! A check returns a signature of what the input did. An input with a new signature is mutated further, which
+//! substitutes for the coverage that instrumented fuzzers measure.
 
 mod campaign;
 mod mutation;

@@ -42,8 +42,8 @@ impl Mutator<'_> {
     /// Returns an input of the pool with 1 to [`MAX_CHANGES`] changes, few more often than many.
     pub(crate) fn mutate(&self, random: &mut Random) -> Vec<u8> {
         let mut input = random.pick(self.inputs).clone();
-        let most = 1 + random.below(MAX_CHANGES);
-        for _ in 0..=random.below(most) {
+        let max_changes = 1 + random.below(MAX_CHANGES);
+        for _ in 0..=random.below(max_changes) {
             self.change(&mut input, random);
             input.truncate(self.longest);
         }
@@ -112,11 +112,11 @@ fn insert(input: &mut Vec<u8>, at: usize, bytes: &[u8]) {
 /// Returns a range of at most 32 bytes, or rarely of any length.
 fn short_range(input: &[u8], random: &mut Random) -> Range<usize> {
     let begin = random.below(input.len() + 1);
-    let most = if random.below(8) == 0 { input.len() } else { 32 };
-    begin..begin + random.below(most.min(input.len() - begin) + 1)
+    let max_length = if random.below(8) == 0 { input.len() } else { 32 };
+    begin..begin + random.below(max_length.min(input.len() - begin) + 1)
 }
 
-/// Returns the digits at a place, or the next ones behind it; an empty range at the end if there are none.
+/// Returns the digits at a place, or the next ones after it; an empty range at the end if there are none.
 fn number_at(input: &[u8], at: usize) -> Range<usize> {
     let begin = input[at..].iter().position(u8::is_ascii_digit).map_or(input.len(), |digit| at + digit);
     let length = input[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();

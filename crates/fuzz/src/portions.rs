@@ -14,8 +14,8 @@ pub fn portions(input: &[u8]) -> Vec<&[u8]> {
     let mut portions = Vec::new();
     let mut rest = input;
     while !rest.is_empty() {
-        let most = *random.pick(&[1, 3, 8, 64]);
-        let (portion, behind) = rest.split_at(rest.len().min(1 + random.below(most)));
+        let max_length = *random.pick(&[1, 3, 8, 64]);
+        let (portion, behind) = rest.split_at(rest.len().min(1 + random.below(max_length)));
         portions.push(portion);
         rest = behind;
     }

@@ -1,4 +1,4 @@
-//! Work that blocks, in a thread of its own.
+//! Work that blocks, in a separate thread.
 
 /// Does something on the file system in a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {

@@ -46,7 +46,7 @@ pub enum AskError {
     /// The host did not do it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The host is gone, and its terminals with it.
+    /// The host has ended, and its terminals with it.
     #[error("the terminal was lost: its terminal host (pid {pid}) has ended")]
     HostLost {
         /// The host's process id.
@@ -74,7 +74,7 @@ pub enum AskError {
         /// The name of the machine.
         host: String,
     },
-    /// The host on another machine is gone, and its terminals with it.
+    /// The host on another machine has ended, and its terminals with it.
     #[error("the terminal was lost: its terminal host on '{host}' (pid {pid}) has ended")]
     RemoteHostLost {
         /// The name of the machine.
@@ -207,7 +207,7 @@ struct AnswerSlot {
 const MAX_SECRET_BYTES: usize = 1 << 20;
 const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// A thread of its own reads a longer answer, in bytes: nothing else waits for it.
+/// A separate thread reads a longer answer, in bytes: nothing else waits for it.
 const MAX_READ_AT_ONCE: usize = 256 << 10;
 
 /// The events that wait for their receiver.
@@ -218,7 +218,7 @@ struct EventQueue {
     bytes: Arc<AtomicUsize>,
 }
 
-/// Maximum number of events that a receiver may be behind, and of their bytes. One event fits whatever its length.
+/// Maximum lag of a receiver in events, and of their bytes. One event fits whatever its length.
 const MAX_EVENTS_BEHIND: usize = 256;
 const MAX_BYTES_BEHIND: usize = 8 << 20;
 
@@ -233,16 +233,16 @@ impl Host {
     /// ones before this returns.
     ///
     /// # Errors
-    /// If no process listens there, or the listening process is no host.
+    /// If no process listens there, or the listening process is not a host.
     pub(crate) async fn connect(socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         Self::connect_within(START_TIME, socket, on_secret).await
     }
 
-    /// Connects to the host at `socket`, which may take so long to answer.
-    pub(crate) async fn connect_within(patience: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
+    /// Connects to the host at `socket`, which must answer within `time_limit`.
+    pub(crate) async fn connect_within(time_limit: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
         let connected = async { Self::from_stream(UnixStream::connect(socket).await?, Peer::Here, on_secret).await };
-        tokio::time::timeout(patience, connected).await.map_err(silent)?
+        tokio::time::timeout(time_limit, connected).await.map_err(silent)?
     }
 
     /// Speaks over `stream`.
@@ -310,7 +310,7 @@ impl Host {
     /// Waits until the connection has ended.
     pub async fn lost(&self) {
         let mut over = self.shared.over.clone();
-        // If the sender is gone, the connection is over too.
+        // If the sender was dropped, the connection has ended too.
         let _ = over.wait_for(|over| *over).await;
     }
 
@@ -322,7 +322,7 @@ impl Host {
         ask_over(&self.shared, ask).await
     }
 
-    /// Returns the steps of runs whose results the host keeps, as of now. [`Self::settle`] reaches them from now on.
+    /// Returns the steps of runs whose results the host keeps, as of now. Later calls of [`Self::settle`] reach them.
     ///
     /// # Errors
     /// If the host does not answer.
@@ -337,7 +337,7 @@ impl Host {
         Ok(steps)
     }
 
-    /// Notes that this daemon has stored the results of `settled`, as [`names_step`] takes it, or has given the steps
+    /// Records that this daemon has stored the results of `settled`, as [`names_step`] takes it, or has given the steps
     /// up. Sends nothing without a request for one of their effects here. Does not wait for the host.
     pub(crate) fn settle(&self, settled: &str) {
         let mut steps = self.shared.steps.lock();
@@ -348,15 +348,15 @@ impl Host {
         }
         drop(steps);
         if !known.is_empty() {
-            // A host that is gone keeps no results. The answer has no receiver.
-            let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![settled.to_owned()]));
+            // An ended host keeps no results. The answer has no receiver.
+            let _ = self.shared.outbox.send_message(next_number(), &Ask::Settle(vec![settled.to_owned()]));
         }
     }
 
     /// Gives a step of a client up. Such steps have no entry here. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
-        // A host that is gone has nothing in progress. The answer has no receiver.
-        let _ = self.shared.outbox.say(next_number(), &Ask::Settle(vec![step.to_owned()]));
+        // An ended host has nothing in progress. The answer has no receiver.
+        let _ = self.shared.outbox.send_message(next_number(), &Ask::Settle(vec![step.to_owned()]));
     }
 
     /// Returns the unsettled steps of runs with effects that this daemon or an earlier one has requested here.
@@ -413,8 +413,8 @@ impl<E: DeserializeOwned> Events<E> {
 impl<E> Drop for Events<E> {
     fn drop(&mut self) {
         self.host.shared.waiting.lock().events.remove(&self.number);
-        // A host that is gone sends nothing any more.
-        let _ = self.host.shared.outbox.say(0, &Ask::Cancel(self.number));
+        // An ended host sends nothing any more.
+        let _ = self.host.shared.outbox.send_message(0, &Ask::Cancel(self.number));
     }
 }
 
@@ -438,7 +438,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
         shared.steps.lock().insert(key.step.clone());
     }
     let mut cancel = CancelOnDrop { shared, number, is_forgotten: effect.is_some(), answered: false };
-    shared.outbox.say(number, ask).map_err(|_| lost())?;
+    shared.outbox.send_message(number, ask).map_err(|_| lost())?;
     let body = receiver.await.map_err(|_| lost())?;
     cancel.answered = true;
     let Some(body) = body else {
@@ -467,8 +467,8 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if !self.answered && self.shared.waiting.lock().answers.remove(&self.number).is_some() && !self.is_forgotten {
-            // A host that is gone answers nothing any more.
-            let _ = self.shared.outbox.say(0, &Ask::Cancel(self.number));
+            // An ended host answers nothing any more.
+            let _ = self.shared.outbox.send_message(0, &Ask::Cancel(self.number));
         }
     }
 }

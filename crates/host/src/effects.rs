@@ -31,14 +31,14 @@ use crate::wire::{
 const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
 
 /// Bounds of the ledger of interactive keystrokes.
-const LIMITS_BY_HAND: LedgerLimits = LedgerLimits { max_names: 256, max_result_bytes: 64 << 10 };
+const KEYSTROKE_LIMITS: LedgerLimits = LedgerLimits { max_names: 256, max_result_bytes: 64 << 10 };
 
 /// The effects of this process.
 #[derive(Debug)]
 pub(crate) struct Effects {
     desk: Mutex<HostDesk>,
     /// Interactive keystrokes, kept separately so that they do not evict other effects.
-    by_hand: Mutex<HostDesk>,
+    keystrokes: Mutex<HostDesk>,
 }
 
 /// Results are frame bodies. The channel signals that the client abandoned a step.
@@ -80,13 +80,13 @@ impl Performed {
 
 impl Default for Effects {
     fn default() -> Self {
-        Self { desk: Mutex::new(EffectDesk::new(LIMITS)), by_hand: Mutex::new(EffectDesk::new(LIMITS_BY_HAND)) }
+        Self { desk: Mutex::new(EffectDesk::new(LIMITS)), keystrokes: Mutex::new(EffectDesk::new(KEYSTROKE_LIMITS)) }
     }
 }
 
 impl Effects {
-    fn desk(&self, is_by_hand: bool) -> parking_lot::MutexGuard<'_, HostDesk> {
-        if is_by_hand { &self.by_hand } else { &self.desk }.lock()
+    fn desk(&self, is_keystroke: bool) -> parking_lot::MutexGuard<'_, HostDesk> {
+        if is_keystroke { &self.keystrokes } else { &self.desk }.lock()
     }
 
     /// Returns whether a run has an effect in progress, or a result that it has not stored yet.
@@ -107,10 +107,10 @@ impl Effects {
     }
 
     /// Returns the file that a step has written.
-    pub(crate) fn written(&self, step: &str) -> Option<FileWritten> {
+    pub(crate) fn written_file(&self, step: &str) -> Option<FileWritten> {
         let mut desk = self.desk.lock();
         let body = desk.result_of(&EffectKey::new(Effect::Write, step))??;
-        result_in::<Result<FileWritten, FileError>>(body)?.ok()
+        decode_result::<Result<FileWritten, FileError>>(body)?.ok()
     }
 
     /// Sends the id of the terminal that a step opened, after waiting for an opening in progress. Sends `None` if it opened none.
@@ -119,19 +119,19 @@ impl Effects {
         let found = self.desk.lock().wait_for(&EffectKey::new(Effect::Open, step), waiter);
         let id = match found {
             Ok(None) => return,
-            Ok(Some(body)) => opened_in(&body),
+            Ok(Some(body)) => decode_opened_id(&body),
             Err(_) => None,
         };
-        // A client that is gone needs no answer.
-        let _ = outbox.say(number, &Ok::<_, Refusal>(id));
+        // A disconnected client needs no answer.
+        let _ = outbox.send_message(number, &Ok::<_, Refusal>(id));
     }
 
     /// Records that a client no longer needs these results. Prevents effects that have not acted yet.
     /// Returns the terminals to close.
     pub(crate) fn settle(&self, steps: &[String]) -> Vec<TerminalId> {
         let mut desk = self.desk.lock();
-        let give_up = |given_up: &watch::Sender<bool>| {
-            given_up.send_replace(true);
+        let give_up = |abandoned: &watch::Sender<bool>| {
+            abandoned.send_replace(true);
         };
         steps.iter().flat_map(|step| desk.settle(step, give_up)).collect()
     }
@@ -140,17 +140,17 @@ impl Effects {
 /// Answers a request for an effect of a step: performs it, waits for it or returns its result.
 pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: Ask, key: EffectKey) {
     let waiter = Waiter { outbox: outbox.clone(), number, part: ResultPart::Whole };
-    let (sender, given_up) = watch::channel(false);
-    let admission = shared.effects.desk(ask.is_by_hand()).request(key.clone(), is_of_run(&key.step), waiter, sender);
+    let (sender, abandoned) = watch::channel(false);
+    let admission = shared.effects.desk(ask.is_keystroke()).request(key.clone(), is_of_run(&key.step), waiter, sender);
     let body = match admission {
-        Admission::Perform => return begin(shared.clone(), ask, key, given_up),
+        Admission::Perform => return begin(shared.clone(), ask, key, abandoned),
         // The effect in progress may write the same file. A timeout removes the unfinished copy of another
         // file.
         Admission::Wait => return,
         Admission::Answer(body) => body,
         Admission::Unknown => body_of(&Err::<(), _>(Refusal::OutcomeUnknown)),
     };
-    // A client that is gone needs no answer.
+    // A disconnected client needs no answer.
     let _ = outbox.send_body(number, &body);
     if let Ask::File(FileAsk::Finish { target, .. }) = ask {
         // The file is in its place already.
@@ -160,17 +160,17 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
 }
 
 /// Performs an effect in a separate task. Requests to one terminal reach it in the order of these calls.
-fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receiver<bool>) {
+fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, abandoned: watch::Receiver<bool>) {
     let mut ending =
-        EndOnDrop { shared: shared.clone(), key: key.clone(), is_by_hand: ask.is_by_hand(), is_over: false };
+        EndOnDrop { shared: shared.clone(), key: key.clone(), is_keystroke: ask.is_keystroke(), is_over: false };
     // Unconstrained by the cooperative budget: the first poll must reach the terminal, in request order.
     let mut performing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(tokio::task::unconstrained(async move {
         let can_be_dropped = matches!(key.effect, Effect::Run | Effect::Type);
         let performed = tokio::select! {
             biased;
-            performed = perform(&shared, ask, given_up.clone()) => Some(performed),
+            performed = perform(&shared, ask, abandoned.clone()) => Some(performed),
             // The terminal enters no command of a disconnected client; a command already entered continues.
-            () = wait_until_abandoned(given_up.clone()), if can_be_dropped => None,
+            () = wait_until_abandoned(abandoned.clone()), if can_be_dropped => None,
         };
         let (end, body) = match performed {
             None => (EffectEnd::Lost, body_of(&Err::<(), _>(Refusal::OutcomeUnknown))),
@@ -189,17 +189,17 @@ fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, given_up: watch::Receive
 struct EndOnDrop {
     shared: Arc<Shared>,
     key: EffectKey,
-    is_by_hand: bool,
+    is_keystroke: bool,
     is_over: bool,
 }
 
 impl EndOnDrop {
     fn end(&mut self, end: EffectEnd<Vec<u8>>, body: &[u8]) {
         self.is_over = true;
-        let waiters = self.shared.effects.desk(self.is_by_hand).end(&self.key, end);
+        let waiters = self.shared.effects.desk(self.is_keystroke).end(&self.key, end);
         waiters.iter().for_each(|waiter| waiter.answer(body));
         // A retiring host waits until its last result is settled.
-        self.shared.look_again();
+        self.shared.check_retirement();
     }
 }
 
@@ -212,8 +212,8 @@ impl Drop for EndOnDrop {
 }
 
 /// Waits until the client abandons the step.
-async fn wait_until_abandoned(mut given_up: watch::Receiver<bool>) {
-    if given_up.wait_for(|given_up| *given_up).await.is_err() {
+async fn wait_until_abandoned(mut abandoned: watch::Receiver<bool>) {
+    if abandoned.wait_for(|abandoned| *abandoned).await.is_err() {
         // The effect has ended.
         std::future::pending::<()>().await;
     }
@@ -221,27 +221,27 @@ async fn wait_until_abandoned(mut given_up: watch::Receiver<bool>) {
 
 impl Waiter {
     fn answer(&self, body: &[u8]) {
-        // A client that is gone needs no answer.
+        // A disconnected client needs no answer.
         let _ = match self.part {
             ResultPart::Whole => self.outbox.send_body(self.number, body),
-            ResultPart::TerminalId => self.outbox.say(self.number, &Ok::<_, Refusal>(opened_in(body))),
+            ResultPart::TerminalId => self.outbox.send_message(self.number, &Ok::<_, Refusal>(decode_opened_id(body))),
         };
     }
 }
 
-fn result_in<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
+fn decode_result<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     read_body::<Result<T, Refusal>>(body).ok()?.ok()
 }
 
-fn opened_in(body: &[u8]) -> Option<TerminalId> {
-    let opened = result_in::<Result<OpenedTerminal, OpenRefused>>(body)?.ok()?;
+fn decode_opened_id(body: &[u8]) -> Option<TerminalId> {
+    let opened = decode_result::<Result<OpenedTerminal, OpenRefused>>(body)?.ok()?;
     Some(opened.id)
 }
 
 /// Performs an effect.
-async fn perform(shared: &Arc<Shared>, ask: Ask, given_up: watch::Receiver<bool>) -> Performed {
+async fn perform(shared: &Arc<Shared>, ask: Ask, abandoned: watch::Receiver<bool>) -> Performed {
     match ask {
-        Ask::Open(new) => open(shared, *new, Some(given_up)).await,
+        Ask::Open(new) => open(shared, *new, Some(abandoned)).await,
         Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
             None => Performed::refused(Refusal::NoTerminal),
             Some(terminal) => match ask {
@@ -252,14 +252,14 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, given_up: watch::Receiver<bool>
                 }
                 TerminalAsk::Run(request) => {
                     let step = request.step.clone();
-                    let ran = terminal.run(request).await;
-                    if let (Ok(ran), Some(step)) = (&ran, step)
-                        && is_left_to_client(ran)
+                    let result = terminal.run(request).await;
+                    if let (Ok(result), Some(step)) = (&result, step)
+                        && is_left_to_client(result)
                     {
                         shared.effects.desk.lock().leave_shell(&step);
                     }
-                    let has_acted = !ran.as_ref().is_err_and(has_run_nothing);
-                    Performed::new(ran, has_acted)
+                    let has_acted = !result.as_ref().is_err_and(has_run_nothing);
+                    Performed::new(result, has_acted)
                 }
                 TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
                     let signal = signal.and_then(Signal::from_named_raw);
@@ -278,28 +278,32 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, given_up: watch::Receiver<bool>
 
 /// Opens a terminal, which may wait for a free slot. Closes a single-command terminal if the client abandons the step
 /// in the meantime.
-pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Option<watch::Receiver<bool>>) -> Performed {
+pub(crate) async fn open(
+    shared: &Arc<Shared>,
+    new: OpenRequest,
+    abandoned: Option<watch::Receiver<bool>>,
+) -> Performed {
     if shared.is_retiring() {
         return Performed::refused(Refusal::Retiring);
     }
     let (is_for_command, step) = (new.single_command.is_some(), new.step.clone());
     let wait = new.place_wait();
     let spec = new.into_spec();
-    let opened = match (wait, &given_up) {
+    let opened = match (wait, &abandoned) {
         (None, _) => shared.terminals.open(spec).await,
-        (Some(wait), given_up) => {
+        (Some(wait), abandoned) => {
             let name = spec.name.clone();
             let place = shared.terminals.reserve_place(name.as_deref(), wait);
-            let given_up = async {
-                match given_up {
-                    Some(given_up) => wait_until_abandoned(given_up.clone()).await,
+            let abandoned = async {
+                match abandoned {
+                    Some(abandoned) => wait_until_abandoned(abandoned.clone()).await,
                     None => std::future::pending().await,
                 }
             };
             let place = tokio::select! {
                 biased;
                 place = place => place,
-                () = given_up => return Performed::refused(Refusal::OutcomeUnknown),
+                () = abandoned => return Performed::refused(Refusal::OutcomeUnknown),
             };
             match place {
                 Ok(place) => shared.terminals.open_at(place, spec).await,
@@ -314,12 +318,12 @@ pub(crate) async fn open(shared: &Arc<Shared>, new: OpenRequest, given_up: Optio
     let (id, pid) = (opened.terminal.id().clone(), opened.terminal.pid());
     if let Some(step) = step.filter(|_| is_for_command) {
         let key = EffectKey::new(Effect::Open, step);
-        let is_given_up = {
+        let is_abandoned = {
             let mut desk = shared.effects.desk.lock();
             desk.retain_shells(|shell| shared.terminals.get(shell.as_str()).is_some());
             desk.add_shell(&key, id.clone()).is_some()
         };
-        if is_given_up {
+        if is_abandoned {
             // It fails only if another client has closed the terminal.
             let _ = opened.terminal.close(Closing::default()).await;
         }
@@ -366,6 +370,6 @@ fn has_run_nothing(error: &RunError) -> bool {
 
 /// Returns whether a single-command terminal stays open for its client: the command is still running, or there is more to
 /// read.
-fn is_left_to_client(ran: &CommandResult) -> bool {
-    ran.timed_out || ran.asks.is_some() || ran.left_out > 0 || ran.dropped_before.is_some()
+fn is_left_to_client(result: &CommandResult) -> bool {
+    result.timed_out || result.asks.is_some() || result.left_out > 0 || result.dropped_before.is_some()
 }

@@ -66,13 +66,13 @@ impl MachineFiles {
         Self { place: Place::Here, step: None }
     }
 
-    pub(crate) fn there(host: RemoteHost, patience: Duration, step: Option<String>) -> Self {
-        Self { place: Place::There(Keeper::There(host), patience), step }
+    pub(crate) fn there(host: RemoteHost, timeout: Duration, step: Option<String>) -> Self {
+        Self { place: Place::There(Keeper::There(host), timeout), step }
     }
 
     /// Returns the files of this machine for a step, whose file the terminal host of this machine writes.
-    pub(crate) fn written_once(host: Keeper, patience: Duration, step: String) -> Self {
-        Self { place: Place::There(host, patience), step: Some(step) }
+    pub(crate) fn written_once(host: Keeper, timeout: Duration, step: String) -> Self {
+        Self { place: Place::There(host, timeout), step: Some(step) }
     }
 
     /// Returns the file that the step has written before; none if it has written none.
@@ -80,9 +80,9 @@ impl MachineFiles {
     /// # Errors
     /// The machine does not answer.
     pub async fn written_before(&self) -> Result<Option<Copied>, TransferError> {
-        let (Place::There(keeper, patience), Some(step)) = (&self.place, &self.step) else { return Ok(None) };
+        let (Place::There(keeper, timeout), Some(step)) = (&self.place, &self.step) else { return Ok(None) };
         let ask = Ask::File(FileAsk::Written(step.clone()));
-        let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&ask, *patience).await {
+        let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&ask, *timeout).await {
             // A host of an older version writes a file again.
             Err(AskError::Refused(Refusal::NotUnderstood)) => return Ok(None),
             written => written?,
@@ -102,7 +102,7 @@ impl MachineFiles {
     /// Lists a directory, sorted by name.
     ///
     /// # Errors
-    /// If it is no directory, or the machine does not answer.
+    /// If it is not a directory, or the machine does not answer.
     pub async fn list(&self, path: PathBuf) -> Result<Vec<DirectoryEntry>, TransferError> {
         self.ask(FileAsk::List(path.clone()), move || disk::list(&path)).await
     }
@@ -188,8 +188,8 @@ impl MachineFiles {
     {
         match &self.place {
             Place::Here => Ok(blocking(here).await?),
-            Place::There(keeper, patience) => {
-                let answer: Result<T, FileError> = keeper.ask(&Ask::File(ask), *patience).await?;
+            Place::There(keeper, timeout) => {
+                let answer: Result<T, FileError> = keeper.ask(&Ask::File(ask), *timeout).await?;
                 Ok(answer?)
             }
         }

@@ -39,7 +39,7 @@ use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Re
 /// The way to start a host.
 #[derive(Debug, Clone)]
 pub enum Starter {
-    /// As a process of its own, which gets the listening socket as its standard input.
+    /// As a separate process, which gets the listening socket as its standard input.
     Program {
         /// The program, usually that of this process.
         program: PathBuf,
@@ -78,10 +78,10 @@ pub enum HostsError {
     /// Its start failed.
     #[error("the terminal host could not be started: {0}")]
     NotStarted(#[source] io::Error),
-    /// It did not open the terminal.
+    /// The host did not open the terminal.
     #[error(transparent)]
     Refused(#[from] OpenRefused),
-    /// It did not answer.
+    /// The host did not answer.
     #[error(transparent)]
     Ask(#[from] AskError),
     /// The connection to the machine failed.
@@ -112,11 +112,11 @@ pub struct ListedTerminal {
 pub enum HostState {
     /// New terminals open there.
     Current,
-    /// It is of another version and keeps the terminals that it has.
+    /// The host is of another version and keeps the terminals that it has.
     Older,
-    /// It speaks another version, and its terminals are out of reach.
+    /// The host speaks another version, and its terminals are out of reach.
     Foreign,
-    /// It does not answer, and its terminals are out of reach.
+    /// The host does not answer, and its terminals are out of reach.
     Silent,
 }
 
@@ -177,7 +177,7 @@ struct Shared {
 struct Doubts {
     /// The notes of the hosts that had ended when this daemon began.
     records: Vec<HostRecord>,
-    /// Sockets of those that have ended since.
+    /// Sockets of hosts that have ended since.
     sockets: Vec<PathBuf>,
     /// The steps. None until this daemon knows the runs of the last one.
     steps: Option<BTreeSet<String>>,
@@ -343,7 +343,7 @@ impl Hosts {
         self.current().await.map(drop)
     }
 
-    /// Reaches other machines from now on. Called once.
+    /// Enables connections to other machines. Called once.
     pub fn reach(&self, setup: RemoteSetup) {
         // A second setup would leave the connections of the first one without an owner.
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
@@ -388,7 +388,7 @@ impl Hosts {
         self.remote(name)?.check(name, patience).await
     }
 
-    /// Returns where a connection to a machine leads now.
+    /// Returns the current target of a connection to a machine.
     ///
     /// # Errors
     /// If there is no such machine, or `ssh` does not report it.
@@ -466,7 +466,7 @@ impl Hosts {
         self.open_there(spec, machine, patience, place).await
     }
 
-    /// Opens a terminal on another machine. Notes it before the request: only a noted terminal later counts as one of
+    /// Opens a terminal on another machine. Records it before the request: only a noted terminal later counts as one of
     /// that machine.
     async fn open_there(
         &self,
@@ -509,7 +509,7 @@ impl Hosts {
                 .await
                 .is_ok_and(|found| found.is_some());
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
-        machine.opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
+        machine.record_opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
         Ok((HostedTerminal::on(host, opened.id.clone()), opened))
     }
 
@@ -565,8 +565,9 @@ impl Hosts {
         steps
     }
 
-    /// Notes that this daemon has stored the results of `steps`, or has given the steps up: one step, or all that begin
-    /// with a text that ends with `/`. Closes the terminals of their single commands. Does not wait for the hosts.
+    /// Records that this daemon has stored the results of `steps`, or has given the steps up: one step, or all that
+    /// begin with a text that ends with `/`. Closes the terminals of their single commands. Does not wait for the
+    /// hosts.
     pub fn settle(&self, steps: &str) {
         self.reachable().iter().for_each(|host| host.settle(steps));
         if let Some(remote) = self.shared.remote.get() {
@@ -580,8 +581,8 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since. If they are all that
-    /// there are, later daemons doubt no others because of this host.
+    /// Records the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since. If
+    /// they are all that there are, later daemons doubt no others because of this host.
     pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         let mut doubts = self.shared.doubts.lock();
         for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
@@ -600,8 +601,8 @@ impl Hosts {
         self.connected().iter().for_each(|host| host.give_up(step));
     }
 
-    /// Notes that an earlier daemon may have begun a step.
-    pub fn note_repeated(&self, step: &str) {
+    /// Records that an earlier daemon may have begun a step.
+    pub fn record_repeated(&self, step: &str) {
         self.shared.repeated.lock().insert(step.to_owned());
     }
 
@@ -660,23 +661,23 @@ impl Hosts {
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
         let noted = self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(id_or_name));
-        let there = noted.map(|(host, id)| HostedTerminal::on(host, id));
+        let remote = noted.map(|(host, id)| HostedTerminal::on(host, id));
         if let Ok(id) = id_or_name.parse::<TerminalId>() {
             if let Some(host) = self.lock().kept.get(&id).cloned() {
                 return Ok(Some(HostedTerminal::new(host, id)));
             }
             // No other machine has a note of the id of a terminal here.
-            if there.is_some() {
-                return Ok(there);
+            if remote.is_some() {
+                return Ok(remote);
             }
             if let [host] = reachable.as_slice() {
                 return Ok(Some(HostedTerminal::new(host.clone(), id)));
             }
         }
         match find_terminal(reachable, Ask::Find(id_or_name.to_owned())).await {
-            Ok(None) => Ok(there),
+            Ok(None) => Ok(remote),
             // The name was free here when the terminal there received it.
-            Err(_) if there.is_some() => Ok(there),
+            Err(_) if remote.is_some() => Ok(remote),
             found => found,
         }
     }
@@ -702,7 +703,7 @@ impl Hosts {
         match here {
             Some(pid) => Some(LostHost { pid, machine: None }),
             None => {
-                let (machine, pid) = self.shared.remote.get()?.lost(id)?;
+                let (machine, pid) = self.shared.remote.get()?.lost_with(id)?;
                 Some(LostHost { pid, machine: Some(machine) })
             }
         }
@@ -723,8 +724,8 @@ impl Hosts {
             all.extend(listed.into_iter().map(|description| ListedTerminal { description, place: None }));
         }
         if let Some(remote) = self.shared.remote.get() {
-            let there = remote.list(&|id| self.is_here(id)).await.into_iter();
-            all.extend(there.map(|(description, place)| ListedTerminal { description, place: Some(place) }));
+            let remote_terminals = remote.list(&|id| self.is_here(id)).await.into_iter();
+            all.extend(remote_terminals.map(|(description, place)| ListedTerminal { description, place: Some(place) }));
         }
         all.sort_by_key(|terminal| terminal.description.created);
         all
@@ -985,8 +986,8 @@ impl Hosts {
     async fn adopt(&self, host: Host, child: Option<Child>, socket: PathBuf) {
         let greeting = host.greeting();
         // A host that has just started is the one to use, even if the program on disk is a later one already.
-        let ours = greeting.version == self.shared.version || child.is_some();
-        let state = match (host.is_understood(), ours, self.current_now()) {
+        let is_compatible = greeting.version == self.shared.version || child.is_some();
+        let state = match (host.is_understood(), is_compatible, self.current_now()) {
             (false, ..) => HostState::Foreign,
             (true, true, None) => HostState::Current,
             (true, ..) => HostState::Older,
@@ -1062,7 +1063,7 @@ impl Hosts {
         self.shared.changed.send_modify(|changed| *changed += 1);
     }
 
-    /// Notes the close of a terminal, which then does not count as lost later.
+    /// Records the close of a terminal, which then does not count as lost later.
     pub async fn closed(&self, id: &TerminalId) {
         self.lock().kept.remove(id);
         if let Some(remote) = self.shared.remote.get() {
@@ -1100,7 +1101,7 @@ fn socket_name() -> String {
 fn end_process(pid: u32) {
     let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(process) = process {
-        // It may be gone already; a stopped process receives the signal only when it continues.
+        // It may have ended already; a stopped process receives the signal only when it continues.
         let _ = pidfd_send_signal(&process, Signal::TERM);
         let _ = pidfd_send_signal(&process, Signal::CONT);
     }

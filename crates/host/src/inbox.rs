@@ -12,7 +12,7 @@ const MIN_ROOM_BYTES: usize = 64 << 10;
 /// Room that stays after a large frame, in bytes.
 const MAX_SPARE: usize = 1 << 20;
 
-/// Reads frames and hands each to `take`, with its number and its body, until the other side is gone or sends an
+/// Reads frames and hands each to `take`, with its number and its body, until the other side disconnects or sends an
 /// invalid frame. It does not keep the body of a frame that is longer than `limit` of its number, and hands the frame
 /// over without it.
 pub(crate) async fn read_frames(
@@ -51,7 +51,7 @@ impl FrameBuffer {
     /// Takes all whole frames, as [`read_frames`] does.
     ///
     /// # Errors
-    /// If a frame is invalid, so that the bytes behind it are unreadable as well. Takes the frames before it.
+    /// If a frame is invalid, so that the bytes after it are unreadable as well. Takes the frames before it.
     pub(crate) fn take(
         &mut self,
         limit: impl Fn(u64) -> usize,
@@ -63,9 +63,9 @@ impl FrameBuffer {
             let rest = &self.bytes[taken..];
             if length - HEAD > limit(number) {
                 take(number, None);
-                let there = length.min(rest.len());
-                self.skipped = length - there;
-                taken += there;
+                let available = length.min(rest.len());
+                self.skipped = length - available;
+                taken += available;
             } else if rest.len() >= length {
                 take(number, Some(&rest[HEAD..length]));
                 taken += length;

@@ -1,10 +1,9 @@
 //! The terminal host: the process that keeps terminals, and the connection to it.
 //!
 //! A terminal must outlive the daemon that serves it: a crash, a restart, an upgrade. So
-//! pseudo-terminals, children and screens live in a process of their own, which is small, has no
-//! state on disk, and does nothing but keep them and answer. This crate owns that process
-//! ([`serve`]), the protocol ([`Ask`]) and the client side ([`Hosts`]), which finds every running
-//! host, also older ones, and starts one when there is none.
+//! pseudo-terminals, children and screens live in a separate process, which is small, has no state on disk, and does
+//! nothing but keep them and answer. This crate owns that process ([`serve`]), the protocol ([`Ask`]) and the client
+//! side ([`Hosts`]), which finds every running host, also older ones, and starts one when there is none.
 
 mod blocking;
 mod client;

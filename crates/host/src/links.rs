@@ -1,7 +1,7 @@
 //! The host's side of links: connections from other machines, each of which carries a session that outlives it.
 //!
 //! A relay ([`crate::relay`]) connects and sends [`crate::Ask::Link`]; from then on the connection belongs to a link. A session is
-//! a connection of its own to the rest of the host, so that nothing but this module knows of links.
+//! its own connection to the rest of the host, so that nothing but this module knows of links.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(900);
 /// Time limit of the greeting of a connection.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection that carries a session from now on.
+/// A connection that now carries a session.
 struct Arrival {
     stream: UnixStream,
     hello: Hello,
@@ -57,7 +57,7 @@ impl Links {
             None => Some(arrival),
         };
         if let Some(mut arrival) = refused {
-            // A client that is gone does not need the reason.
+            // A disconnected client does not need the reason.
             let _ = refuse(Refusal::Unknown, &mut arrival.stream).await;
         }
     }
@@ -68,7 +68,7 @@ impl Links {
 
     /// Begins a session, and ends the earlier ones of its client: they belong to a process that has ended.
     fn begin(&self, hello: &Hello, serve: impl FnOnce(UnixStream)) -> Option<mpsc::Sender<Arrival>> {
-        let (ours, theirs) = UnixStream::pair()
+        let (local, peer) = UnixStream::pair()
             .inspect_err(|error| tracing::warn!(%error, "a session of another machine cannot begin"))
             .ok()?;
         let (arrivals, arriving) = mpsc::channel(1);
@@ -81,10 +81,10 @@ impl Links {
             let running = RunningSession { client: hello.client, arrivals: arrivals.clone() };
             sessions.insert(hello.session, running);
         }
-        serve(theirs);
+        serve(peer);
         let (links, session) = (self.clone(), hello.session);
         tokio::spawn(async move {
-            carry(ours, arriving).await;
+            carry(local, arriving).await;
             links.sessions.lock().remove(&session);
         });
         Some(arrivals)

@@ -39,7 +39,7 @@ struct Unsent {
     over: bool,
 }
 
-/// The other side is gone.
+/// The other side has disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutboxClosed;
 
@@ -50,7 +50,7 @@ impl Outbox {
     }
 
     /// Sends a frame, or queues it if there is no room.
-    pub(crate) fn say(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
+    pub(crate) fn send_message(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         self.send(|unsent| write_frame(unsent, number, body))
     }
 
@@ -90,7 +90,7 @@ impl Outbox {
             }
             emptied.await;
         }
-        self.say(number, body)
+        self.send_message(number, body)
     }
 
     /// Writes the queued bytes as room comes, until the connection ends.
@@ -163,8 +163,8 @@ mod tests {
         let writer = outbox.clone();
         tokio::spawn(async move { writer.write_on().await });
         let long = "x".repeat(700_000);
-        outbox.say(1, &long).unwrap();
-        outbox.say(2, &long).unwrap();
+        outbox.send_message(1, &long).unwrap();
+        outbox.send_message(2, &long).unwrap();
         let late = outbox.clone();
         // There is no room for this one before the other side reads.
         let told = tokio::spawn(async move { late.send_paced(3, &"last").await });
@@ -179,7 +179,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         drop(theirs);
-        assert_eq!(outbox.say(1, &"x"), Err(OutboxClosed));
+        assert_eq!(outbox.send_message(1, &"x"), Err(OutboxClosed));
         assert_eq!(outbox.send_paced(1, &"x").await, Err(OutboxClosed));
     }
 }

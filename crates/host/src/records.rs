@@ -1,8 +1,8 @@
 //! Notes of the running hosts, in a directory that lasts.
 //!
 //! Hosts listen in the runtime directory, which another environment does not find, and which may disappear while they
-//! live. A note holds the socket and the process id of a host; a host whose socket is gone receives a signal to listen
-//! again.
+//! live. A note holds the socket and the process id of a host; a host whose socket was removed receives a signal to
+//! listen again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,14 +61,14 @@ fn file(folder: &Path, socket: &Path) -> PathBuf {
     folder.join(socket.file_name().unwrap_or_default()).with_extension("note")
 }
 
-/// Notes a host.
+/// Records a host.
 pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
     let note = HostRecord { socket: socket.to_owned(), pid, doubted: None };
     let text = rmp_serde::to_vec_named(&note).map_err(io::Error::other)?;
     fs::write(file(folder, socket), text)
 }
 
-/// Notes which steps are in doubt because of a host that has ended: later daemons doubt no others because of it. The
+/// Records which steps are in doubt because of a host that has ended: later daemons doubt no others because of it. The
 /// old note stays if the write fails.
 pub(crate) fn doubt(folder: &Path, record: &HostRecord) -> io::Result<()> {
     replace(&file(folder, &record.socket), record)

@@ -1,8 +1,9 @@
 //! The far end of a connection to another machine: finds or starts the terminal host over there, and carries bytes to it.
 //!
 //! The near end starts a relay through OpenSSH and speaks with it over standard input and output. First come two lines of JSON in
-//! each direction: the relay's [`RelayHello`] behind [`MARK`] (a login shell may print before it), the near end's [`RelayRequest`],
-//! and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
+//! each direction: the relay's [`RelayHello`] after [`MARK`] (a login shell may print before it), the near end's
+//! [`RelayRequest`], and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal
+//! host.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::Shutdown;
@@ -57,9 +58,9 @@ pub(crate) enum RelayRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RelayReply {
-    /// The connection reaches a host from now on.
+    /// The connection now reaches a host.
     Open {
-        /// Its socket, which stands for it.
+        /// Its socket, which identifies it.
         socket: String,
         /// True if it opens new terminals: it is of the version of the relay.
         #[serde(default)]
@@ -91,7 +92,7 @@ pub enum RelayError {
     /// The near end sent nothing that a relay understands.
     #[error("what came from the other machine is no request of a relay: {0}")]
     Request(String),
-    /// The connection or the host is gone.
+    /// The connection or the host has ended.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -141,12 +142,12 @@ impl Relay {
                 hosts.prepare().await?;
             }
             let listening = hosts.listening();
-            let wanted = match &request {
+            let socket = match &request {
                 RelayRequest::OpenCurrent => listening.iter().find(|(_, state)| *state == HostState::Current),
                 RelayRequest::OpenExisting => listening.first(),
                 RelayRequest::Open(socket) => listening.iter().find(|(known, _)| known == socket),
             };
-            match wanted {
+            match socket {
                 Some((socket, state)) => {
                     let others = listening.iter().map(|(known, _)| known).filter(|known| *known != socket);
                     return Ok(RelayReply::Open {
@@ -177,13 +178,13 @@ fn say(output: &mut impl Write, mark: &str, message: &impl Serialize) -> io::Res
     output.flush()
 }
 
-/// Connects to a host and makes the connection one that carries a link.
+/// Connects to a host and prepares the connection for a link.
 pub(crate) fn linked(socket: &Path) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     let mut request = Vec::new();
     write_frame(&mut request, 1, &Ask::Link);
     stream.write_all(&request)?;
-    // The host sends nothing behind the answer before the link greets, so this reads the frame byte by byte to its end.
+    // The host sends nothing after the answer before the link greets, so this reads the frame byte by byte to its end.
     let mut answer = vec![0; HEAD];
     stream.read_exact(&mut answer)?;
     while first_frame(&answer).map_err(io::Error::other)?.is_none() {
@@ -199,14 +200,14 @@ pub(crate) fn linked(socket: &Path) -> io::Result<UnixStream> {
 /// Carries bytes in both directions until either side ends. Two threads that block cost less time for each byte than a runtime.
 fn carry(stream: UnixStream, mut input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), RelayError> {
     let mut to_host = stream.try_clone()?;
-    // The thread ends with the process: a relay whose host is gone has nothing more to do.
+    // The thread ends with the process: a relay whose host has ended has nothing more to do.
     thread::spawn(move || {
         // The end of either side is the end of the relay.
         let _ = copy(&mut input, &mut to_host);
         let _ = to_host.shutdown(Shutdown::Both);
     });
     let mut from_host = stream;
-    // A connection that is gone needs no more bytes.
+    // A closed connection needs no more bytes.
     let _ = copy(&mut from_host, &mut output);
     Ok(())
 }
@@ -244,7 +245,7 @@ mod tests {
         let _silent = std::os::unix::net::UnixListener::bind(folder.path().join("host-1.sock")).unwrap();
         let failed = RelayReply::Failed("the terminal host there does not answer".to_owned());
         assert_eq!(open("host-1.sock").await.unwrap(), failed);
-        // One that has ended, with its socket or without, and what is no host.
+        // One that has ended, with its socket or without, and anything that is not a host.
         drop(std::os::unix::net::UnixListener::bind(folder.path().join("host-2.sock")).unwrap());
         for gone in ["host-2.sock", "host-3.sock", "relay.lock", "../host-1.sock"] {
             assert_eq!(open(gone).await.unwrap(), RelayReply::Gone, "{gone}");

@@ -61,7 +61,7 @@ pub trait QuestionWatch: fmt::Debug + Send + Sync {
 
 /// Receives the texts that other machines want hidden. What a machine wants hidden counts for its own terminals.
 pub trait MachineSecretSink: fmt::Debug + Send + Sync {
-    /// Notes that a terminal is on a machine.
+    /// Records that a terminal is on a machine.
     fn place(&self, terminal: &TerminalId, machine: &str);
     /// Hides a text in the terminals of a machine, or in one of them.
     fn hide_on(&self, machine: &str, secret: SecretText);
@@ -90,9 +90,9 @@ pub enum RemoteHostState {
     Idle,
     /// The connection is in progress.
     Connecting,
-    /// It has a connection.
+    /// The host has a connection.
     Connected,
-    /// It has no connection, since then, for this reason.
+    /// The host has no connection, since then, for this reason.
     Lost {
         /// Since when.
         since: SystemTime,
@@ -219,13 +219,13 @@ impl RemoteHosts {
     }
 
     /// Connects to a machine, or to it again, and returns its status.
-    pub(crate) async fn check(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
+    pub(crate) async fn check(&self, name: &str, timeout: Duration) -> Result<RemoteHostStatus, RemoteError> {
         let machine = self.find_machine(name)?;
-        machine.check(patience).await?;
+        machine.check(timeout).await?;
         Ok(machine.status())
     }
 
-    /// Returns where a connection to a machine leads now.
+    /// Returns the current target of a connection to a machine.
     pub(crate) async fn target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         let config = self.find_machine(name)?.config().clone();
         let target = self.shared.setup.transport.target(&config).await;
@@ -253,7 +253,7 @@ impl RemoteHosts {
         hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
     }
 
-    /// Notes that the daemon has stored the results of `steps`, or has given the steps up. Does not wait for the
+    /// Records that the daemon has stored the results of `steps`, or has given the steps up. Does not wait for the
     /// machines.
     pub(crate) fn settle(&self, steps: &str) {
         self.all().iter().for_each(|machine| machine.settle(steps));
@@ -285,7 +285,7 @@ impl RemoteHosts {
         join_all(listing).await.into_iter().flatten().collect()
     }
 
-    /// Notes the close of a terminal.
+    /// Records the close of a terminal.
     pub(crate) async fn closed(&self, id: &TerminalId) {
         for machine in self.all() {
             machine.forget(id).await;
@@ -293,7 +293,7 @@ impl RemoteHosts {
     }
 
     /// Returns the machine that a terminal ended with, if its host over there has ended, and the process id of that.
-    pub(crate) fn lost(&self, id: &str) -> Option<(String, u32)> {
-        self.all().iter().find_map(|machine| Some((machine.config().name.clone(), machine.lost(id)?)))
+    pub(crate) fn lost_with(&self, id: &str) -> Option<(String, u32)> {
+        self.all().iter().find_map(|machine| Some((machine.config().name.clone(), machine.lost_with(id)?)))
     }
 }

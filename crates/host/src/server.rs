@@ -1,7 +1,7 @@
 //! The host's side: keeps terminals and serves the requests of its clients.
 //!
-//! A task of its own answers every request, but the server hands requests to a terminal in the order of their arrival,
-//! so that two inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
+//! A separate task answers every request, but the server hands requests to a terminal in the order of their arrival, so
+//! that two inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
 
 use std::collections::HashMap;
 use std::io;
@@ -47,7 +47,7 @@ pub struct Identity {
 /// Time that a host without terminals stays without a client.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Time that a person keeps the writer's seat when the connection that they took it over is gone.
+/// Time that a person keeps the writer's seat after the end of the connection over which they took it.
 const SEAT_LEASE: Duration = Duration::from_secs(15);
 
 /// Time that a host without terminals and clients keeps the results of steps that no daemon has stored yet.
@@ -80,7 +80,7 @@ impl Shared {
     }
 
     /// Has it looked at whether there is a reason to stay.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn check_retirement(&self) {
         self.connections.send_modify(|_| {});
     }
 
@@ -161,7 +161,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Listens at the path of a socket that is gone, in a directory that may be gone with it.
+/// Listens at the path of a removed socket, whose directory may be removed as well.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -277,10 +277,10 @@ impl Connection {
         }
         let connection = self.clone();
         let mut answering: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            // A client that is gone does not need an answer.
+            // A disconnected client does not need an answer.
             let _ = match ask {
                 Some(ask) => connection.answer(number, ask).await,
-                None => connection.outbox.say(number, &Err::<(), _>(Refusal::NotUnderstood)),
+                None => connection.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             };
         });
         // The first poll hands the request over, here and in order; the rest may take its time.
@@ -299,7 +299,7 @@ impl Connection {
     }
 
     fn say<T: Serialize>(&self, number: u64, answer: T) -> Result<(), OutboxClosed> {
-        self.outbox.say(number, &Ok::<T, Refusal>(answer))
+        self.outbox.send_message(number, &Ok::<T, Refusal>(answer))
     }
 
     async fn answer(self: &Arc<Self>, number: u64, ask: Ask) -> Result<(), OutboxClosed> {
@@ -322,37 +322,37 @@ impl Connection {
             }
             Ask::Settle(steps) => {
                 let closing = shared.effects.settle(&steps);
-                let said = self.say(number, ());
-                shared.look_again();
+                let sent = self.say(number, ());
+                shared.check_retirement();
                 let shared = shared.clone();
-                // The client needs no more of them, and may be gone meanwhile.
+                // The client needs no more of them, and may have disconnected in the meantime.
                 tokio::spawn(async move { shared.close_single_commands(closing).await });
-                said
+                sent
             }
             Ask::Unsettled => self.say(number, shared.effects.unsettled()),
             Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
-                None => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
+                None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {
-                    Ok(said) => said,
+                    Ok(sent) => sent,
                     Err(steplatch_terminal::TerminalClosed) => {
-                        self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal))
+                        self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal))
                     }
                 },
             },
             Ask::Remember(hidden) => {
-                shared.terminals.hushed().note_text(hidden);
+                shared.terminals.hidden_log().record_text(hidden);
                 self.say(number, ())
             }
             Ask::Retire => {
                 shared.retiring.store(true, Ordering::Relaxed);
-                shared.look_again();
+                shared.check_retirement();
                 self.say(number, ())
             }
             Ask::Shutdown => {
                 shared.terminals.close_all().await;
-                let said = self.say(number, ());
+                let sent = self.say(number, ());
                 shared.ending.send_replace(true);
-                said
+                sent
             }
             Ask::Cancel(_) => Ok(()),
             // The answer follows after the last read of a frame.
@@ -392,7 +392,7 @@ impl Connection {
                 self.outbox.send_body(number, &effects::finish(&self.shared, ask).await.body)
             }
             FileAsk::Written(step) => {
-                let written: Result<_, FileError> = Ok(self.shared.effects.written(&step));
+                let written: Result<_, FileError> = Ok(self.shared.effects.written_file(&step));
                 self.say(number, written)
             }
             FileAsk::Abandon(target) => {
@@ -404,7 +404,7 @@ impl Connection {
     }
 
     fn greet(self: &Arc<Self>, number: u64, wire: u32) -> Result<(), OutboxClosed> {
-        let (secrets, mut news) = self.shared.terminals.hushed().follow();
+        let (secrets, mut news) = self.shared.terminals.hidden_log().follow();
         let connection = Arc::downgrade(self);
         let outbox = self.outbox.clone();
         let following = tokio::spawn(async move {
@@ -412,13 +412,13 @@ impl Connection {
                 let texts = match news.recv().await {
                     Ok(text) => vec![text],
                     Err(RecvError::Lagged(_)) => match connection.upgrade() {
-                        Some(connection) => connection.shared.terminals.hushed().follow().0,
+                        Some(connection) => connection.shared.terminals.hidden_log().follow().0,
                         None => return,
                     },
                     Err(RecvError::Closed) => return,
                 };
                 for text in texts {
-                    if outbox.say(SECRETS, &text).is_err() {
+                    if outbox.send_message(SECRETS, &text).is_err() {
                         return;
                     }
                 }
@@ -451,9 +451,9 @@ impl Connection {
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
             TerminalAsk::Picture => self.say(number, terminal.picture().await?),
-            TerminalAsk::Pieces(ranges, most) => self.say(number, terminal.pieces(ranges, most).await?),
+            TerminalAsk::Pieces(ranges, limit) => self.say(number, terminal.pieces(ranges, limit).await?),
             TerminalAsk::Inputs(from) => self.say(number, terminal.inputs(from).await?),
-            TerminalAsk::Scrollback(most) => self.say(number, terminal.scrollback(most).await?),
+            TerminalAsk::Scrollback(limit) => self.say(number, terminal.scrollback(limit).await?),
             TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),
             TerminalAsk::WatchRows(known) => self.say(number, terminal.watch_rows(known).await?),
             TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
@@ -461,7 +461,7 @@ impl Connection {
             TerminalAsk::Resize(size) => self.say(number, terminal.resize(size).await?),
             TerminalAsk::Signal(signal) => match Signal::from_named_raw(signal) {
                 Some(signal) => self.say(number, terminal.signal(signal).await?),
-                None => self.outbox.say(number, &Err::<(), _>(Refusal::NotUnderstood)),
+                None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             },
             TerminalAsk::Attach => self.attach(terminal, number).await?,
             TerminalAsk::Hold(holder, key) => {
@@ -484,7 +484,7 @@ impl Connection {
             TerminalAsk::Run(request) => self.say(number, terminal.run(request).await),
             TerminalAsk::Variables(names) => self.say(number, terminal.variables(names).await),
             TerminalAsk::SetVariables(values, export) => self.say(number, terminal.set_variables(values, export).await),
-            TerminalAsk::NoteState(gate) => self.say(number, terminal.note_state(gate).await?),
+            TerminalAsk::NoteState(gate) => self.say(number, terminal.record_state(gate).await?),
             TerminalAsk::CheckState(gate) => self.say(number, terminal.check_state(&gate).await?),
             TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
                 let signal = signal.and_then(Signal::from_named_raw);
@@ -510,7 +510,7 @@ impl Connection {
         for key in left {
             self.seats().remove(&key);
             for terminal in self.shared.terminals.all() {
-                // Only the terminal with this key in its seat heeds it, and one that is gone is free.
+                // Only the terminal with this key in its seat heeds it, and a closed one is free.
                 let _ = terminal.give_back(key.clone()).await;
             }
         }

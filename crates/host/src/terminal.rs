@@ -53,7 +53,7 @@ impl Keeper {
             // Every request has room for the way to this machine, not for that to another one.
             Self::There(remote) => {
                 let reply: T = Box::pin(Self::ask_there(remote, ask, patience)).await?;
-                if ask.max_chars().is_some_and(|most| !reply.is_within(most)) {
+                if ask.max_chars().is_some_and(|max_chars| !reply.is_within(max_chars)) {
                     return Err(remote.implausible("more text than was requested"));
                 }
                 reply.checked().map_err(|what| remote.implausible(what))
@@ -75,7 +75,7 @@ impl Keeper {
         let mut repeats = None;
         loop {
             let began = Instant::now();
-            // A wait lasts as long as it was meant to, whatever becomes of the connection meanwhile.
+            // A wait lasts as long as it was meant to, whatever becomes of the connection in the meantime.
             let patience = patience.max(ask.waits());
             let host = match remote.reached(patience).await {
                 // An earlier attempt sent it, and the host may have carried it out.
@@ -162,7 +162,7 @@ impl HostedTerminal {
         Self { keeper: Keeper::There(host), id, patience: CLIENT_CONNECT_TIMEOUT }
     }
 
-    /// Returns a handle that waits so long for a machine without a connection.
+    /// Returns a handle that waits up to `patience` for a machine without a connection.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -280,12 +280,12 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Picture).await
     }
 
-    /// Returns the cells of at most so many rows that scrolled away, and below them those of the screen.
+    /// Returns the cells of at most `max_rows` rows that scrolled away, and below them those of the screen.
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
-    pub async fn scrollback(&self, most: usize) -> Result<Picture, AskError> {
-        self.ask(TerminalAsk::Scrollback(most)).await
+    pub async fn scrollback(&self, max_rows: usize) -> Result<Picture, AskError> {
+        self.ask(TerminalAsk::Scrollback(max_rows)).await
     }
 
     /// Returns the entries of the log of inputs from this number on, oldest first.
@@ -296,14 +296,14 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Inputs(from)).await
     }
 
-    /// Returns the texts between offsets, each of at most so many characters: its beginning and its end.
+    /// Returns the texts between offsets, each of at most `max_chars` characters: its beginning and its end.
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
-    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, AskError> {
-        let wanted = ranges.len();
-        let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, most)).await?;
-        match pieces.len() == wanted {
+    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, max_chars: usize) -> Result<Vec<String>, AskError> {
+        let expected = ranges.len();
+        let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, max_chars)).await?;
+        match pieces.len() == expected {
             true => Ok(pieces),
             false => Err(self.keeper.implausible("more or fewer texts than were requested")),
         }
@@ -313,7 +313,7 @@ impl HostedTerminal {
     /// older version does not understand this.
     ///
     /// # Errors
-    /// If there is no such terminal, also meanwhile.
+    /// If there is no such terminal, or it closes in the meantime.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
         self.ask(TerminalAsk::WatchScreen(known)).await
     }
@@ -322,7 +322,7 @@ impl HostedTerminal {
     /// without a known one. A host of an older version does not understand this.
     ///
     /// # Errors
-    /// If there is no such terminal, also meanwhile.
+    /// If there is no such terminal, or it closes in the meantime.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, AskError> {
         self.ask(TerminalAsk::WatchRows(known)).await
     }
@@ -360,7 +360,7 @@ impl HostedTerminal {
         sent.map_err(SignalError::Ended)
     }
 
-    /// Joins the terminal: its screen now, its output from now on.
+    /// Joins the terminal: its current screen, its later output.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -415,7 +415,7 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns who held the terminal since the last call, if a client held it and gave it back.
+    /// Returns the client that held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -423,7 +423,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::HandedBack).await
     }
 
-    /// Returns how far the input of a step has come; none if no such input was ever accepted.
+    /// Returns the progress of the input of a step; none if no such input was ever accepted.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -431,18 +431,18 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Stage(step.to_owned())).await
     }
 
-    /// Notes the state of the terminal at the question of a gate, see [`steplatch_terminal::Terminal::note_state`].
+    /// Records the state of the terminal at the question of a gate, see [`steplatch_terminal::Terminal::record_state`].
     ///
     /// # Errors
     /// If there is no such terminal, or its host is of an older version.
-    pub async fn note_state(&self, gate: String) -> Result<NotedState, AskError> {
+    pub async fn record_state(&self, gate: String) -> Result<NotedState, AskError> {
         self.ask(TerminalAsk::NoteState(gate)).await
     }
 
     /// Checks that the state has not changed since the note at the question of a gate.
     ///
     /// # Errors
-    /// With what has changed, or when there is no such terminal.
+    /// If the state has changed, or there is no such terminal.
     pub async fn check_state(&self, gate: String) -> Result<(), TerminalError<String>> {
         self.ask_to(TerminalAsk::CheckState(gate)).await
     }
@@ -510,7 +510,7 @@ impl Attached {
         }
     }
 
-    /// Returns a whole screen without its filtered parts. The filter of the output behind it starts again.
+    /// Returns a whole screen without its filtered parts. The filter of the output after it starts again.
     fn filtered_screen(&mut self, screen: String) -> String {
         let Some(filter) = &mut self.filter else { return screen };
         filter.reset();

@@ -112,7 +112,7 @@ impl Ask {
 
     /// Returns whether it is a key or a movement that a person types in an attached terminal. A client repeats such a
     /// request within a moment or not at all.
-    pub(crate) fn is_by_hand(&self) -> bool {
+    pub(crate) fn is_keystroke(&self) -> bool {
         matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
 
@@ -142,9 +142,10 @@ impl Ask {
                 | TerminalAsk::Variables(_) => CELLS,
                 TerminalAsk::Read(_, limit) => limit.max_bytes().saturating_add(SMALL),
                 TerminalAsk::Run(request) => request.limit.max_bytes().saturating_add(SCREEN),
-                TerminalAsk::Pieces(ranges, most) => {
-                    ranges.len().saturating_mul(Limit::Head(*most).max_bytes().saturating_add(16)).saturating_add(SMALL)
-                }
+                TerminalAsk::Pieces(ranges, max_chars) => ranges
+                    .len()
+                    .saturating_mul(Limit::Head(*max_chars).max_bytes().saturating_add(16))
+                    .saturating_add(SMALL),
                 _ => SMALL,
             },
             _ => SMALL,
@@ -157,7 +158,7 @@ impl Ask {
         match self {
             Self::Terminal(_, TerminalAsk::Read(_, limit)) => Some(limit.chars()),
             Self::Terminal(_, TerminalAsk::Run(request)) => Some(request.limit.chars()),
-            Self::Terminal(_, TerminalAsk::Pieces(_, most)) => Some(*most),
+            Self::Terminal(_, TerminalAsk::Pieces(_, max_chars)) => Some(*max_chars),
             _ => None,
         }
     }
@@ -170,7 +171,7 @@ impl Ask {
         }
     }
 
-    /// Returns how long it waits by itself.
+    /// Returns the time that the request waits on its own.
     pub(crate) fn waits(&self) -> Duration {
         match self {
             Self::Terminal(_, TerminalAsk::Wait(wait)) => wait.timeout,
@@ -178,7 +179,7 @@ impl Ask {
         }
     }
 
-    /// Returns how long it takes by itself; none if it has no end of its own.
+    /// Returns the time that the request takes on its own; none if it has no own end.
     pub(crate) fn lasts(&self) -> Option<Duration> {
         match self {
             Self::Terminal(_, ask) => ask.lasts(),
@@ -202,7 +203,7 @@ impl Ask {
         }
     }
 
-    /// Returns the same request, so long after its first sending.
+    /// Returns the same request, sent again when `elapsed` has passed.
     pub(crate) fn after(&self, elapsed: Duration) -> Self {
         let mut ask = self.clone();
         if let Self::Terminal(_, TerminalAsk::Wait(wait)) = &mut ask {
@@ -296,11 +297,11 @@ pub enum TerminalAsk {
     View(bool),
     /// Look at the cells. → `Picture`
     Picture,
-    /// Look at the cells, and at most so many rows that scrolled away. → `Picture`
+    /// Look at the cells, and at most this number of rows that scrolled away. → `Picture`
     Scrollback(usize),
     /// Report the log of inputs from this number on. → `Vec<LoggedInput>`
     Inputs(u64),
-    /// Read the texts between offsets, each of at most so many characters. → `Vec<String>`
+    /// Read the texts between offsets, each of at most this number of characters. → `Vec<String>`
     Pieces(Vec<(u64, u64)>, usize),
     /// Look at the screen once it is another one than this version, or at once. → `ScreenUpdate`
     WatchScreen(Option<u64>),
@@ -316,13 +317,13 @@ pub enum TerminalAsk {
     Signal(i32),
     /// Join. → `AttachReply`, then [`AttachEvent`]s until cancelled
     Attach,
-    /// Take the writer's seat. The host gives it back when the client is gone for a while. → `Result<(), LockHolder>`
+    /// Take the writer's seat. The host gives it back when the client stays disconnected. → `Result<(), LockHolder>`
     Hold(LockHolder, HoldKey),
     /// Give it back. → `()`
     GiveBack(HoldKey),
     /// Give it back with a note to the next client that types. → `()`
     HandBack(HoldKey, String),
-    /// Report who held it meanwhile. → `Option<Handover>`
+    /// Report who held it in the meantime. → `Option<Handover>`
     HandedBack,
     /// Report how far the input of a step has come. → `Option<Stage>`
     Stage(String),
@@ -368,11 +369,12 @@ pub struct OpenRequest {
     /// The request comes from another machine: the environment is the host's own, and the directory begins at its home.
     #[serde(default, skip_serializing_if = "is_false")]
     from_elsewhere: bool,
-    /// It is for a single command: with the maximum number of open terminals, it waits at most so long for the close of
-    /// another one, and it closes when the client settles its step. A host of an older version overlooks it.
+    /// Time limit of an opening for a single command: with the maximum number of open terminals, it waits at most this
+    /// time for the close of another one, and it closes when the client settles its step. A host of an older version
+    /// overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) single_command: Option<Duration>,
-    /// With the maximum number of open terminals, it waits at most so long for the close of another one. A host of an
+    /// With the maximum number of open terminals, it waits at most this time for the close of another one. A host of an
     /// older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place_timeout: Option<Duration>,
@@ -384,9 +386,9 @@ pub enum PlacePolicy {
     /// The host refuses it.
     #[default]
     AtOnce,
-    /// It waits at most so long for the close of another terminal.
+    /// The opening waits at most this time for the close of another terminal.
     Within(Duration),
-    /// It waits as well; it is for a single command, and closes when the client settles its step.
+    /// The opening waits as well; it is for a single command, and closes when the client settles its step.
     ForCommand(Duration),
 }
 
@@ -576,10 +578,10 @@ pub enum Refusal {
     /// The host does not know this request, or speaks another version.
     #[error("the terminal host does not know how to do this; close its terminals and it will be replaced")]
     NotUnderstood,
-    /// It takes no new terminals.
+    /// The host takes no new terminals.
     #[error("the terminal host is about to end")]
     Retiring,
-    /// The step began before. Its result never arrived or is gone.
+    /// The step began before. Its result never arrived or was dropped.
     #[error("this step was begun before and is not done again; its result is not known any more")]
     OutcomeUnknown,
 }
@@ -612,7 +614,7 @@ pub(crate) fn append_frame(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&m
 /// Takes the first whole frame out of `bytes`: its length, its number, and the range of its body.
 ///
 /// # Errors
-/// If the length is out of bounds, so that the bytes behind it are unreadable as well.
+/// If the length is out of bounds, so that the bytes after it are unreadable as well.
 pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::Range<usize>)>, BadFrame> {
     let head = frame_head(bytes)?;
     Ok(head.filter(|(length, _)| bytes.len() >= *length).map(|(length, number)| (length, number, HEAD..length)))
@@ -621,7 +623,7 @@ pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::
 /// Reads the head of the first frame in `bytes`, once it is whole: the length of the frame, and its number.
 ///
 /// # Errors
-/// If the length is out of bounds, so that the bytes behind it are unreadable as well.
+/// If the length is out of bounds, so that the bytes after it are unreadable as well.
 pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;

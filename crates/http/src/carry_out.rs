@@ -141,7 +141,7 @@ impl RouteHandler {
         let mut params = Map::new();
         for (name, value) in query {
             let in_path = self.route.in_path().any(|(_, field)| field == name);
-            let Some(wanted) = self.known.get(&name).filter(|_| !in_path) else {
+            let Some(parameter) = self.known.get(&name).filter(|_| !in_path) else {
                 let names: Vec<_> = self.known.keys().map(String::as_str).collect();
                 let in_path: Vec<_> = self.route.in_path().map(|(_, field)| field).collect();
                 let known: Vec<_> = names.into_iter().filter(|name| !in_path.contains(name)).collect();
@@ -152,7 +152,7 @@ impl RouteHandler {
                 };
                 return Err(Refusal::invalid(error));
             };
-            if wanted["type"] == "array" {
+            if parameter["type"] == "array" {
                 match params.entry(name).or_insert_with(|| json!([])) {
                     Value::Array(all) => all.push(value.into()),
                     other => *other = value.into(),
@@ -170,7 +170,7 @@ impl RouteHandler {
         let nature = self.route.info().nature;
         if !self.known.contains_key(KEY_FIELD) {
             return match nature.idempotent {
-                // The verb is idempotent by itself.
+                // The verb itself is idempotent.
                 true => Ok(()),
                 false => Err(Refusal::invalid(
                     "A repetition of this request cannot be recognised: Idempotency-Key is for requests that start a run",
@@ -260,7 +260,7 @@ impl ResourceKind {
             Self::Host => daemon.call(ListHosts {}).await?.hosts.iter().any(|host| host.name == name),
             Self::Workflow => {
                 let found = daemon.call(DescribeWorkflow { name }).await?;
-                // An invalid workflow exists all the same.
+                // An invalid workflow exists nevertheless.
                 found.success || found.file.is_some()
             }
             Self::Node => daemon.call(DescribeNode { node_id: name }).await?.success,

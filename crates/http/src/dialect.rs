@@ -223,9 +223,9 @@ impl Offered {
 /// Lists the startable workflows.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
-    wanted: Result<Query<WantedPage>, QueryRejection>,
+    query: Result<Query<WantedPage>, QueryRejection>,
 ) -> Result<Json<List>, Refusal> {
-    let Query(WantedPage { page, page_size }) = wanted.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let Query(WantedPage { page, page_size }) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let size = page_size.unwrap_or(PAGE);
     if page == Some(0) || !(1..=MAX_PAGE_SIZE).contains(&size) {
         return Err(Refusal::invalid(format!("page counts from 1, and page_size is 1 to {MAX_PAGE_SIZE}")));
@@ -297,21 +297,21 @@ pub(crate) async fn status(
 ) -> Result<Json<Status>, Refusal> {
     let Path((workflow, run_id)) = ids.map_err(|error| Refusal::invalid(error.body_text()))?;
     let run = record(&app, &workflow, run_id.clone()).await?;
-    let told = match word(&run.state) {
+    let reply = match word(&run.state) {
         "RUNNING" => None,
         _ => Some(app.daemon.call(GetRun { run_id, wait_seconds: None, ..GetRun::default() }).await?),
     };
-    Ok(Json(status_of(run, told)))
+    Ok(Json(status_of(run, reply)))
 }
 
-fn status_of(run: RunRecord, told: Option<RunReply>) -> Status {
+fn status_of(run: RunRecord, reply: Option<RunReply>) -> Status {
     let began = milliseconds(&run.started_at);
     let ended = run.completed_at.as_deref().and_then(milliseconds);
     let changes = run.pending_gates.iter().map(|gate| gate.created_at.as_str());
     let changes = changes.chain(run.paused.iter().map(|pause| pause.since.as_str()));
     let changed = changes.filter_map(milliseconds).chain(began).chain(ended).max();
-    let output = match told {
-        Some(told) => Some(output_of(told, run.error)),
+    let output = match reply {
+        Some(reply) => Some(output_of(reply, run.error)),
         None => run.pending_gate.map(|gate| Map::from_iter([("pending_gate".to_owned(), json!(gate))])),
     };
     Status {
@@ -332,16 +332,16 @@ fn status_of(run: RunRecord, told: Option<RunReply>) -> Status {
 }
 
 /// Returns the output of a run that has ended.
-fn output_of(told: RunReply, error: Option<String>) -> Map<String, Value> {
+fn output_of(reply: RunReply, error: Option<String>) -> Map<String, Value> {
     let mut output = Map::new();
-    if told.status == "completed" {
+    if reply.status == "completed" {
         // The return value of a function, or the return values of a machine.
-        output.insert("result".to_owned(), told.result.unwrap_or_else(|| told.return_values.into()));
+        output.insert("result".to_owned(), reply.result.unwrap_or_else(|| reply.return_values.into()));
     }
-    if let Some(state) = told.final_state {
+    if let Some(state) = reply.final_state {
         output.insert("final_state".to_owned(), state.into());
     }
-    if let Some(error) = told.error.or(error) {
+    if let Some(error) = reply.error.or(error) {
         output.insert("error".to_owned(), error.into());
     }
     output

@@ -48,10 +48,10 @@ pub(crate) async fn health(State(app): State<Arc<App>>, Extension(caller): Exten
     if caller == Caller::Unknown {
         return Json(Health { success: true, status: "ok", ..Health::default() }).into_response();
     }
-    let told = Health {
+    let health = Health {
         version: Some(env!("CARGO_PKG_VERSION")),
         connections: Some(app.connections.count()),
-        event_streams: Some(app.streams.open()),
+        event_streams: Some(app.streams.open_count()),
         ..Health::default()
     };
     let asked = async {
@@ -63,13 +63,13 @@ pub(crate) async fn health(State(app): State<Arc<App>>, Extension(caller): Exten
         Ok((daemon, remotes)) => {
             let all_reachable = remotes.iter().all(|remote| remote.reachable || !remote.enabled);
             let status = if all_reachable { "ok" } else { "degraded" };
-            let told = Health { success: true, status, daemon: Some(daemon), remotes: Some(remotes), ..told };
-            Json(told).into_response()
+            let health = Health { success: true, status, daemon: Some(daemon), remotes: Some(remotes), ..health };
+            Json(health).into_response()
         }
         Err(error) => {
             let (error, code) = (Some(error.to_string()), Some("daemon_unavailable"));
-            let told = Health { status: "unavailable", error, code, ..told };
-            (StatusCode::SERVICE_UNAVAILABLE, Json(told)).into_response()
+            let health = Health { status: "unavailable", error, code, ..health };
+            (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response()
         }
     }
 }

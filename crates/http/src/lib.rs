@@ -2,8 +2,8 @@
 //!
 //! Owns the API over a network socket: the admission of requests, the table of routes and its OpenAPI document, the
 //! events of runs as server-sent events, the protocol of remote workflow services, health and metrics, and the page for
-//! browsers. Every route is a verb that the daemon answers. This process has no state of its own, so it may be killed at any time, and clients do
-//! not notice a restart of the daemon.
+//! browsers. Every route is a verb that the daemon answers. This process has no state, so it may be killed at any time,
+//! and clients do not notice a restart of the daemon.
 
 mod admission;
 mod api;

@@ -91,7 +91,11 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
     let mut all = asked.map(|reply| reply.metrics).unwrap_or_default();
     all.extend(app.metrics.collect());
     all.push(Metric::gauge("steplatch_http_connections", "Open connections", app.connections.count() as f64));
-    all.push(Metric::gauge("steplatch_http_event_streams", "Clients that follow a run", app.streams.open() as f64));
+    all.push(Metric::gauge(
+        "steplatch_http_event_streams",
+        "Clients that follow a run",
+        app.streams.open_count() as f64,
+    ));
     all.push(Metric::gauge("steplatch_daemon_up", "Whether the daemon answers", f64::from(u8::from(reached))));
     all.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&all)).into_response())

@@ -310,11 +310,11 @@ fn own() -> Vec<(String, &'static str, Value)> {
         json!({"required": false, "content": {"application/json": {"schema": schema::<dialect::Start>()}}});
     all.push((dialect("/{id}/start"), "post", started));
     let of_run = || vec![in_path("id", "The workflow"), in_path("run_id", "The run")];
-    let told = json_reply("How it is", schema::<dialect::Status>());
+    let status_reply = json_reply("How it is", schema::<dialect::Status>());
     all.push((
         dialect("/{id}/runs/{run_id}/status"),
         "get",
-        operation("service_status", "Show the status of a run", of_run(), told, &["400", "404"]),
+        operation("service_status", "Show the status of a run", of_run(), status_reply, &["400", "404"]),
     ));
     let cancelled = json_reply("The outcome", schema::<dialect::Cancelled>());
     let cancelled = operation("service_cancel", "Cancel a run", of_run(), cancelled, &["400", "404", "409", "413"]);

@@ -195,7 +195,7 @@ impl Server {
             .layer(from_fn_with_state(app.clone(), observed))
             .with_state(app.clone());
         let tasks = app.tasks.clone();
-        let gone = CancellationToken::new();
+        let closed = CancellationToken::new();
         tokio::pin!(end);
         loop {
             let accepted = tokio::select! {
@@ -210,11 +210,11 @@ impl Server {
                         continue;
                     };
                     let talk = talk(stream, Peer(address), seat, router.clone(), app.ended.clone());
-                    let gone = gone.clone();
+                    let closed = closed.clone();
                     tasks.spawn(async move {
                         tokio::select! {
                             () = talk => {}
-                            () = gone.cancelled() => {}
+                            () = closed.cancelled() => {}
                         }
                     });
                 }
@@ -229,7 +229,7 @@ impl Server {
         app.ended.cancel();
         tasks.close();
         if tokio::time::timeout(ENDING_TIME, tasks.wait()).await.is_err() {
-            gone.cancel();
+            closed.cancel();
             tasks.wait().await;
         }
     }
@@ -238,8 +238,8 @@ impl Server {
 /// Number of attempts to find a port that is free at both loopback addresses.
 const PORT_ATTEMPTS: usize = 16;
 
-/// Listens at `host`, and at the other loopback address too if `host` is one or stands for all: browsers resolve
-/// `localhost` to both, and another user's program at one of them would receive what is meant for this server.
+/// Listens at `host`, and at the other loopback address too if `host` is one or means all: browsers resolve `localhost`
+/// to both, and another user's program at one of them would receive what is meant for this server.
 async fn listeners(host: &str, port: u16) -> io::Result<(TcpListener, Option<TcpListener>)> {
     let mut attempts = 0;
     loop {
@@ -282,7 +282,7 @@ fn turn_away(stream: &TcpStream) {
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          retry-after: 1\r\nconnection: close\r\n\r\n{body}"
     );
-    // The send buffer of a new connection has room for the response; otherwise the client is gone.
+    // The send buffer of a new connection has room for the response; otherwise the client has disconnected.
     let _ = stream.try_write(text.as_bytes());
 }
 

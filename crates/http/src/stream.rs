@@ -33,7 +33,7 @@ const MAX_KEPT_EVENTS: usize = 256;
 /// Maximum total size of kept events, in bytes; the newest event stays whatever its size.
 const MAX_KEPT_BYTES: usize = 2 << 20;
 
-/// Number of events that a follower that is behind fetches at once.
+/// Number of events that a lagging follower fetches at once.
 const MAX_FETCHED_EVENTS: u64 = 32;
 
 /// Number of events in one piece.
@@ -66,7 +66,7 @@ pub(crate) struct Streams {
 /// The newest events of one run, shared by its followers.
 #[derive(Debug)]
 struct Feed {
-    kept: Arc<Mutex<BufferedEvents>>,
+    buffer: Arc<Mutex<BufferedEvents>>,
     changed: watch::Receiver<()>,
     task: AbortHandle,
 }
@@ -78,7 +78,7 @@ struct BufferedEvents {
     /// Number of the oldest buffered event.
     first_seq: u64,
     /// No more events will arrive: the run has ended, or following it further is impossible.
-    over: bool,
+    is_over: bool,
 }
 
 /// An event in its sent form.
@@ -111,7 +111,7 @@ impl BufferedEvents {
         }
     }
 
-    /// Returns the events from number `next` on, up to one piece; `None` for a follower that is too far behind.
+    /// Returns the events starting at number `next`, up to one piece; `None` for a follower that lags too far.
     fn events_from(&self, next: u64) -> Option<Vec<SseEvent>> {
         if next < self.first_seq {
             return None;
@@ -133,7 +133,7 @@ impl Streams {
     }
 
     /// Returns the number of clients that follow a run.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
@@ -146,12 +146,12 @@ impl Streams {
         }
         let next = next?;
         feeds.retain(|_, feed| feed.strong_count() > 0);
-        let kept = Arc::new(Mutex::new(BufferedEvents { first_seq: next, ..BufferedEvents::default() }));
+        let buffer = Arc::new(Mutex::new(BufferedEvents { first_seq: next, ..BufferedEvents::default() }));
         let (notify, changed) = watch::channel(());
-        let (mut follower, keeps) = (self.daemon.follow(run_id, next), kept.clone());
+        let (mut follower, task_buffer) = (self.daemon.follow(run_id, next), buffer.clone());
         let run = run_id.to_owned();
         let task = tokio::spawn(async move {
-            let lock = || keeps.lock();
+            let lock = || task_buffer.lock();
             loop {
                 match follower.next().await {
                     Ok(Some(event)) => lock().push(&event),
@@ -163,10 +163,10 @@ impl Streams {
                 }
                 notify.send_replace(());
             }
-            lock().over = true;
+            lock().is_over = true;
             notify.send_replace(());
         });
-        let feed = Arc::new(Feed { kept, changed, task: task.abort_handle() });
+        let feed = Arc::new(Feed { buffer, changed, task: task.abort_handle() });
         feeds.insert(run_id.to_owned(), Arc::downgrade(&feed));
         Some(feed)
     }
@@ -181,7 +181,7 @@ struct Following {
     /// Events fetched before the response began.
     first: Option<Vec<SseEvent>>,
     feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
-    over: bool,
+    is_over: bool,
     /// The headers of the request. The stream ends once they no longer admit a request.
     headers: HeaderMap,
     ended: CancellationToken,
@@ -203,14 +203,14 @@ impl Drop for StreamCount {
     }
 }
 
-/// The outcome of a fetch by a follower that is behind.
+/// The outcome of a fetch by a lagging follower.
 enum Fetched {
     Events(Vec<SseEvent>),
     /// There is no event newer than this number yet.
     Nothing {
         newest: u64,
     },
-    /// There is no newer event, and there will be none.
+    /// There is no newer event, and none will follow.
     Over,
 }
 
@@ -230,7 +230,7 @@ async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<F
 impl Following {
     /// Returns the next piece to send; `None` once the stream has ended.
     async fn next_chunk(&mut self) -> Option<Bytes> {
-        if self.over {
+        if self.is_over {
             return None;
         }
         if let Some(first) = self.first.take() {
@@ -246,7 +246,7 @@ impl Following {
                 Ok(None) => None,
                 Err(error) => {
                     tracing::warn!(run = self.run_id, %error, "failed to follow a run");
-                    self.over = true;
+                    self.is_over = true;
                     // Clients reconnect afterwards, with the number of the last event that they received.
                     Some(Bytes::from_static(b": the stream was interrupted\n\n"))
                 }
@@ -260,7 +260,7 @@ impl Following {
     fn mark_sent(&mut self, ready: Vec<SseEvent>) -> Bytes {
         if let Some(last) = ready.last() {
             self.next = last.seq + 1;
-            self.over = last.is_last;
+            self.is_over = last.is_last;
         }
         match <[SseEvent; 1]>::try_from(ready) {
             Ok([only]) => only.text,
@@ -281,13 +281,13 @@ impl Following {
             }
             if let Some((feed, changed)) = &mut self.feed {
                 changed.mark_unchanged();
-                let (ready, over) = {
-                    let kept = feed.kept.lock();
-                    (kept.events_from(self.next), kept.over)
+                let (ready, is_over) = {
+                    let buffer = feed.buffer.lock();
+                    (buffer.events_from(self.next), buffer.is_over)
                 };
                 match ready {
                     Some(ready) if !ready.is_empty() => return Ok(Some(ready)),
-                    Some(_) if over => return Ok(None),
+                    Some(_) if is_over => return Ok(None),
                     Some(_) => {
                         if changed.changed().await.is_err() {
                             return Ok(None);
@@ -307,7 +307,7 @@ impl Following {
 }
 
 /// Streams the events of a run, from the first or from the client's last event, until the run has ended.
-pub(crate) async fn events(
+pub(crate) async fn stream_events(
     State(app): State<Arc<App>>,
     run_id: Result<Path<String>, axum::extract::rejection::PathRejection>,
     query: Result<Query<EventQuery>, axum::extract::rejection::QueryRejection>,
@@ -343,7 +343,7 @@ pub(crate) async fn events(
         next,
         first: Some(first),
         feed: None,
-        over: false,
+        is_over: false,
         headers,
     };
     let pieces = stream::unfold(following, |mut following| async move {
@@ -386,20 +386,20 @@ mod tests {
 
     #[test]
     fn only_the_newest_events_are_kept_and_who_is_behind_them_is_told_so() {
-        let mut kept = BufferedEvents { first_seq: 5, ..BufferedEvents::default() };
+        let mut buffer = BufferedEvents { first_seq: 5, ..BufferedEvents::default() };
         // Some numbers are missing.
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
-            kept.push(&event(seq, "log"));
+            buffer.push(&event(seq, "log"));
         }
-        assert_eq!(kept.events.len(), MAX_KEPT_EVENTS);
-        let oldest = kept.events[0].seq;
-        assert!(kept.events_from(4).is_none() && kept.events_from(kept.first_seq - 1).is_none());
-        assert_eq!(kept.events_from(kept.first_seq).unwrap()[0].seq, oldest);
-        assert_eq!(kept.events_from(oldest + 10).unwrap().len(), MAX_SENT_EVENTS);
-        assert!(kept.events_from(2000).unwrap().is_empty(), "nothing newer yet");
+        assert_eq!(buffer.events.len(), MAX_KEPT_EVENTS);
+        let oldest = buffer.events[0].seq;
+        assert!(buffer.events_from(4).is_none() && buffer.events_from(buffer.first_seq - 1).is_none());
+        assert_eq!(buffer.events_from(buffer.first_seq).unwrap()[0].seq, oldest);
+        assert_eq!(buffer.events_from(oldest + 10).unwrap().len(), MAX_SENT_EVENTS);
+        assert!(buffer.events_from(2000).unwrap().is_empty(), "nothing newer yet");
         let mut long = event(2000, "log");
         long.data.insert("text".to_owned(), "x".repeat(MAX_KEPT_BYTES).into());
-        kept.push(&long);
-        assert_eq!((kept.events.len(), kept.first_seq), (1, 2000));
+        buffer.push(&long);
+        assert_eq!((buffer.events.len(), buffer.first_seq), (1, 2000));
     }
 }

@@ -121,7 +121,7 @@ impl Token {
         Ok((token, made))
     }
 
-    /// Creates a new token for a state directory, and returns its text. The server rejects the old one from then on.
+    /// Creates a new token for a state directory, and returns its text. The server then rejects the old one.
     ///
     /// # Errors
     /// If writing the file fails.
@@ -182,7 +182,7 @@ fn make(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
     let _ = fs::remove_file(&new);
     let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
     out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
-    let there = match replace {
+    let existing = match replace {
         true => fs::rename(&new, file),
         false => {
             let linked = fs::hard_link(&new, file);
@@ -190,7 +190,7 @@ fn make(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
             linked
         }
     };
-    match there {
+    match existing {
         Ok(()) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         Err(error) => Err(failed(error)),

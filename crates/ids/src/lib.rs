@@ -1,7 +1,7 @@
 //! Names of the things that outlive a call: runs, terminals, steps, workflows.
 //!
 //! Owns the form of ids, how they are made and how they are parsed; nothing else. Ids are parsed once, where they enter
-//! the program, so that a `RunId` is always well formed. Random ids are hard to guess, but are no access control:
+//! the program, so that a `RunId` is always well formed. Random ids are hard to guess, but are not access control:
 //! access is decided by who can reach the socket.
 
 mod random;

@@ -32,7 +32,7 @@ impl StepId {
         }
     }
 
-    /// Returns which part of the step `whole` this is, if it is one.
+    /// Returns the part of the step `whole` that this is, if it is one.
     #[must_use]
     pub fn number_within(&self, whole: &Self) -> Option<usize> {
         let number = usize::try_from(self.visit).ok()?;

@@ -104,7 +104,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         })
     }
 
-    /// Notes the end of an effect in progress. Returns those who wait for it.
+    /// Records the end of an effect in progress. Returns those who wait for it.
     pub fn end(&mut self, key: &EffectKey, end: EffectEnd<R>) -> Vec<W> {
         let performing = match end {
             EffectEnd::Performed(result, bytes) => self.ledger.finish(key, result, bytes),
@@ -114,8 +114,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         performing.map(|performing| performing.waiters).unwrap_or_default()
     }
 
-    /// Notes the terminal of a single command, before the end of its opening. Returns the terminal if the requester has
-    /// given its step up meanwhile: the caller closes it.
+    /// Records the terminal of a single command, before the end of its opening. Returns the terminal if the requester
+    /// has given its step up in the meantime: the caller closes it.
     pub fn add_shell(&mut self, opening: &EffectKey, terminal: T) -> Option<T> {
         match self.ledger.find(opening) {
             Some(EffectState::Performing(performing)) if !performing.is_given_up => {
@@ -140,7 +140,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
     }
 
-    /// Notes that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored
+    /// Records that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored
     /// them, or has given the steps up. Calls `notify` for each effect in progress. Returns the terminals to close.
     pub fn settle(&mut self, steps: &str, mut notify: impl FnMut(&N)) -> Vec<T> {
         self.ledger.settle(steps);

@@ -21,7 +21,7 @@ pub enum EffectState<'a, P, R> {
     Performing(&'a mut P),
     /// Performed, with this result.
     Performed(&'a R),
-    /// Begun before. Its result never arrived or is gone, so that no process may perform it again.
+    /// Begun before. Its result never arrived or was dropped, so that no process may perform it again.
     Unknown,
 }
 
@@ -52,11 +52,11 @@ struct Entry<P, R> {
 /// State of the report that the requester of an effect has stored its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Settlement {
-    /// It does not report that.
+    /// The requester does not report that.
     Unreported,
-    /// It will report that.
+    /// The requester will report that.
     Pending,
-    /// It has reported that, or has given the effect up.
+    /// The requester has reported that, or has given the effect up.
     Settled,
 }
 
@@ -85,8 +85,8 @@ impl<P, R> Ledger<P, R> {
     }
 
     /// Returns the state of an effect. `None` if it never began, the caller withdrew it, or it ended so long ago that
-    /// its name is gone. The effects of a step that its requester settled before their request are unknown: the step is
-    /// given up.
+    /// its name was dropped. The effects of a step that its requester settled before their request are unknown: the
+    /// step is given up.
     pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
         if !self.entries.contains_key(key) && self.is_settled(&key.step) {
             return Some(EffectState::Unknown);
@@ -122,8 +122,8 @@ impl<P, R> Ledger<P, R> {
         self.unsettled += usize::from(is_settled_later);
     }
 
-    /// Notes the result of an effect in progress, whose size is `bytes`. Returns the description of its progress; `None`
-    /// if it is not in progress.
+    /// Records the result of an effect in progress, whose size is `bytes`. Returns the description of its progress;
+    /// `None` if it is not in progress.
     pub fn finish(&mut self, key: &EffectKey, result: R, bytes: usize) -> Option<P> {
         let is_settled = self.entries.get(key).is_some_and(|entry| entry.settlement == Settlement::Settled);
         if is_settled && key.effect != Effect::Open {
@@ -141,7 +141,7 @@ impl<P, R> Ledger<P, R> {
         Some(performing)
     }
 
-    /// Notes that the result of an effect in progress will never arrive. Returns the description of its progress.
+    /// Records that the result of an effect in progress will never arrive. Returns the description of its progress.
     pub fn lose(&mut self, key: &EffectKey) -> Option<P> {
         self.end(key, State::Unknown)
     }
@@ -160,8 +160,8 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Notes that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored them, or
-    /// has given the steps up. A request that arrives late finds them unknown and performs nothing.
+    /// Records that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored
+    /// them, or has given the steps up. A request that arrives late finds them unknown and performs nothing.
     pub fn settle(&mut self, steps: &str) {
         for key in self.keys_of(steps) {
             if key.effect != Effect::Open {

@@ -89,17 +89,17 @@ impl Lies {
         Self { reply: Some(Box::new(reply)), ..Self::default() }
     }
 
-    /// Lies about requests to a terminal, with one answer for those that `is_it` recognises.
+    /// Lies about requests to a terminal, with one answer for those that `matches` recognises.
     #[must_use]
-    pub fn about(is_it: impl Fn(&TerminalAsk) -> bool + Send + Sync + 'static, lie: Lie) -> Self {
+    pub fn in_terminal_replies(matches: impl Fn(&TerminalAsk) -> bool + Send + Sync + 'static, lie: Lie) -> Self {
         Self::in_replies(move |ask| match ask {
-            Ask::Terminal(_, ask) if is_it(ask) => Some(lie.clone()),
+            Ask::Terminal(_, ask) if matches(ask) => Some(lie.clone()),
             _ => None,
         })
     }
 }
 
-/// A machine whose terminal host lies. Cheap to clone.
+/// A faulty remote host. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Liar {
     shared: Arc<Shared>,
@@ -150,7 +150,7 @@ impl Liar {
     }
 
     /// Cuts all connections.
-    pub fn cut(&self) {
+    pub fn drop_connections(&self) {
         lock(&self.shared.serving).drain(..).for_each(|serving| serving.abort());
     }
 
@@ -177,8 +177,8 @@ impl Liar {
         let (mut reader, mut writer) = stream.split();
         let mut reader = BufReader::new(&mut reader);
         reader.read_line(&mut request).await?;
-        let honest = || format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": []}}));
-        let line = lies.relay.as_ref().and_then(|relay| relay(number, &request)).unwrap_or_else(honest);
+        let default_reply = || format!("{}\n", json!({"open": {"socket": SOCKET, "is_current": true, "others": []}}));
+        let line = lies.relay.as_ref().and_then(|relay| relay(number, &request)).unwrap_or_else(default_reply);
         writer.write_all(line.as_bytes()).await?;
         let mut rest = BytesMut::new();
         let hello = read_hello(&mut reader, &mut rest).await.map_err(io::Error::other)?;
@@ -213,18 +213,18 @@ impl Liar {
             }
             lock(&self.shared.received).push(ask.clone());
             let lie = self.shared.lies.reply.as_ref().and_then(|reply| reply(&ask));
-            let Some(lie) = lie.or_else(|| self.honest(&ask)) else { continue };
+            let Some(lie) = lie.or_else(|| self.correct_answer(&ask)) else { continue };
             let bytes = match lie {
-                Lie::Value(value) => frame(number, &packed(&json!({"Ok": value}))),
-                Lie::Refusal(refusal) => frame(number, &packed(&json!({"Err": refusal}))),
+                Lie::Value(value) => frame(number, &to_msgpack(&json!({"Ok": value}))),
+                Lie::Refusal(refusal) => frame(number, &to_msgpack(&json!({"Err": refusal}))),
                 Lie::Events(value, events) => {
-                    let mut bytes = frame(number, &packed(&json!({"Ok": value})));
-                    events.iter().for_each(|event| bytes.extend(frame(number, &packed(event))));
+                    let mut bytes = frame(number, &to_msgpack(&json!({"Ok": value})));
+                    events.iter().for_each(|event| bytes.extend(frame(number, &to_msgpack(event))));
                     bytes
                 }
                 Lie::Body(body) => frame(number, &body),
                 Lie::Frames(bytes) => bytes,
-                Lie::Twice(value) => frame(number, &packed(&json!({"Ok": value}))).repeat(2),
+                Lie::Twice(value) => frame(number, &to_msgpack(&json!({"Ok": value}))).repeat(2),
                 Lie::Silence => continue,
                 Lie::End => return Ok(()),
             };
@@ -233,7 +233,7 @@ impl Liar {
     }
 
     /// Returns the answer of a correct host. `None` if it does not answer yet.
-    fn honest(&self, ask: &Ask) -> Option<Lie> {
+    fn correct_answer(&self, ask: &Ask) -> Option<Lie> {
         let terminals = || lock(&self.shared.terminals);
         Some(Lie::Value(match ask {
             Ask::Hello { .. } => answer::hello(),
@@ -311,12 +311,12 @@ pub fn frame(number: u64, body: &[u8]) -> Vec<u8> {
 /// Returns the frames that announce secrets to redact.
 #[must_use]
 pub fn secret_frames(secrets: impl IntoIterator<Item = Value>) -> Vec<u8> {
-    secrets.into_iter().flat_map(|secret| frame(SECRETS, &packed(&secret))).collect()
+    secrets.into_iter().flat_map(|secret| frame(SECRETS, &to_msgpack(&secret))).collect()
 }
 
 /// Returns a value in MessagePack.
 #[must_use]
-pub fn packed(value: &Value) -> Vec<u8> {
+pub fn to_msgpack(value: &Value) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("JSON has a form in MessagePack")
 }
 
@@ -325,7 +325,7 @@ pub fn packed(value: &Value) -> Vec<u8> {
 /// # Panics
 /// If the bytes are not MessagePack.
 #[must_use]
-pub fn unpacked(bytes: &[u8]) -> Value {
+pub fn from_msgpack(bytes: &[u8]) -> Value {
     rmp_serde::from_slice(bytes).expect("these bytes were written as MessagePack")
 }
 

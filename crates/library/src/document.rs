@@ -20,7 +20,7 @@ pub enum Status {
     /// Written, or edited since it ran to its end.
     #[default]
     Draft,
-    /// It ran to its end in this form.
+    /// The document ran to its end in this form.
     Proven,
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
     Value::Object(fields)
 }
 
-/// Returns a time as in RFC 3339, to the second; 1970 for one that no calendar has.
+/// Returns a time as in RFC 3339, to the second; 1970 for an invalid one.
 pub(crate) fn to_rfc3339(at: SystemTime) -> String {
     let at = Timestamp::try_from(at).and_then(|at| at.round(Unit::Second));
     at.unwrap_or(Timestamp::UNIX_EPOCH).to_string()

@@ -8,7 +8,7 @@ use steplatch_ids::{InvalidId, WorkflowName};
 /// Error of reading or changing the directory, which is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// It permits reads and no writes.
+    /// The directory permits reads and no writes.
     #[error("the library '{}' is read-only", .folder.display())]
     ReadOnly {
         /// The folder.
@@ -38,7 +38,7 @@ pub enum FolderError {
 }
 
 impl FolderError {
-    /// Returns what `cause` means for `file`.
+    /// Returns the meaning of `cause` for `file`.
     pub(crate) fn from_io(file: &Path, cause: io::Error) -> Self {
         let file = file.to_owned();
         match cause.kind() {
@@ -94,7 +94,7 @@ pub enum CreateError {
 /// Error of replacing a workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceError {
-    /// It is gone, or its file is broken.
+    /// The file was removed, or its file is broken.
     #[error(transparent)]
     Lookup(#[from] LookupError),
     /// Writing the new definition failed.
@@ -108,25 +108,25 @@ pub enum FileError {
     /// The file name is not a valid workflow name.
     #[error("its name cannot be that of a workflow: {0}")]
     Name(InvalidId),
-    /// It is a directory, a pipe or a device.
+    /// The path is a directory, a pipe or a device.
     #[error("it is not a file")]
     NotFile,
     /// The system refuses to read it.
     #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
-    /// It is longer than a file of this kind may be.
+    /// The file is longer than a file of this kind may be.
     #[error("it has more than {at_most} bytes")]
     TooLarge {
         /// The size that it may take, in bytes.
         at_most: usize,
     },
-    /// It is a file of functions that is not UTF-8.
+    /// The file is a file of functions that is not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("this is not JSON: {0}")]
     NotJson(serde_json::Error),
-    /// It is JSON, and not an object.
+    /// The file is JSON, but not an object.
     #[error("this is not a JSON object")]
     NotObject,
     /// Its keys are not those of a saved workflow.

@@ -107,7 +107,7 @@ impl Library {
     ///
     /// # Errors
     /// If there is none of that name, or reading it or writing to the directory fails.
-    pub fn note_function_run(
+    pub fn record_function_run(
         &self,
         name: &WorkflowName,
         id: &str,

@@ -15,7 +15,7 @@ use crate::{FileError, FolderError, Stored};
 pub(crate) const FILE: &str = "index.json";
 /// Raised when the meaning of an entry changes; the library replaces an index with another format.
 const FORMAT: u32 = 2;
-/// Maximum size of an index, in bytes; a larger file is no index.
+/// Maximum size of an index, in bytes; a larger file is not an index.
 const MAX_INDEX_BYTES: usize = 256 << 20;
 
 /// A workflow, as lists show it.
@@ -123,7 +123,7 @@ impl Index {
 }
 
 impl CachedListing {
-    /// Reads a file; nothing when it has gone meanwhile.
+    /// Reads a file; none if it was removed in the meantime.
     fn read_file(found: &FoundFile) -> Option<Self> {
         let file = found.name.to_string_lossy().into_owned();
         let read = name(&file).and_then(|name| match folder::read(&found.path, MAX_FILE_BYTES)? {

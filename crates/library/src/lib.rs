@@ -4,7 +4,7 @@
 //! are for people and for git, so edits by hand count: the name of the file is the name of the workflow, and an edited
 //! definition is a draft again.
 //!
-//! Functions have files of their own: `NAME.py` as its author wrote it, which may declare several workflows, and
+//! Functions have their own files: `NAME.py` as its author wrote it, which may declare several workflows, and
 //! `NAME.meta.json` with the statistics of its runs.
 //!
 //! Every write replaces one file by another, under a lock that all processes share; readers need no lock. `index.json`

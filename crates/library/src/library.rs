@@ -133,7 +133,7 @@ impl Library {
     /// that does the same as a saved one again; that one is proven now.
     ///
     /// # Errors
-    /// As [`Self::create`]; a taken name is none.
+    /// As [`Self::create`]; a taken name is not an error.
     pub fn keep_proven(
         &self,
         definition: &Value,
@@ -143,7 +143,7 @@ impl Library {
     ) -> Result<SaveOutcome, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let hash = Signature::of_value(definition);
-        let wanted = match (name, fields.get("name").and_then(Value::as_str)) {
+        let wanted_name = match (name, fields.get("name").and_then(Value::as_str)) {
             (Some(name), _) => name.clone(),
             (None, Some(own)) => own.parse()?,
             (None, None) => format!("workflow_{}", hash.short()).parse()?,
@@ -152,7 +152,7 @@ impl Library {
         let locked = FolderLock::wait(&self.folder)?;
         let known = Index::read(&self.folder).renewed(&self.folder)?.into_listing();
         let alike = || known.entries.iter().filter(|entry| entry.metadata.hash == hash);
-        if let Some(entry) = alike().find(|entry| entry.name == wanted).or_else(|| alike().next()) {
+        if let Some(entry) = alike().find(|entry| entry.name == wanted_name).or_else(|| alike().next()) {
             // Read again because an index holds less than a file; it was whole a moment ago, under the same lock.
             if entry.metadata.status == Status::Draft
                 && let Ok(mut stored) = self.read(&entry.name)
@@ -163,7 +163,7 @@ impl Library {
             }
             return Ok(SaveOutcome { saved: false, name: entry.name.clone() });
         }
-        let name = self.free_name(&wanted, is_taken);
+        let name = self.free_name(&wanted_name, is_taken);
         let definition = document::with_name(definition.clone(), &name);
         let metadata = self.first(&name, hash, Status::Proven)?;
         self.put_new(&locked, &Stored { name: name.clone(), definition, metadata }, author)?;
@@ -228,13 +228,13 @@ impl Library {
         self.folder.join(golden_name(name))
     }
 
-    /// Counts an ended run of the workflow `name`: it executed so many states and ended at that time. A success proves
+    /// Counts an ended run of the workflow `name`: it executed `states` states and ended at that time. A success proves
     /// the workflow. Returns whether it counts: a run of a definition that has another `hash` than the saved one is not
     /// evidence about it.
     ///
     /// # Errors
     /// If there is none of that name, its file is broken, or writing to the directory fails.
-    pub fn note_run(
+    pub fn record_run(
         &self,
         name: &WorkflowName,
         hash: &Signature,
@@ -293,18 +293,21 @@ impl Library {
         Ok(Metadata { hash, created, version, status, ..Metadata::default() })
     }
 
-    /// Returns `wanted`, or with the first number behind it under which there is no file.
-    fn free_name(&self, wanted: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
+    /// Returns `wanted_name`, or with the first number after it under which there is no file.
+    fn free_name(&self, wanted_name: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
         let is_free =
             |name: &WorkflowName| !is_reserved(name) && !is_taken(name) && self.file(name).symlink_metadata().is_err();
         let numbered = (2u64..).map(|number| {
             let suffix = format!("_{number}");
-            let stem = wanted.as_str();
+            let stem = wanted_name.as_str();
             // A name is ASCII, so any length is a border of characters.
             let kept = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
             format!("{kept}{suffix}").parse().expect("the beginning of a name, digits and '_' are a name")
         });
-        std::iter::once(wanted.clone()).chain(numbered).find(is_free).expect("a folder has fewer files than numbers")
+        std::iter::once(wanted_name.clone())
+            .chain(numbered)
+            .find(is_free)
+            .expect("a folder has fewer files than numbers")
     }
 }
 

@@ -1,7 +1,7 @@
 //! The versions of machines: earlier definitions of a workflow, each with its time, its author and the reason.
 //!
 //! Owns `.versions/NAME/N.json` of a library, one file for each saved version. Keeps the newest 50, also after the
-//! removal of the workflow. Git ignores them, since it has versions of its own.
+//! removal of the workflow. Git ignores them, since it has its own versions.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -49,8 +49,8 @@ pub struct Author {
 impl Author {
     /// Returns it with texts that a file can hold.
     fn bounded(self) -> Self {
-        let bounded = |text: Option<String>, most: usize| {
-            text.map(|text| text.chars().take(most).collect::<String>()).filter(|text| !text.trim().is_empty())
+        let bounded = |text: Option<String>, max_chars: usize| {
+            text.map(|text| text.chars().take(max_chars).collect::<String>()).filter(|text| !text.trim().is_empty())
         };
         Self {
             by: bounded(self.by, MAX_NAME_CHARS),
@@ -156,9 +156,9 @@ impl Library {
     /// If there is none of that number, or as [`Self::versions`].
     pub fn version(&self, name: &WorkflowName, version: u32) -> Result<SavedVersion, VersionError> {
         let versions = self.versions(name)?;
-        let there: Vec<u32> = versions.iter().map(|version| version.version).collect();
+        let available: Vec<u32> = versions.iter().map(|version| version.version).collect();
         let found = versions.into_iter().find(|found| found.version == version);
-        found.ok_or_else(|| VersionError::NoVersion { name: name.clone(), version, there })
+        found.ok_or_else(|| VersionError::NoVersion { name: name.clone(), version, there: available })
     }
 
     /// Forgets the versions of a workflow but the current one. Returns how many there were.
@@ -256,7 +256,7 @@ impl Library {
         locked.put(&file_name(name, file.version), text.as_bytes())
     }
 
-    /// Returns the recorded versions. Leaves out files that are none.
+    /// Returns the recorded versions. Leaves out other files.
     fn recorded(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
         let numbers = self.numbers(name)?;
         Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())

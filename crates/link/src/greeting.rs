@@ -1,4 +1,4 @@
-//! The beginning of a connection: which session it carries, and from where on.
+//! The beginning of a connection: the session that it carries, and the positions to continue from.
 
 use std::io;
 
@@ -24,11 +24,11 @@ pub struct Hello {
 /// Reason why a server does not take a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It does not have the session: the session has ended, had no connection for too long, or gave way to another one,
-    /// or its process has ended.
+    /// The server does not have the session: the session has ended, had no connection for too long, or gave way to
+    /// another one, or its process has ended.
     #[error("the other side does not have the session any more")]
     Unknown,
-    /// It takes no sessions, for a reason that this version does not know.
+    /// The server takes no sessions, for a reason that this version does not know.
     #[error("the other side takes no session")]
     Other,
 }
@@ -66,7 +66,7 @@ pub enum GreetError {
     Violation(#[from] Violation),
 }
 
-/// Greets as the client. `rest` receives what came behind the welcome; it belongs to [`crate::pump`].
+/// Greets as the client. `rest` receives the bytes after the welcome; they belong to [`crate::pump`].
 ///
 /// # Errors
 /// If the server refuses, or the connection does not carry a link.
@@ -85,7 +85,7 @@ pub async fn greet(
     }
 }
 
-/// Reads the greeting of a client. `rest` receives what came behind it.
+/// Reads the greeting of a client. `rest` receives the bytes after it.
 ///
 /// # Errors
 /// If the connection ends first, or does not carry a link.

@@ -10,8 +10,8 @@
 //! Each side may have [`WINDOW`] bytes under way that the other side has not consumed. This bounds memory, and a slow
 //! reader slows the writer down. A silence of [`SILENCE_TIMEOUT`] counts as the loss of the other side.
 //!
-//! A general transport does not serve here: multipath and migrating protocols (QUIC, MPTCP) need a port of their own, and the
-//! connection is one of OpenSSH, which brings the keys, the jumps and the questions of its user.
+//! A general transport does not serve here: multipath and migrating protocols (QUIC, MPTCP) need their own port, and
+//! the connection is one of OpenSSH, which brings the keys, the jumps and the questions of its user.
 
 #[cfg(test)]
 mod fuzz;

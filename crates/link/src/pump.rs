@@ -69,7 +69,7 @@ enum Step {
     Queued(io::Result<usize>),
     /// The local stream took bytes.
     Delivered(io::Result<usize>),
-    /// It is time to show that this side lives.
+    /// A sign of life of this side is due.
     Beat,
     /// The other side was silent for too long.
     Silent,
@@ -97,7 +97,7 @@ pub async fn pump(
             match Record::read(rest).map(|record| record.map(|record| session.take(record))) {
                 Ok(Some(Ok(Received::More))) => {}
                 Ok(Some(Ok(Received::Close))) => {
-                    // Delivers the bytes before the end; a local stream that is gone needs them no more.
+                    // Delivers the bytes before the end; a closed local stream needs them no more.
                     let _ = local_writer.write_all(session.incoming()).await;
                     return Ended::ClosedThere;
                 }

@@ -41,7 +41,7 @@ impl SessionId {
 pub(crate) enum Record {
     /// The client begins a session, or continues one.
     Hello(Hello),
-    /// The server has received so many bytes of the session.
+    /// The server has received this number of bytes of the session.
     Welcome(u64),
     /// The server does not have the session, or takes none.
     Refused(Refusal),
@@ -54,7 +54,7 @@ pub(crate) enum Record {
     Close,
 }
 
-/// Bytes that are no record.
+/// Bytes that are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("what came is not spoken by the other side of a link")]
 pub struct BadRecord;

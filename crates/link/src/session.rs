@@ -14,13 +14,13 @@ const ACK_BYTES: u64 = (WINDOW / 8) as u64;
 /// The other side contradicts what both sides know, so the stream cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// It has consumed or received more than this side sent, or less than it has reported before.
+    /// The other side has consumed or received more than this side sent, or less than it has reported before.
     #[error("the other side of the link names a position of the stream that cannot be ({0})")]
     Position(u64),
-    /// It has sent more than fits into the window.
+    /// The other side has sent more than fits into the window.
     #[error("the other side of the link sends more than it may")]
     Window,
-    /// It has sent a greeting in the middle of a connection.
+    /// The other side has sent a greeting in the middle of a connection.
     #[error("the other side of the link greets twice")]
     Greeting,
 }
@@ -43,11 +43,11 @@ pub struct Session {
     consumed_there: u64,
     /// Number of bytes of `outgoing` that the current connection has taken.
     sent: usize,
-    /// The position behind the last byte that any connection has taken.
+    /// The position after the last byte that any connection has taken.
     offered: u64,
     /// Received bytes before their delivery.
     incoming: BytesMut,
-    /// The position behind the last delivered byte.
+    /// The position after the last delivered byte.
     consumed_here: u64,
     /// The value of `consumed_here` that the other side knows.
     reported: u64,
@@ -66,7 +66,7 @@ impl Session {
         self.consumed_here + self.incoming.len() as u64
     }
 
-    /// Continues over a new connection. The other side has received so many bytes.
+    /// Continues over a new connection. The other side has received `received_there` bytes.
     ///
     /// # Errors
     /// If that cannot be.
@@ -129,12 +129,12 @@ impl Session {
     }
 
     fn take_consumed(&mut self, count: u64) -> Result<(), Violation> {
-        let gone = count.checked_sub(self.consumed_there).and_then(|gone| usize::try_from(gone).ok());
-        match gone {
+        let consumed = count.checked_sub(self.consumed_there).and_then(|consumed| usize::try_from(consumed).ok());
+        match consumed {
             // What this connection has not sent, the other side cannot have consumed.
-            Some(gone) if gone <= self.sent => {
-                self.outgoing.advance(gone);
-                self.sent -= gone;
+            Some(consumed) if consumed <= self.sent => {
+                self.outgoing.advance(consumed);
+                self.sent -= consumed;
                 self.consumed_there = count;
                 Ok(())
             }
@@ -147,7 +147,7 @@ impl Session {
         &self.incoming
     }
 
-    /// Notes the delivery of so many bytes.
+    /// Records the delivery of `count` bytes.
     pub(crate) fn deliver(&mut self, count: usize) {
         self.incoming.advance(count);
         self.consumed_here += count as u64;
@@ -188,13 +188,13 @@ mod tests {
     /// An event of two sessions that talk to each other.
     #[derive(Debug, Clone)]
     enum Event {
-        /// One side queues so many bytes, as far as there is room.
+        /// One side queues up to that many bytes, if there is room.
         Push(bool, usize),
         /// One side gives its next record to the connection.
         Send(bool),
         /// The oldest record on its way to this side arrives.
         Arrive(bool),
-        /// One side delivers so many bytes.
+        /// One side delivers this number of bytes.
         Deliver(bool, usize),
         /// One side reports.
         Report(bool),

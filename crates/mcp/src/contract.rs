@@ -69,7 +69,7 @@ impl Contract {
     /// Creates the offer of the daemon behind `daemon`.
     #[must_use]
     pub fn new(daemon: ReconnectingClient) -> Self {
-        // On a connection of its own, because watching the list of tools belongs to no client's call.
+        // On a separate connection, because watching the list of tools belongs to no client's call.
         let registry = Registry::new(daemon.apart("mcp tools"));
         Self { registry, people: Elicitor::default(), clients: ClientPool::new(daemon) }
     }
@@ -190,7 +190,7 @@ fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     if let Value::Object(fields) = &mut data {
         image = fields.remove(PNG_FIELD);
         if !warnings.is_empty() {
-            // A reply may contain warnings of its own.
+            // A reply may contain its own warnings.
             match fields.entry("warnings").or_insert_with(|| Value::Array(Vec::new())) {
                 Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
                 other => *other = warnings.into(),
@@ -348,8 +348,13 @@ impl ServerBackend for Contract {
         self.people.task(id, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
     }
 
-    async fn answer_task(&self, id: &str, said: InputResponses, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
-        self.people.submit_answers(id, said, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
+    async fn answer_task(
+        &self,
+        id: &str,
+        responses: InputResponses,
+        asker: &ClientContext<'_>,
+    ) -> Result<bool, ErrorData> {
+        self.people.submit_answers(id, responses, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
     }
 
     async fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
@@ -365,7 +370,7 @@ impl ServerBackend for Contract {
 mod tests {
     use super::*;
 
-    /// Document 000, line 184: `success` is that of a run that completed, and `isError` of one that failed.
+    /// Document 000, line 184: `success` is that of a completed run, and `isError` of a failed one.
     #[test]
     fn a_workflow_that_is_a_tool_is_an_error_only_if_its_run_failed() {
         for (status, is_error) in

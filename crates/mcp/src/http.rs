@@ -20,7 +20,7 @@ use crate::server::{Server, Shared};
 pub use sessions::Sessions;
 
 /// Lifetime of a session of a version before 2026-07-28 without a message from its client. A gate may be open
-/// meanwhile, for example overnight.
+/// in the meantime, for example overnight.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
 
 // The end of a session during a question to its client's person would abort the call.

@@ -118,7 +118,7 @@ impl Fault {
     }
 }
 
-/// Parses a line. Returns `None` for a blank line, and for one that needs no response.
+/// Parses a line. Returns `None` for a blank line, and for a message without a response.
 fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
@@ -148,11 +148,11 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
         Ok(JsonRpcMessage::Request(request)) => match &request.request {
             // A request of a known method with unknown parameters is invalid.
             ClientRequest::CustomRequest(custom) if KNOWN.contains(&custom.method.as_str()) => {
-                let wrong = match custom.params {
+                let problem = match custom.params {
                     Some(Value::Object(_)) | None => "are not those of this method",
                     Some(_) => "are an object",
                 };
-                let message = format!("the parameters of {} {wrong}{}", custom.method, about_arguments(&params));
+                let message = format!("the parameters of {} {problem}{}", custom.method, about_arguments(&params));
                 Err(Fault::new(ErrorCode::INVALID_PARAMS, message, id))
             }
             _ => Ok(Some(JsonRpcMessage::Request(request))),

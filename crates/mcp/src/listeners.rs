@@ -61,7 +61,7 @@ impl Listeners {
         Err(ErrorData::invalid_params(error, None))
     }
 
-    /// Sends the changes of a resource to a client from now on.
+    /// Starts sending the changes of a resource to a client.
     ///
     /// # Errors
     /// As [`Listeners::make_room`].
@@ -93,7 +93,7 @@ impl Listeners {
     }
 }
 
-/// Sends changes of lists to a client from now on.
+/// Starts sending changes of lists to a client.
 pub(crate) fn notify_of_changes(
     listeners: &Arc<Listeners>,
     changes: broadcast::Receiver<ListChange>,
@@ -106,11 +106,11 @@ pub(crate) fn notify_of_changes(
     tokio::spawn(token.run_until_cancelled_owned(async move {
         while let Some(changed) = changes.next().await {
             for list in changed {
-                let told = match list {
+                let sent = match list {
                     ListChange::Tools => peer.notify_tool_list_changed().await,
                     ListChange::Prompts => peer.notify_prompt_list_changed().await,
                 };
-                if told.is_err() {
+                if sent.is_err() {
                     return;
                 }
             }
@@ -155,7 +155,7 @@ pub(crate) async fn listen(
                 }
             });
         }
-        let wanted = |list: &ListChange| match list {
+        let is_subscribed = |list: &ListChange| match list {
             ListChange::Tools => context.accepted().tools_list_changed == Some(true),
             ListChange::Prompts => context.accepted().prompts_list_changed == Some(true),
         };
@@ -163,12 +163,12 @@ pub(crate) async fn listen(
             tokio::select! {
                 changed = changes.next() => {
                     let Some(changed) = changed else { return std::future::pending().await };
-                    for list in changed.into_iter().filter(wanted) {
-                        let told = match list {
+                    for list in changed.into_iter().filter(is_subscribed) {
+                        let sent = match list {
                             ListChange::Tools => context.sink().notify_tool_list_changed().await,
                             ListChange::Prompts => context.sink().notify_prompt_list_changed().await,
                         };
-                        if told.is_err() {
+                        if sent.is_err() {
                             return Ok(());
                         }
                     }

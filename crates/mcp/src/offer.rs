@@ -91,7 +91,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn answer_task(
         &self,
         id: &str,
-        said: InputResponses,
+        responses: InputResponses,
         asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
@@ -101,8 +101,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// If cancelling it fails.
     fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// Returns a receiver of the changes of the lists from now on. Starts the watcher of the lists, since there is a
-    /// listener.
+    /// Returns a receiver of later changes of the lists. Starts the watcher of the lists, since there is a listener.
     fn changes(&self) -> broadcast::Receiver<ListChange>;
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct ActiveCall<'c> {
     rounds: usize,
 }
 
-fn refused(why: &Unsealed) -> ErrorData {
-    ErrorData::invalid_params(why.to_string(), None)
+fn refused(error: &Unsealed) -> ErrorData {
+    ErrorData::invalid_params(error.to_string(), None)
 }
 
 impl<'c> ActiveCall<'c> {
@@ -52,12 +52,12 @@ impl<'c> ActiveCall<'c> {
         let round = match (state, answers) {
             (Some(sealed), answers) => {
                 let same = same_call(method, &name, arguments.as_ref());
-                let carried = seals.open(&sealed, &same).await.map_err(|why| refused(&why))?;
+                let carried = seals.open(&sealed, &same).await.map_err(|error| refused(&error))?;
                 let mut answers = answers.unwrap_or_default();
                 // Keeps only answers to its questions.
                 answers.retain(|name, answer| carried.asked.contains(name) && answer.is_object());
                 if !answers.is_empty() {
-                    seals.spend(&carried).map_err(|why| refused(&why))?;
+                    seals.spend(&carried).map_err(|error| refused(&error))?;
                 }
                 CallRound { carried: Some(carried.state), came: ClientInput::Answers(answers) }
             }
@@ -131,8 +131,8 @@ async fn requested(
     let began = Instant::now();
     let instead = loop {
         tokio::select! {
-            said = &mut asked.rx => {
-                let answer = match said {
+            answered = &mut asked.rx => {
+                let answer = match answered {
                     Ok(Ok(ClientResult::ElicitResult(answer))) => serde_json::to_value(answer),
                     Ok(Ok(ClientResult::CreateMessageResult(answer))) => serde_json::to_value(answer),
                     Ok(Ok(ClientResult::ListRootsResult(answer))) => serde_json::to_value(answer),

@@ -5,7 +5,7 @@
 //! client returns is untrusted: the server accepts it only unchanged, for the same call, in time, and once.
 //!
 //! All servers of a state directory seal with one key in it, so that any of them can continue the call, also after a
-//! restart. Each server remembers used seals by itself. Where single use matters, as with gates, the target of the seal
+//! restart. Each server remembers its own used seals. Where single use matters, as with gates, the target of the seal
 //! has closed by then and refuses a second use as well.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -69,7 +69,7 @@ pub(crate) enum Unsealed {
 }
 
 impl Seals {
-    /// Creates seals with the key of a state `folder`, or with a key of their own.
+    /// Creates seals with the key of a state `folder`, or with their own key.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, codec: OnceCell::new(), lasts: SEAL_LIFETIME, used: Mutex::default() }
     }
@@ -86,7 +86,7 @@ impl Seals {
     /// Opens the seal that a `call` returned.
     ///
     /// # Errors
-    /// If it is no seal for that call, is too old, or used already.
+    /// If it is not a seal for that call, is too old, or used already.
     pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, Unsealed> {
         let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
         let carried: RequestState = opened.map_err(|error| match error {
@@ -163,17 +163,17 @@ fn key_of(folder: &Path) -> io::Result<Key> {
 }
 
 fn read_key(path: &Path) -> io::Result<Option<Key>> {
-    let said = |what: &str| io::Error::other(format!("'{}' {what}; remove it", path.display()));
+    let key_error = |what: &str| io::Error::other(format!("'{}' {what}; remove it", path.display()));
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     if !found.is_file() || found.mode() & 0o077 != 0 {
-        return Err(said("can be read by others"));
+        return Err(key_error("can be read by others"));
     }
     let key = fs::read(path)?;
-    Key::try_from(key).map(Some).map_err(|_| said("is no key"))
+    Key::try_from(key).map(Some).map_err(|_| key_error("is no key"))
 }
 
 /// Returns a text that is the same for equal calls: the method, the name and the arguments with their fields sorted.

@@ -34,7 +34,7 @@ const IDENTITY_TTL_MS: u64 = 3_600_000;
 #[derive(Debug)]
 pub struct Server<O> {
     pub(crate) shared: Arc<Shared<O>>,
-    /// Cancelled when the client is gone, or the server shuts down.
+    /// Cancelled when the client disconnects, or the server shuts down.
     ended: CancellationToken,
     /// The client's subscriptions.
     listeners: Arc<Listeners>,

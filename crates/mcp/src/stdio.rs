@@ -40,7 +40,7 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     });
     match Box::pin(server.serve(Guard::new(transport, ended))).await {
         Ok(running) => {
-            // The outcome does not matter: the client is gone and there is nothing left to answer.
+            // The outcome does not matter: the client has disconnected and there is nothing left to answer.
             let quit = running.waiting().await;
             tracing::debug!(?quit, "the client has disconnected");
             Ok(())

@@ -87,7 +87,7 @@ impl CallLimit {
     /// Performs work until it has ended or the call has to end.
     pub(crate) async fn bound(&self, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
         tokio::select! {
-            came = work => came,
+            outcome = work => outcome,
             failure = self.reached() => failure.into(),
         }
     }

@@ -43,7 +43,7 @@ pub struct Graph {
 /// A step of a graph: a node, and its input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// Its name, unique in the graph; `input` is no name, because it means the graph's input
+    /// Its name, unique in the graph; `input` is not a name, because it means the graph's input
     pub id: NodeId,
     /// The node that it calls
     pub node: NodeId,
@@ -60,7 +60,7 @@ impl Graph {
     /// Returns a graph of these steps.
     ///
     /// # Errors
-    /// With every repeated step name, and every dependency that is unknown, its own, or part of a cycle.
+    /// Returns every repeated step name, and every dependency that is unknown, its own, or part of a cycle.
     pub fn new(steps: Vec<Step>, max_parallel: Option<NonZeroU16>) -> Result<Self, Problems> {
         let plan = Plan::from_steps(&steps).map_err(Problems::new)?;
         Ok(Self { steps, max_parallel, plan })
@@ -72,13 +72,13 @@ impl Graph {
         &self.steps
     }
 
-    /// Returns how many steps may run at once; `None` for as many as can.
+    /// Returns the maximum number of steps in progress; `None` for as many as can.
     #[must_use]
     pub fn max_parallel(&self) -> Option<NonZeroU16> {
         self.max_parallel
     }
 
-    /// Returns the ids of the steps that must be over before a step, those that its input names included.
+    /// Returns the ids of the steps that must end before a step, including the steps in its input.
     pub fn dependencies(&self, step: &NodeId) -> impl Iterator<Item = &NodeId> {
         let index = self.steps.iter().position(|known| known.id == *step);
         index.into_iter().flat_map(|index| self.plan.before(index)).map(|index| &self.steps[*index].id)

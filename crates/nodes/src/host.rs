@@ -32,7 +32,7 @@ pub struct HostCommand {
 /// End of a command on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCommandEnd {
-    /// It ended.
+    /// The command ended.
     Ended {
         /// Its output, on both streams, or the beginning of it.
         output: String,
@@ -46,7 +46,7 @@ pub enum HostCommandEnd {
         /// Its output until then.
         output: String,
     },
-    /// It did not run, or its machine disappeared.
+    /// The command did not run, or its machine disappeared.
     Failed {
         /// The reason, as a whole sentence.
         why: String,
@@ -120,20 +120,23 @@ fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
                 Some(0) => None,
                 Some(code) => {
                     let end = rest.as_ref().map_or(&output, |(tail, _)| tail);
-                    let said = crate::kind::last_line(end).map(|line| format!(": {line}")).unwrap_or_default();
-                    Some(Failure::new(ErrorType::ExitCode, format!("The command ended with exit code {code}{said}")))
+                    let last_line = crate::kind::last_line(end).map(|line| format!(": {line}")).unwrap_or_default();
+                    Some(Failure::new(
+                        ErrorType::ExitCode,
+                        format!("The command ended with exit code {code}{last_line}"),
+                    ))
                 }
                 None => Some(Failure::new(ErrorType::Unknown, "The exit status of the command is unknown.")),
             };
             (output, exit_code, failure, rest)
         }
     };
-    let came = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
-    let came = match rest {
-        None => came.printed(output),
-        Some((tail, left_out)) => came.printed_too_much(output, tail, left_out),
+    let outcome = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
+    let outcome = match rest {
+        None => outcome.printed(output),
+        Some((tail, left_out)) => outcome.printed_too_much(output, tail, left_out),
     };
-    came.with("stderr", "").with("exit_code", json!(exit_code))
+    outcome.with("stderr", "").with("exit_code", json!(exit_code))
 }
 
 #[cfg(test)]

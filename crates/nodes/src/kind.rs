@@ -42,7 +42,7 @@ pub(crate) trait NodeSettings: Sized {
     /// Returns the JSON Schema of the settings.
     fn schema() -> Value;
 
-    /// Returns what the author should look at, though the node can run.
+    /// Returns warnings for the author; the node can run.
     fn warnings(&self) -> Vec<Problem> {
         Vec::new()
     }
@@ -101,7 +101,7 @@ macro_rules! kinds {
         }
 
         impl NodeKind {
-            /// Returns which of the kinds it is.
+            /// Returns the type of the node.
             #[must_use]
             pub fn node_type(&self) -> NodeType {
                 match self {

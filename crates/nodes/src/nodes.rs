@@ -71,20 +71,20 @@ impl Nodes {
             Err(failure) => return NodeResult::from_outcome(node, input, failure.into()),
         };
         let context = CallContext { call: &call, limit: &limit, filling: &filling, node_environment, web, servers };
-        let came = node.kind.perform(&context).await;
+        let outcome = node.kind.perform(&context).await;
         let hidden = filling.hidden();
-        let came = ExecutorOutcome {
-            output: hidden.value(came.output),
-            failure: came.failure.map(|failure| Failure::new(failure.kind, hidden.text(failure.message))),
-            attributes: hidden.map(came.attributes),
+        let outcome = ExecutorOutcome {
+            output: hidden.value(outcome.output),
+            failure: outcome.failure.map(|failure| Failure::new(failure.kind, hidden.text(failure.message))),
+            attributes: hidden.map(outcome.attributes),
         };
-        NodeResult::from_outcome(node, hidden.value(input), came)
+        NodeResult::from_outcome(node, hidden.value(input), outcome)
     }
 
     /// Returns the working directory and the variables for starting the program of a persistent node.
     ///
     /// # Errors
-    /// With the reason, when a secret that the declaration refers to is not available.
+    /// If a secret of the declaration is not available.
     pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
         let start = pty.start(&self.shared.node_environment).await;
         start.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum bytes of the output of a command: of each stream on this machine, of both on another one. A longer output is no value, so
-/// its command fails.
+/// Maximum bytes of the output of a command: of each stream on this machine, of both on another one. A longer output is
+/// not a value, so its command fails.
 pub const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
 /// Kind of a failure of a call.
@@ -16,17 +16,17 @@ pub enum ErrorType {
     InvalidInput,
     /// A secret that the declaration refers to is not to be had.
     Secret,
-    /// It could not begin: no such program, folder or address.
+    /// The call could not begin: no such program, folder or address.
     NotStarted,
-    /// It ended with an exit code other than 0, or by a signal.
+    /// The call ended with an exit code other than 0, or by a signal.
     ExitCode,
-    /// It took longer than it may.
+    /// The call exceeded its time limit.
     Timeout,
     /// A client ended it.
     Interrupted,
     /// The other side cannot be reached, or was lost.
     Connection,
-    /// The other side answered with a status that is no success.
+    /// The other side answered with a status that is not a success.
     Status,
     /// The tool reports a failure.
     Tool,
@@ -34,7 +34,7 @@ pub enum ErrorType {
     Protocol,
     /// There was more than is taken.
     TooLarge,
-    /// It is unknown whether it was done; it is not done again.
+    /// The call may have been done or not; it is not repeated.
     Unknown,
     /// A node that it consists of failed.
     Step,

@@ -29,7 +29,7 @@ pub enum Parser {
 pub struct Reading {
     /// Its parts, from the top down.
     pub sections: Vec<Section>,
-    /// True if the program waits for its next input: not busy, and not with a question that has answers of its own.
+    /// True if the program waits for its next input: not busy, and not with a question that has its own answers.
     pub is_ready: bool,
 }
 

@@ -40,17 +40,17 @@ struct Returned {
 }
 
 impl NodeResult {
-    pub(crate) fn from_outcome(node: &Node, input: Value, came: ExecutorOutcome) -> Self {
-        let (error_type, error) = came.failure.map(|failure| (failure.kind, failure.message)).unzip();
+    pub(crate) fn from_outcome(node: &Node, input: Value, outcome: ExecutorOutcome) -> Self {
+        let (error_type, error) = outcome.failure.map(|failure| (failure.kind, failure.message)).unzip();
         Self {
             success: error.is_none(),
-            output: came.output,
+            output: outcome.output,
             error,
             error_type,
             node_type: node.kind.node_type(),
             node_id: node.id.to_string(),
             input,
-            attributes: came.attributes,
+            attributes: outcome.attributes,
         }
     }
 

@@ -81,7 +81,7 @@ impl TemplateValues {
         self.text(&template[..head]) + &tail
     }
 
-    /// Returns a value with the texts in it filled in; one that is nothing but `{input}` keeps the input's type.
+    /// Returns a value with its texts filled in; a text of nothing but `{input}` keeps the input's type.
     pub(crate) fn value(&self, template: &Value) -> Value {
         match template {
             Value::String(text) if parts(text).iter().any(|part| matches!(part, Part::Secret(_))) => {

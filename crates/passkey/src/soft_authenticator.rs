@@ -39,7 +39,7 @@ impl SoftAuthenticator {
         Self { pair: pair.expect("a key that was just made can be read") }
     }
 
-    /// Returns what a browser collects, as JSON.
+    /// Returns the client data that a browser collects, as JSON.
     #[must_use]
     pub fn client_data(kind: &str, challenge: &Challenge, origin: &str) -> String {
         let challenge = challenge.text();

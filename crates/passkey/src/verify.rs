@@ -59,10 +59,10 @@ pub enum PasskeyError {
     /// A part of it is unreadable.
     #[error("its {0} cannot be read")]
     Malformed(&'static str),
-    /// It is for another purpose: a registration in place of a signature, or the reverse.
+    /// The message is for another purpose: a registration in place of a signature, or the reverse.
     #[error("it is of another kind than what was asked for")]
     OtherKind,
-    /// It signs another answer, or answers another ticket.
+    /// The signature is for another answer, or answers another ticket.
     #[error("it is for another question or answer")]
     OtherChallenge,
     /// A page of another origin made it.
@@ -73,7 +73,7 @@ pub enum PasskeyError {
         /// The origin of the page that registered the passkey.
         registered: String,
     },
-    /// It is for another host, or from within a page of another one.
+    /// The message is for another host, or from within a page of another one.
     #[error("it was made for another host")]
     OtherHost,
     /// The authenticator did not check who was there.
@@ -101,7 +101,8 @@ struct ClientData {
 /// Reads a new passkey.
 ///
 /// # Errors
-/// If it is none for this challenge, from a page of the top level, by an authenticator that verified the person.
+/// If it is not an answer to this challenge, from a page of the top level, by an authenticator that verified the
+/// person.
 pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result<Registered, PasskeyError> {
     let (client, _) = client_data(registration.client_data, "webauthn.create", challenge)?;
     let data = decoded(registration.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;

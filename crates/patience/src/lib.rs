@@ -12,7 +12,7 @@ pub const DEADLINE_VARIABLE: &str = "STEPLATCH_TEST_PATIENCE";
 /// The environment variable that makes a test that is left out a failure, as in CI.
 pub const TEST_ALL_VARIABLE: &str = "STEPLATCH_TEST_ALL";
 
-/// Notes that a test is left out, because this machine lacks something.
+/// Records that a test is left out, because this machine lacks something.
 ///
 /// # Panics
 ///

@@ -4,7 +4,7 @@
 //! that groups end up with the same text. Every step is counted, including those inside look-around, and a search that
 //! takes more steps than its text allows is aborted.
 
-use crate::program::{One, Program, Step, Turn};
+use crate::program::{CharMatcher, LoopStep, Program, Step};
 use crate::syntax::{Anchor, RepeatMode};
 
 /// Maximum number of steps of every search: some ten milliseconds in a release build.
@@ -28,7 +28,7 @@ pub(crate) struct BudgetExceeded;
 /// Returns the slots of the run: begin and end of the match, then of each group, [`usize::MAX`] where there is none.
 pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Vec<usize>>, BudgetExceeded> {
     let budget = BASE_STEP_BUDGET.saturating_add((text.len() - from).saturating_mul(STEPS_PER_BYTE));
-    let mut run = Run { program, text, slots: vec![UNSET_SLOT; program.slots], ways: Vec::new(), budget };
+    let mut run = Run { program, text, slots: vec![UNSET_SLOT; program.slots], stack: Vec::new(), budget };
     let mut at = from;
     loop {
         if let Some(first) = &program.first_bytes {
@@ -75,7 +75,7 @@ struct Run<'a> {
     program: &'a Program,
     text: &'a str,
     slots: Vec<usize>,
-    ways: Vec<Backtrack>,
+    stack: Vec<Backtrack>,
     budget: usize,
 }
 
@@ -84,7 +84,7 @@ impl Run<'_> {
     ///
     /// Calls itself for independent parts, as deep as groups are nested.
     fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, BudgetExceeded> {
-        let base = self.ways.len();
+        let base = self.stack.len();
         let (mut step, mut at) = (step, at);
         loop {
             self.spend(1)?;
@@ -98,7 +98,7 @@ impl Run<'_> {
                 Step::Many { one, min, max, mode } => self.match_repeated(step, at, one, (*min, *max), *mode)?,
                 Step::Anchor(anchor) => self.matches_anchor(*anchor, at).then_some((step + 1, at)),
                 Step::Split { first, second } => {
-                    self.push(Backtrack::Resume { step: *second, at })?;
+                    self.push_backtrack(Backtrack::Resume { step: *second, at })?;
                     Some((*first, at))
                 }
                 Step::Jump(target) => Some((*target, at)),
@@ -111,7 +111,7 @@ impl Run<'_> {
                     self.save_slot(*last, UNSET_SLOT)?;
                     Some((step + 1, at))
                 }
-                Step::Loop(turn) => self.turn(step, at, turn)?,
+                Step::Loop(turn) => self.step_loop(step, at, turn)?,
                 Step::Atomic { end } => self.attempt(step + 1, at)?.map(|at| (*end, at)),
                 Step::Look { back, negated, end } => {
                     (self.match_look_around(step + 1, at, *back, *negated)? != *negated).then_some((*end, at))
@@ -136,23 +136,23 @@ impl Run<'_> {
 
     /// Discards the backtracking points since `base`. Restore points stay: points before `base` may need them.
     fn commit(&mut self, base: usize) -> Result<(), BudgetExceeded> {
-        self.spend(self.ways.len() - base)?;
+        self.spend(self.stack.len() - base)?;
         let mut kept = base;
-        for index in base..self.ways.len() {
-            if matches!(self.ways[index], Backtrack::Restore { .. }) {
-                self.ways[kept] = self.ways[index];
+        for index in base..self.stack.len() {
+            if matches!(self.stack[index], Backtrack::Restore { .. }) {
+                self.stack[kept] = self.stack[index];
                 kept += 1;
             }
         }
-        self.ways.truncate(kept);
+        self.stack.truncate(kept);
         Ok(())
     }
 
     /// Backtracks to the last point since `base`, restoring slots on the way.
     fn backtrack(&mut self, base: usize) -> Result<Next, BudgetExceeded> {
         let program = self.program;
-        while self.ways.len() > base
-            && let Some(way) = self.ways.pop()
+        while self.stack.len() > base
+            && let Some(way) = self.stack.pop()
         {
             self.spend(1)?;
             match way {
@@ -166,7 +166,7 @@ impl Run<'_> {
                 Backtrack::Retreat { step, at, low } => {
                     let at = self.position_before(at, 1)?.unwrap_or(low);
                     if at > low {
-                        self.push(Backtrack::Retreat { step, at, low })?;
+                        self.push_backtrack(Backtrack::Retreat { step, at, low })?;
                     }
                     return Ok(Some((step, at)));
                 }
@@ -175,7 +175,7 @@ impl Run<'_> {
                         && let Some(at) = self.match_one(one, at)
                     {
                         if left > 1 {
-                            self.push(Backtrack::Advance { step, at, left: left - 1 })?;
+                            self.push_backtrack(Backtrack::Advance { step, at, left: left - 1 })?;
                         }
                         return Ok(Some((step + 1, at)));
                     }
@@ -189,14 +189,14 @@ impl Run<'_> {
         &mut self,
         step: usize,
         at: usize,
-        one: &One,
+        one: &CharMatcher,
         counts: (u32, u32),
         mode: RepeatMode,
     ) -> Result<Next, BudgetExceeded> {
         let (min, max) = counts;
-        let wanted = if mode == RepeatMode::Lazy { min } else { max };
+        let required = if mode == RepeatMode::Lazy { min } else { max };
         let (mut end, mut low, mut taken) = (at, at, 0);
-        while taken < wanted
+        while taken < required
             && let Some(next) = self.match_one(one, end)
         {
             self.spend(1)?;
@@ -210,14 +210,18 @@ impl Run<'_> {
             return Ok(None);
         }
         match mode {
-            RepeatMode::Greedy if end > low => self.push(Backtrack::Retreat { step: step + 1, at: end, low })?,
-            RepeatMode::Lazy if max > min => self.push(Backtrack::Advance { step, at: end, left: max - min })?,
+            RepeatMode::Greedy if end > low => {
+                self.push_backtrack(Backtrack::Retreat { step: step + 1, at: end, low })?;
+            }
+            RepeatMode::Lazy if max > min => {
+                self.push_backtrack(Backtrack::Advance { step, at: end, left: max - min })?;
+            }
             RepeatMode::Greedy | RepeatMode::Lazy | RepeatMode::Possessive => {}
         }
         Ok(Some((step + 1, end)))
     }
 
-    fn turn(&mut self, step: usize, at: usize, turn: &Turn) -> Result<Next, BudgetExceeded> {
+    fn step_loop(&mut self, step: usize, at: usize, turn: &LoopStep) -> Result<Next, BudgetExceeded> {
         let done = self.slots[turn.count];
         if done < turn.min as usize {
             return self.iterate(step, at, turn).map(Some);
@@ -227,14 +231,14 @@ impl Run<'_> {
             return Ok(Some((turn.exit, at)));
         }
         if turn.lazy {
-            self.push(Backtrack::Iterate { step, at })?;
+            self.push_backtrack(Backtrack::Iterate { step, at })?;
             return Ok(Some((turn.exit, at)));
         }
-        self.push(Backtrack::Resume { step: turn.exit, at })?;
+        self.push_backtrack(Backtrack::Resume { step: turn.exit, at })?;
         self.iterate(step, at, turn).map(Some)
     }
 
-    fn iterate(&mut self, step: usize, at: usize, turn: &Turn) -> Result<(usize, usize), BudgetExceeded> {
+    fn iterate(&mut self, step: usize, at: usize, turn: &LoopStep) -> Result<(usize, usize), BudgetExceeded> {
         let done = self.slots[turn.count];
         self.save_slot(turn.count, done.saturating_add(1))?;
         // Required iterations may take nothing.
@@ -248,7 +252,7 @@ impl Run<'_> {
     /// are restored, because it is part of no match.
     fn match_look_around(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, BudgetExceeded> {
         let Some(start) = self.position_before(at, back)? else { return Ok(false) };
-        let base = self.ways.len();
+        let base = self.stack.len();
         let found = self.attempt(step, start)?.is_some();
         if negated {
             self.backtrack(base)?;
@@ -284,7 +288,7 @@ impl Run<'_> {
         (end != UNSET_SLOT && begin <= end).then_some((begin, end))
     }
 
-    fn match_one(&self, one: &One, at: usize) -> Option<usize> {
+    fn match_one(&self, one: &CharMatcher, at: usize) -> Option<usize> {
         let next = self.text[at..].chars().next()?;
         one.takes(next).then(|| at + next.len_utf8())
     }
@@ -320,16 +324,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn push(&mut self, way: Backtrack) -> Result<(), BudgetExceeded> {
-        if self.ways.len() >= MAX_BACKTRACK_POINTS {
+    fn push_backtrack(&mut self, way: Backtrack) -> Result<(), BudgetExceeded> {
+        if self.stack.len() >= MAX_BACKTRACK_POINTS {
             return Err(BudgetExceeded);
         }
-        self.ways.push(way);
+        self.stack.push(way);
         Ok(())
     }
 
     fn save_slot(&mut self, slot: usize, value: usize) -> Result<(), BudgetExceeded> {
-        self.push(Backtrack::Restore { slot, value: self.slots[slot] })?;
+        self.push_backtrack(Backtrack::Restore { slot, value: self.slots[slot] })?;
         self.slots[slot] = value;
         Ok(())
     }

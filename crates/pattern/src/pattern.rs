@@ -186,8 +186,8 @@ fn refused(source: &str, error: &regex::Error) -> PatternError {
         }
         // The engine shows the translated pattern over several lines; the error is in the last.
         error => {
-            let told = error.to_string();
-            let reason = told.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let message = error.to_string();
+            let reason = message.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned();
             PatternError::Unsupported { pattern, reason }
         }
     }

@@ -23,9 +23,9 @@ pub(crate) struct Program {
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Takes one character.
-    One(One),
+    One(CharMatcher),
     /// Takes one kind of character again and again.
-    Many { one: One, min: u32, max: u32, mode: RepeatMode },
+    Many { one: CharMatcher, min: u32, max: u32, mode: RepeatMode },
     /// Requires a position.
     Anchor(Anchor),
     /// Continues at `first`, and at `second` if that fails.
@@ -37,7 +37,7 @@ pub(crate) enum Step {
     /// Begins a loop: no iteration yet.
     Enter { count: usize, last: usize },
     /// Iterates a loop once more, or leaves it.
-    Loop(Turn),
+    Loop(LoopStep),
     /// Runs what follows up to its [`Step::Accept`] independently, and continues at `end`.
     Atomic { end: usize },
     /// As `Atomic`, without taking characters; begins `back` characters earlier.
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 
 /// A loop, where it decides whether to iterate.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct LoopStep {
     /// The slot that counts the iterations.
     pub(crate) count: usize,
     /// The slot with the start of the last iteration.
@@ -66,14 +66,14 @@ pub(crate) struct Turn {
 
 /// One kind of character.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum One {
+pub(crate) enum CharMatcher {
     Character(char),
     Any,
     AnyButNewline,
     Set(Arc<Set>),
 }
 
-impl One {
+impl CharMatcher {
     /// Returns whether a character is of this kind.
     pub(crate) fn takes(&self, character: char) -> bool {
         match self {
@@ -117,19 +117,19 @@ impl Sets {
     }
 
     /// Returns the kind of character that a part takes, when it takes just one.
-    fn one(&mut self, node: &Node, ignore_case: bool) -> Option<One> {
+    fn one(&mut self, node: &Node, ignore_case: bool) -> Option<CharMatcher> {
         Some(match node {
             Node::Literal(character) if ignore_case => {
                 let mut written = String::from("(?i:");
                 translate::literal(*character, &mut written);
-                One::Set(self.read(written + ")"))
+                CharMatcher::Set(self.read(written + ")"))
             }
-            Node::Literal(character) => One::Character(*character),
-            Node::Any { newline: true } => One::Any,
-            Node::Any { newline: false } => One::AnyButNewline,
+            Node::Literal(character) => CharMatcher::Character(*character),
+            Node::Any { newline: true } => CharMatcher::Any,
+            Node::Any { newline: false } => CharMatcher::AnyButNewline,
             Node::Class { negated, items } => {
                 let written = translate::class(*negated, items);
-                One::Set(self.read(if ignore_case { format!("(?i:{written})") } else { written }))
+                CharMatcher::Set(self.read(if ignore_case { format!("(?i:{written})") } else { written }))
             }
             _ => return None,
         })
@@ -139,9 +139,9 @@ impl Sets {
     fn first(&mut self, node: &Node, ignore_case: bool, bytes: &mut [bool; 256]) -> bool {
         if let Some(one) = self.one(node, ignore_case) {
             let beyond = match &one {
-                One::Character(character) => !character.is_ascii(),
-                One::Any | One::AnyButNewline => true,
-                One::Set(set) => set.has_others(),
+                CharMatcher::Character(character) => !character.is_ascii(),
+                CharMatcher::Any | CharMatcher::AnyButNewline => true,
+                CharMatcher::Set(set) => set.has_others(),
             };
             for byte in 0..=255u8 {
                 bytes[usize::from(byte)] |= if byte < 128 { one.takes(byte.into()) } else { beyond };
@@ -273,7 +273,7 @@ impl Compiler {
         let head = self.hole();
         self.node(node, ignore_case);
         self.steps.push(Step::Jump(head));
-        self.steps[head] = Step::Loop(Turn { count, last, min, max, lazy, exit: self.steps.len() });
+        self.steps[head] = Step::Loop(LoopStep { count, last, min, max, lazy, exit: self.steps.len() });
     }
 
     /// Compiles an independent part.

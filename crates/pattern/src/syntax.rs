@@ -161,7 +161,7 @@ struct Parser {
     alternations: Vec<Vec<Range<usize>>>,
 }
 
-/// The part before a quantifier, as far as its rules care.
+/// The part before a quantifier, for its rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Atom,
@@ -208,11 +208,11 @@ impl Parser {
         accepted
     }
 
-    fn take_while(&mut self, most: usize, wanted: impl Fn(char) -> bool) -> String {
+    fn take_while(&mut self, max_chars: usize, is_accepted: impl Fn(char) -> bool) -> String {
         let mut taken = String::new();
-        while taken.len() < most {
+        while taken.len() < max_chars {
             match self.peek() {
-                Some(next) if wanted(next) => taken.push(next),
+                Some(next) if is_accepted(next) => taken.push(next),
                 _ => break,
             }
             self.at += 1;

@@ -69,8 +69,8 @@ impl Canvas {
         self.pixels[at..at + 3].copy_from_slice(&[red, green, blue]);
     }
 
-    /// Paints through a stencil whose cell begins at (`x`, `y`). `slant` moves each row to the right, by so many pixels
-    /// for each that it is above `baseline`.
+    /// Paints through a stencil whose cell begins at (`x`, `y`). Each row moves to the right by `slant` pixels for each
+    /// row that it is above `baseline`.
     pub(crate) fn stencil(&mut self, x: i32, y: i32, stencil: &Stencil, colour: Rgb, slant: f32, baseline: i32) {
         let area = stencil.area;
         for row in 0..area.height {

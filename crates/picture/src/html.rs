@@ -1,6 +1,6 @@
 //! The HTML form of a screen.
 //!
-//! One `<pre>` with styles of its own, so that it looks the same wherever it is put. Every run is as wide as its cells:
+//! One `<pre>` with its own styles, so that it looks the same wherever it is put. Every run is as wide as its cells:
 //! browsers have different fonts, and a glyph from another font must not push the rest of the row aside.
 
 use std::fmt::Write as _;
@@ -111,7 +111,7 @@ fn escape(out: &mut String, text: &str) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // What is no character in HTML.
+            // Not a character in HTML.
             control if control.is_control() => out.push(' '),
             other => out.push(other),
         }

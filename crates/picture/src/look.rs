@@ -24,11 +24,11 @@ pub(crate) struct Look {
     pub(crate) underline_colour: Rgb,
     pub(crate) strike: bool,
     pub(crate) hidden: bool,
-    /// The line of a cursor that is no block, and its colour.
+    /// The line of a cursor that is not a block, and its colour.
     pub(crate) cursor: Option<(CursorShape, Rgb)>,
 }
 
-/// Returns what is painted in each row, from left to right.
+/// Returns the painted parts of each row, from left to right.
 pub(crate) fn rows(picture: &Picture) -> impl Iterator<Item = Vec<Patch<'_>>> {
     picture.rows.iter().enumerate().map(|(index, runs)| {
         let mut patches: Vec<Patch<'_>> = runs.iter().map(|run| patch(picture, run)).collect();

@@ -147,8 +147,8 @@ impl Cell {
         }
     }
 
-    /// A line from a side of the cell to `reach` pixels beyond its middle, `aside` of it, and so much `thicker`
-    /// than a pixel on both of its sides.
+    /// A line from a side of the cell to `reach` pixels beyond its middle, `aside` of it, and widened by `thicker`
+    /// pixels on both of its sides.
     fn stroke(&mut self, side: usize, aside: i32, thicker: i32, reach: i32) {
         let (x, y) = MIDDLE;
         let across = |middle: i32| middle + aside - thicker..middle + aside + thicker + 1;

@@ -14,7 +14,7 @@ pub struct TooLarge {
 }
 
 impl TooLarge {
-    /// Checks whether a screen of so many columns and rows can be painted, before its cells are collected.
+    /// Checks whether a screen of this size can be painted, before its cells are collected.
     ///
     /// # Errors
     /// If it has more than 60,000 cells.

@@ -79,9 +79,9 @@ impl Workflows {
             description: verb.description.clone().or_else(|| Some(format!("Captured from {}", sources.join(", ")))),
             name: Some(verb.name.clone()),
             inputs: verb.inputs.clone().into_iter().collect(),
-            keeps_looks: verb.keep,
+            keep_read_only_commands: verb.keep,
             expects: verb.expect.clone(),
-            against,
+            compare_with: against,
         };
         let facts = known_facts(caller);
         let made = tokio::task::spawn_blocking(move || capture(&logs, &facts, &request)).await;

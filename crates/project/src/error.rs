@@ -305,7 +305,7 @@ pub enum SessionError {
     /// The disk does not answer.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// It names something else.
+    /// The name is that of something else.
     #[error("Session not found: {name}")]
     NotFound {
         /// The name, at most 80 characters.
@@ -334,10 +334,10 @@ pub(crate) enum FileReadError {
     /// The system refuses to read it.
     #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
-    /// It is longer than [`MAX_FILE_BYTES`].
+    /// The file is longer than [`MAX_FILE_BYTES`].
     #[error("it has more than {} KB, the limit", MAX_FILE_BYTES >> 10)]
     TooLarge,
-    /// It is not text.
+    /// The file is not text.
     #[error("it is not UTF-8")]
     NotUtf8,
 }
@@ -348,10 +348,10 @@ pub(crate) enum DocumentError {
     /// Its text is unknown.
     #[error(transparent)]
     File(#[from] FileReadError),
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("it is not valid JSON: {0}")]
     Json(serde_json::Error),
-    /// It is not TOML.
+    /// The file is not TOML.
     #[error("it is not valid TOML: {message}{}", at_place(.place))]
     Toml {
         /// The reason.
@@ -359,10 +359,10 @@ pub(crate) enum DocumentError {
         /// The line and the column, from 1.
         place: Option<(usize, usize)>,
     },
-    /// It has values that JSON lacks.
+    /// The file has values that JSON lacks.
     #[error("{}", .0.message())]
     TomlValue(toml::de::Error),
-    /// It is not a table.
+    /// The file is not a table.
     #[error("it must be an object with 'nodes' or 'graphs' in it")]
     NotTables,
 }
@@ -382,16 +382,16 @@ pub(crate) enum DeclarationError {
         /// `node` or `graph`: the owner of the id.
         kind: &'static str,
     },
-    /// It is not an object.
+    /// The declaration is not an object.
     #[error("a node must be an object")]
     NotObject,
-    /// It stands under `graphs` and has another type.
+    /// The entry is under `graphs` and has another type.
     #[error("/type: what stands under 'graphs' is of type 'graph', not {kind}")]
     NotGraph {
         /// The type.
         kind: Value,
     },
-    /// It has another id than its name.
+    /// The declaration has another id than its name.
     #[error("/id: it stands under the name '{name}', so its id cannot be {id}; leave the id out")]
     OtherId {
         /// The name.
@@ -399,7 +399,7 @@ pub(crate) enum DeclarationError {
         /// The id.
         id: Value,
     },
-    /// A workflow has a name that is none.
+    /// A workflow has an invalid name.
     #[error(transparent)]
     Name(#[from] InvalidId),
     /// The node is invalid: every problem in it, one on each line.
@@ -409,7 +409,7 @@ pub(crate) enum DeclarationError {
 
 /// Errors of a library, in any operation.
 pub(crate) trait FolderCause: std::error::Error {
-    /// Returns what is wrong with the directory, if that is the cause.
+    /// Returns the problem of the directory, if that is the cause.
     fn with_folder(&self) -> Option<&FolderError>;
 }
 

@@ -52,7 +52,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
 }
 
 /// Lists the loaded files that cannot be used.
-pub(super) fn broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
+pub(super) fn list_broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
     let in_libraries = project.broken.iter().filter(|broken| {
         let folder = broken.file.parent();
         folders.iter().any(|known| folder == Some(known) || broken.file == known)
@@ -118,7 +118,7 @@ pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Res
     if !others.is_empty() {
         return Err(DeleteError::Shared { id: id.clone(), path: workflow.loaded.path.clone(), others, file });
     }
-    let mut reply = removed(&workflow.library, &workflow.loaded, id)?;
+    let mut reply = remove_file(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);
     // The user's own workflow with that name was hidden before.
     let own_library = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
@@ -135,14 +135,14 @@ pub(super) fn delete_file(
     stem: &str,
 ) -> Result<DeleteWorkflowReply, DeleteError> {
     let name = format!("{stem}.py");
-    let Ok(wanted) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name).into()) };
+    let Ok(workflow) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name).into()) };
     for folder in folders.iter() {
         let library = Library::open(folder);
-        let file = library.function_path(&wanted);
+        let file = library.function_path(&workflow);
         let known = project.loaded(&file).cloned();
-        let removed = match &known {
-            Some(loaded) => removed(folder, loaded, &name),
-            None => match library.delete_functions(&wanted) {
+        let reply = match &known {
+            Some(loaded) => remove_file(folder, loaded, &name),
+            None => match library.delete_functions(&workflow) {
                 Ok(()) => Ok(DeleteWorkflowReply {
                     success: true,
                     workflow_name: name.clone(),
@@ -153,12 +153,12 @@ pub(super) fn delete_file(
                 Err(cause) => Err(DeleteError::Functions { name: name.clone(), cause }),
             },
         };
-        return removed;
+        return reply;
     }
     Err(DeleteError::NoFile { file: name })
 }
 
-fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, DeleteError> {
+fn remove_file(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, DeleteError> {
     match Library::open(folder).delete_functions(&loaded.name) {
         // Another client has removed it already.
         Ok(()) | Err(LookupError::NotFound { .. }) => {}

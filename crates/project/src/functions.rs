@@ -167,7 +167,7 @@ impl FunctionFiles {
     ///
     /// # Errors
     ///
-    /// With the reason why it is invalid.
+    /// Returns the reason that it is invalid.
     pub(super) async fn declared(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         self.workers.load(file, text).await
     }
@@ -191,8 +191,8 @@ impl FunctionFiles {
         if let Some(original) = &original {
             match self.newer(&file, original, before).await {
                 Newer::No => {}
-                Newer::Wrong(why, text) => (note, refused) = (Some(why), text),
-                Newer::Unknown(why) => (note, settled) = (Some(why), false),
+                Newer::Wrong(reason, text) => (note, refused) = (Some(reason), text),
+                Newer::Unknown(reason) => (note, settled) = (Some(reason), false),
                 Newer::Text(text, declares) => match self.take_over(library, &file, &text, &declares).await {
                     Ok(taken) => {
                         (file, declared) = (taken, Some(Ok(declares)));
@@ -252,8 +252,8 @@ impl FunctionFiles {
         let text = match &original.text {
             Ok(text) => text,
             Err(reason) => {
-                let why = format!("it was loaded from {path}, which is not followed any more: {reason}");
-                return Newer::Wrong(why, None);
+                let reason = format!("it was loaded from {path}, which is not followed any more: {reason}");
+                return Newer::Wrong(reason, None);
             }
         };
         let hash = Signature::of_text(text);
@@ -262,27 +262,29 @@ impl FunctionFiles {
         }
         // If both texts are the same, only the record of it is missing.
         if file.metadata.is_edited() && hash != file.metadata.hash {
-            let why = format!(
+            let reason = format!(
                 "it was edited here, and so was its original {path}; to take that one: steplatch workflow load --overwrite"
             );
-            return Newer::Wrong(why, None);
+            return Newer::Wrong(reason, None);
         }
         if let Some(before) = before.filter(|before| before.refused.as_ref() == Some(&hash)) {
             return Newer::Wrong(before.loaded.note.clone().unwrap_or_default(), Some(hash));
         }
-        let wrong = |reason: String| {
-            let why =
+        let unreadable = |reason: String| {
+            let reason =
                 format!("its original {path} is not valid any more, and what was loaded before counts:\n{reason}");
-            Newer::Wrong(why, Some(hash.clone()))
+            Newer::Wrong(reason, Some(hash.clone()))
         };
         let name = file_name(&file.name);
         match self.declared(&name, text).await {
             Ok(declared) => match python::problems(&declared, &name, text).first() {
                 None => Newer::Text(text.clone(), declared.into()),
-                Some(problem) => wrong(problem.message.clone()),
+                Some(problem) => unreadable(problem.message.clone()),
             },
-            Err(WorkersError::WorkerExited(gone)) => Newer::Unknown(format!("its original {path} has changed: {gone}")),
-            Err(error) => wrong(error.to_string()),
+            Err(WorkersError::WorkerExited(exited)) => {
+                Newer::Unknown(format!("its original {path} has changed: {exited}"))
+            }
+            Err(error) => unreadable(error.to_string()),
         }
     }
 
@@ -350,8 +352,8 @@ fn scan_file(library: &Library, found: FoundFunctions, seen: &HashMap<String, Fi
     match library.function_file(&name) {
         Ok(file) => {
             let original = file.metadata.origin.as_ref().map(|origin| Original::read(library.folder(), origin));
-            let there = [&found.stamp, &found.about, &original.as_ref().and_then(|original| original.stamp.clone())];
-            let settled = there.into_iter().flatten().all(Stamp::is_settled);
+            let stamps = [&found.stamp, &found.about, &original.as_ref().and_then(|original| original.stamp.clone())];
+            let settled = stamps.into_iter().flatten().all(Stamp::is_settled);
             Some(ScanResult::Read(Box::new(Read { found, file, original, settled })))
         }
         Err(LookupError::NotFound { .. }) => None,

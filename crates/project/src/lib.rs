@@ -27,7 +27,7 @@ mod workers;
 mod workflows;
 
 pub use error::{DiskError, FindError, KeepError, SessionError, WorkflowNotFound};
-pub use nesting::calls;
+pub use nesting::called_nodes;
 pub use node_not_found::NodeNotFound;
 pub use node_verbs::node_kind;
 pub use project::{FunctionWorkflow, InvalidDeclaration, NodeDeclaration, Project};

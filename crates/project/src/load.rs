@@ -68,11 +68,11 @@ impl Workflows {
         reply.problems = python::problems(&declared, &file_name(&name), &text);
         let project = self.projects.find_project(caller).await?;
         let asker = LibrarySearch::for_caller(caller);
-        let wanted = LoadRequest { name, path, text, declared, overwrite: verb.overwrite, before };
+        let request = LoadRequest { name, path, text, declared, overwrite: verb.overwrite, before };
         let work = move || {
             let folders = asker.folders();
-            reply.problems.extend(conflicts(&folders, &project, &wanted));
-            reply.warnings = warnings(&project, &wanted);
+            reply.problems.extend(conflicts(&folders, &project, &request));
+            reply.warnings = warnings(&project, &request);
             if !reply.problems.is_empty() {
                 return Ok(refused(reply));
             }
@@ -80,7 +80,7 @@ impl Workflows {
                 reply.success = true;
                 return Ok(reply);
             }
-            store_file(&Library::open(&folders.first), &wanted, reply)
+            store_file(&Library::open(&folders.first), &request, reply)
         };
         if verb.check_only { self.disk.reading(work).await? } else { self.disk.writing(work).await? }
     }
@@ -104,9 +104,9 @@ fn refused(reply: LoadFunctionsReply) -> LoadFunctionsReply {
 }
 
 /// Returns the ids with a declaration elsewhere, other than in the file that this one replaces.
-fn conflicts(folders: &LibraryPaths, project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
+fn conflicts(folders: &LibraryPaths, project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
     let library = Library::open(&folders.first);
-    let own = library.function_path(&wanted.name);
+    let own = library.function_path(&request.name);
     let conflict = |declared: &Declaration| {
         let id = &declared.id;
         if let Some(owner) = project.owner(id) {
@@ -117,7 +117,7 @@ fn conflicts(folders: &LibraryPaths, project: &Project, wanted: &LoadRequest) ->
         let machine = id.parse().ok().map(|name| library.file(&name)).filter(|file| file.exists())?;
         Some(format!("ID '{id}' conflicts with existing workflow, in {}", machine.display()))
     };
-    let found = wanted.declared.iter().filter_map(|declared| {
+    let found = request.declared.iter().filter_map(|declared| {
         let message = conflict(declared)?;
         Some(FileProblem { line: declared.line, message })
     });
@@ -125,12 +125,12 @@ fn conflicts(folders: &LibraryPaths, project: &Project, wanted: &LoadRequest) ->
 }
 
 /// Returns warnings for the author: about nodes, and about graphs that call missing nodes.
-fn warnings(project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
-    let ids = wanted.declared.iter().map(|declared| declared.id.as_str());
+fn warnings(project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
+    let ids = request.declared.iter().map(|declared| declared.id.as_str());
     let known: Vec<&str> = project.nodes.keys().map(String::as_str).chain(ids).collect();
     let mut warnings = Vec::new();
-    for declared in &wanted.declared {
-        let Ok(Some(node)) = python::node(declared, &file_name(&wanted.name), &wanted.text) else { continue };
+    for declared in &request.declared {
+        let Ok(Some(node)) = python::node(declared, &file_name(&request.name), &request.text) else { continue };
         let mut found = node.warnings();
         if let NodeKind::Graph(graph) = &node.kind {
             found.extend(graph.check_nodes(&known));
@@ -147,10 +147,10 @@ fn warnings(project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
 /// Puts the file into the library. Blocks.
 fn store_file(
     library: &Library,
-    wanted: &LoadRequest,
+    request: &LoadRequest,
     mut reply: LoadFunctionsReply,
 ) -> Result<LoadFunctionsReply, LoadError> {
-    let LoadRequest { name, path, text, declared, overwrite, before } = wanted;
+    let LoadRequest { name, path, text, declared, overwrite, before } = request;
     let file = || path.clone();
     let kept = library.function_path(name);
     reply.stored_file = Some(kept.display().to_string());
@@ -190,7 +190,7 @@ fn store_file(
     }
 }
 
-/// Returns why a file must not replace another one, unless there is a request for that.
+/// Returns the reason that a file must not replace another one, unless there is a request for that.
 fn replaceable(
     old: &FunctionFile,
     library: &Path,

@@ -11,7 +11,7 @@ use super::project::NodeDeclaration;
 const MAX_DEPTH: usize = 16;
 
 /// Returns the nodes that a graph may call, each with the place of its step.
-pub fn calls(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
+pub fn called_nodes(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
     graph.steps().iter().enumerate().flat_map(|(index, step)| {
         let called = [Some(&step.node), step.on_error.fallback()];
         called.into_iter().flatten().map(move |node| (index, node.as_str()))
@@ -19,11 +19,11 @@ pub fn calls(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Returns the graphs that must not run because of their calls: names and reasons.
-pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String, String)> {
+pub(super) fn nesting_errors(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String, String)> {
     let graphs: BTreeMap<&str, BTreeSet<&str>> = nodes
         .iter()
         .filter_map(|(name, declared)| match &declared.node.kind {
-            NodeKind::Graph(graph) => Some((name.as_str(), calls(graph).map(|(_, called)| called).collect())),
+            NodeKind::Graph(graph) => Some((name.as_str(), called_nodes(graph).map(|(_, called)| called).collect())),
             _ => None,
         })
         .collect();
@@ -39,7 +39,7 @@ pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String
         }
         levels.extend(ranked.into_iter().map(|name| (name, level)));
     }
-    let trouble = |name: &str| match levels.get(name) {
+    let nesting_error = |name: &str| match levels.get(name) {
         Some(level) if *level <= MAX_DEPTH => None,
         Some(level) => Some(format!("it nests graphs {level} levels deep; the limit is {MAX_DEPTH}")),
         None => {
@@ -48,7 +48,7 @@ pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String
             Some(format!("it calls graphs that form a cycle: {}", find_cycle.join(" → ")))
         }
     };
-    graphs.keys().filter_map(|name| Some(((*name).to_owned(), trouble(name)?))).collect()
+    graphs.keys().filter_map(|name| Some(((*name).to_owned(), nesting_error(name)?))).collect()
 }
 
 /// Follows `next` from `name` until a name repeats, and returns the cycle.

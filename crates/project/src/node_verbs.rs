@@ -111,12 +111,12 @@ fn declaration(node: &Node) -> Option<Value> {
 }
 
 fn broken(project: &Project) -> Vec<BrokenNode> {
-    let told = |InvalidDeclaration { name, file, reason }: &InvalidDeclaration| BrokenNode {
+    let to_broken_node = |InvalidDeclaration { name, file, reason }: &InvalidDeclaration| BrokenNode {
         id: name.clone(),
         file: display_path(file),
         reason: reason.clone(),
     };
-    project.broken.iter().map(told).collect()
+    project.broken.iter().map(to_broken_node).collect()
 }
 
 /// Returns a path for people and for answers.

@@ -27,7 +27,7 @@ pub(super) fn path(folder: &Path, origin: &Origin) -> PathBuf {
     folder.parent().unwrap_or(folder).join(&origin.file)
 }
 
-/// Returns how the library at `folder` names a loaded file.
+/// Returns the name of a loaded file in the library at `folder`.
 pub(super) fn for_file(folder: &Path, file: &Path, text: &str) -> Origin {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let file = real(file);

@@ -317,11 +317,11 @@ impl Project {
         loop {
             let unusable: BTreeSet<&str> = self.broken.iter().filter_map(|broken| broken.name.as_deref()).collect();
             let named: Vec<&str> = self.nodes.keys().map(String::as_str).chain(unusable.iter().copied()).collect();
-            let mut wrong: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            let mut invalid: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for (name, declared) in &self.nodes {
                 let NodeKind::Graph(graph) = &declared.node.kind else { continue };
                 let mut problems: Vec<String> = graph.check_nodes(&named).iter().map(ToString::to_string).collect();
-                for (index, called) in nesting::calls(graph) {
+                for (index, called) in nesting::called_nodes(graph) {
                     if unusable.contains(called) && !self.nodes.contains_key(called) {
                         let step = &graph.steps()[index].id;
                         problems.push(format!(
@@ -330,17 +330,17 @@ impl Project {
                     }
                 }
                 if !problems.is_empty() {
-                    wrong.insert(name.clone(), problems);
+                    invalid.insert(name.clone(), problems);
                 }
             }
-            if wrong.is_empty() {
+            if invalid.is_empty() {
                 break;
             }
-            for (name, problems) in wrong {
+            for (name, problems) in invalid {
                 self.remove(name, problems.join("\n"));
             }
         }
-        for (name, reason) in nesting::troubles(&self.nodes) {
+        for (name, reason) in nesting::nesting_errors(&self.nodes) {
             self.remove(name, reason);
         }
     }

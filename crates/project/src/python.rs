@@ -41,7 +41,7 @@ pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Va
     Some(Value::Object(fields))
 }
 
-/// Returns a node or graph, checked as far as possible on its own; `None` for a workflow.
+/// Returns a node or graph, checked without its context; `None` for a workflow.
 ///
 /// # Errors
 ///
@@ -60,13 +60,13 @@ pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<
         let message = "it declares nothing; add Workflow(id=…, session=session, fn=…), or a node".to_owned();
         return vec![FileProblem { line: None, message }];
     }
-    let wrong = declared.iter().filter_map(|declared| {
+    let problems = declared.iter().filter_map(|declared| {
         let reason = node(declared, file, text).err()?;
         let what = declaration_info(declared).kind;
         let message = format!("{what} '{}': {}", declared.id, reason.to_string().replace('\n', "\n  "));
         Some(FileProblem { line: declared.line, message })
     });
-    wrong.collect()
+    problems.collect()
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub enum SaveRepairError {
         "'{0}' was changed in the library since the run began, so the patch is not saved there; propose it to a run of the current version"
     )]
     Changed(WorkflowName),
-    /// The workflow is gone, its file is broken, or writing it fails.
+    /// The workflow was removed, its file is broken, or writing it fails.
     #[error("{}", with_causes(.0))]
     Replace(#[from] ReplaceError),
 }
@@ -141,7 +141,7 @@ impl Workflows {
 ///
 /// # Errors
 ///
-/// With what the patched machine does otherwise.
+/// Returns the differences of the patched machine.
 fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<String, String> {
     let was = match play(golden, before) {
         Ok(rehearsal) if rehearsal.end == RehearsalEnd::Completed => rehearsal,
@@ -176,7 +176,7 @@ fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<St
     }
 }
 
-/// Returns how a recording passes: by which states other than its own.
+/// Returns the way that a recording passes: the states other than its own.
 fn passed_by(before: &Definition, after: &Definition, passed: &[&str]) -> String {
     let is_new = |state: &&State| before.state(state.name()).is_none();
     let new: Vec<&str> = after.states().iter().filter(is_new).map(State::name).collect();

@@ -139,7 +139,7 @@ impl Workflows {
     }
 }
 
-/// Returns who saves a version for `caller`.
+/// Returns the author of a version that is saved for `caller`.
 pub(super) async fn author(caller: &Caller, reason: Option<String>) -> Author {
     Author { by: Some(caller.who().await), through: Some(caller.through().await), reason }
 }
@@ -223,18 +223,18 @@ pub(super) fn problem_lines(problems: &[&Problem]) -> Vec<String> {
         let place = if problem.pointer.is_empty() { "" } else { ": " };
         format!("{}{place}{}", problem.pointer, problem.message)
     };
-    let mut told: Vec<String> = problems.iter().take(MAX_PROBLEMS).map(line).collect();
+    let mut lines: Vec<String> = problems.iter().take(MAX_PROBLEMS).map(line).collect();
     if problems.len() > MAX_PROBLEMS {
-        told.push(format!("… and {} more", problems.len() - MAX_PROBLEMS));
+        lines.push(format!("… and {} more", problems.len() - MAX_PROBLEMS));
     }
-    told
+    lines
 }
 
 pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
-    let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
+    let query = verb.containing.as_deref().unwrap_or_default().to_lowercase();
     let is_wanted = |entry: &Entry| {
         let description = entry.description.as_deref().unwrap_or_default();
-        [entry.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&wanted))
+        [entry.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&query))
     };
     let mut reply =
         ListWorkflowsReply { library: folders.first.display().to_string(), ..ListWorkflowsReply::default() };
@@ -268,10 +268,10 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
     let functions = function_verbs::list(folders, project, &of_project);
     let is_meant = |info: &WorkflowInfo| {
         let description = info.description.as_deref().unwrap_or_default();
-        [info.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&wanted))
+        [info.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&query))
     };
     reply.workflows.extend(functions.into_iter().filter(is_meant));
-    reply.broken.extend(function_verbs::broken(folders, project));
+    reply.broken.extend(function_verbs::list_broken(folders, project));
     if !reply.success {
         reply.error = reply.broken.first().map(|broken| broken.reason.clone());
     }
@@ -404,15 +404,15 @@ pub(super) fn delete(
     if let Some(stem) = name.strip_suffix(".py") {
         return function_verbs::delete_file(folders, project, stem);
     }
-    let Ok(wanted) = name.parse() else { return Err(not_found(folders, project, name).into()) };
+    let Ok(workflow) = name.parse() else { return Err(not_found(folders, project, name).into()) };
     if let Ok(ResolvedWorkflow::Function(workflow)) = look_up(folders, project, name) {
         return function_verbs::delete(folders, workflow);
     }
     let mut removed = None;
     for folder in folders.iter() {
         let library = Library::open(folder);
-        let file = library.file(&wanted).display().to_string();
-        match (&removed, library.get(&wanted)) {
+        let file = library.file(&workflow).display().to_string();
+        match (&removed, library.get(&workflow)) {
             (Some(_), Ok(_) | Err(LookupError::Broken { .. })) => {
                 return Ok(DeleteWorkflowReply {
                     success: true,
@@ -422,11 +422,11 @@ pub(super) fn delete(
                     ..DeleteWorkflowReply::default()
                 });
             }
-            (None, Ok(_) | Err(LookupError::Broken { .. })) => match library.delete(&wanted) {
+            (None, Ok(_) | Err(LookupError::Broken { .. })) => match library.delete(&workflow) {
                 Ok(()) => removed = Some(file),
                 // Another client has removed it already.
                 Err(LookupError::NotFound { .. }) => {}
-                Err(cause) => return Err(DeleteError::Machine { name: wanted, cause }),
+                Err(cause) => return Err(DeleteError::Machine { name: workflow, cause }),
             },
             (_, Err(_)) => {}
         }

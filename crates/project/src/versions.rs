@@ -135,9 +135,9 @@ pub(super) fn describe(
     version: u32,
 ) -> Result<DescribeWorkflowReply, FindError> {
     let (library, name, versions) = find_versions(folders, project, name)?;
-    let there = versions.iter().map(|version| version.version).collect();
+    let available = versions.iter().map(|version| version.version).collect();
     let Some(found) = versions.into_iter().find(|found| found.version == version) else {
-        return Err(FindError::Version(VersionError::NoVersion { name, version, there }));
+        return Err(FindError::Version(VersionError::NoVersion { name, version, there: available }));
     };
     if found.is_current
         && let Ok(stored) = library.get(&name)
@@ -158,20 +158,20 @@ fn find_versions(
     project: &Project,
     name: &str,
 ) -> Result<(Library, WorkflowName, Vec<SavedVersion>), FindError> {
-    let wanted: WorkflowName = name.parse().map_err(|_| not_found(folders, project, name))?;
+    let workflow_name: WorkflowName = name.parse().map_err(|_| not_found(folders, project, name))?;
     match look_up(folders, project, name) {
         Ok(ResolvedWorkflow::Machine(library, _)) => {
-            let versions = library.versions(&wanted).map_err(FindError::Library)?;
-            Ok((library, wanted, versions))
+            let versions = library.versions(&workflow_name).map_err(FindError::Library)?;
+            Ok((library, workflow_name, versions))
         }
         Ok(ResolvedWorkflow::Function(workflow)) => {
-            Err(FindError::OfFunction { name: wanted, file: workflow.loaded.path.clone() })
+            Err(FindError::OfFunction { name: workflow_name, file: workflow.loaded.path.clone() })
         }
         Err(error @ FindError::NotFound(_)) => {
             for folder in folders.iter() {
                 let library = Library::open(folder);
-                match library.versions(&wanted) {
-                    Ok(versions) => return Ok((library, wanted, versions)),
+                match library.versions(&workflow_name) {
+                    Ok(versions) => return Ok((library, workflow_name, versions)),
                     Err(LookupError::NotFound { .. }) => {}
                     Err(error) => return Err(FindError::Library(error)),
                 }
@@ -191,26 +191,26 @@ fn revert(
 ) -> Result<(u32, u32), RevertError> {
     let (library, name, versions) = find_versions(folders, project, &verb.name)?;
     let current = versions.iter().find(|version| version.is_current).map(|version| version.version);
-    let there = versions.iter().map(|version| version.version).collect();
-    let wanted = match verb.version {
-        Some(wanted) => versions.into_iter().find(|version| version.version == wanted).ok_or_else(|| {
-            FindError::Version(VersionError::NoVersion { name: name.clone(), version: wanted, there })
+    let available = versions.iter().map(|version| version.version).collect();
+    let selected = match verb.version {
+        Some(number) => versions.into_iter().find(|version| version.version == number).ok_or_else(|| {
+            FindError::Version(VersionError::NoVersion { name: name.clone(), version: number, there: available })
         })?,
         None => {
             let mut earlier = versions.into_iter().filter(|version| current.is_none_or(|now| version.version < now));
             earlier.next().ok_or(RevertError::First { name: name.clone(), version: current.unwrap_or(0) })?
         }
     };
-    let mut definition = wanted.definition;
+    let mut definition = selected.definition;
     definition["name"] = Value::from(name.as_str());
     if let Err(problems) = Definition::parse(&definition, &TerminalTools) {
         let problems = crate::verbs::problem_lines(&problems.iter().collect::<Vec<_>>());
-        return Err(RevertError::Invalid { name, version: wanted.version, problems });
+        return Err(RevertError::Invalid { name, version: selected.version, problems });
     }
-    let equals = format!("as version {}", wanted.version);
+    let equals = format!("as version {}", selected.version);
     let reason = Some(author.reason.map_or_else(|| equals.clone(), |reason| format!("{equals}: {reason}")));
     let saved = library.create(&definition, true, &Author { reason, ..author }).map_err(RevertError::Library)?;
-    Ok((saved.metadata.version, wanted.version))
+    Ok((saved.metadata.version, selected.version))
 }
 
 fn info(version: SavedVersion) -> WorkflowVersion {

@@ -1,8 +1,8 @@
 //! The worker processes, which execute functions.
 //!
-//! Owns all workers: starts one when there is something to execute and the others are busy, replaces one that ended,
-//! and kills one that is silent for too long. It restores the executions of a lost worker from their history. A worker
-//! does one thing at a time, which identifies the cause of its end.
+//! Owns all workers: starts one when there is something to execute and the others are busy, replaces an ended worker,
+//! and kills a silent one. It restores the executions of a lost worker from their history. A worker does one thing at a
+//! time, which identifies the cause of its end.
 
 mod worker;
 
@@ -81,10 +81,10 @@ pub enum WorkersError {
     /// The function does not follow its history.
     #[error("{0}")]
     Diverged(Box<Divergence>),
-    /// It crashed its worker twice.
+    /// The function crashed its worker twice.
     #[error("the function ended the process that executes it, twice: {0}; it takes too much at once")]
     Deadly(WorkerExited),
-    /// It computed for too long in one operation.
+    /// The function computed for too long in one operation.
     #[error("the function was ended: {0}, which no limit of the interpreter interrupts; make its numbers smaller")]
     Overrun(WorkerExited),
     /// No worker is available.
@@ -116,7 +116,7 @@ impl Workers {
                 Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
                 // Tries another worker.
                 Ok(None) => {}
-                Err(gone) => self.count_death(text, &mut deaths, gone)?,
+                Err(exited) => self.count_death(text, &mut deaths, exited)?,
             }
         }
     }
@@ -136,10 +136,12 @@ impl Workers {
         workers.retain(|worker| !worker.is_gone());
         let usable = workers.iter().filter(|worker| !is_suspected || !worker.is_reserved());
         let least = usable.min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
-        let most = if is_suspected { MAX_WORKERS - 1 } else { MAX_WORKERS };
+        let max_workers = if is_suspected { MAX_WORKERS - 1 } else { MAX_WORKERS };
         let at_work = workers.iter().filter(|worker| !worker.is_held_up()).count();
         match least {
-            Some(least) if least.open() == 0 || at_work >= USUAL_WORKERS || workers.len() >= most => Ok(least.clone()),
+            Some(least) if least.open() == 0 || at_work >= USUAL_WORKERS || workers.len() >= max_workers => {
+                Ok(least.clone())
+            }
             _ => {
                 let worker = Arc::new(Worker::start(&self.shared.starter, workers.len() + 1 == MAX_WORKERS)?);
                 workers.push(worker.clone());
@@ -151,20 +153,20 @@ impl Workers {
 
 impl Workers {
     /// Counts a worker's end against the execution that the worker was busy with.
-    fn count_death(&self, text: &str, deaths: &mut u32, gone: WorkerExited) -> Result<(), WorkersError> {
-        if gone.overran() {
+    fn count_death(&self, text: &str, deaths: &mut u32, exited: WorkerExited) -> Result<(), WorkersError> {
+        if exited.overran() {
             self.suspect(text);
-            return Err(WorkersError::Overrun(gone));
+            return Err(WorkersError::Overrun(exited));
         }
-        if !gone.was_busy_with_this() {
+        if !exited.was_busy_with_this() {
             return Ok(());
         }
         *deaths += 1;
         if *deaths < MAX_DEATHS {
-            tracing::warn!(%gone, "a worker is replaced");
+            tracing::warn!(gone = %exited, "a worker is replaced");
             return Ok(());
         }
-        Err(WorkersError::Deadly(gone))
+        Err(WorkersError::Deadly(exited))
     }
 
     fn suspect(&self, text: &str) {
@@ -202,9 +204,9 @@ impl Execution {
                 Ok(Some(Reply::Diverged(divergence))) => return Err(WorkersError::Diverged(divergence)),
                 Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
                 Ok(None) => self.leave(),
-                Err(gone) => {
+                Err(exited) => {
                     self.worker = None;
-                    self.workers.count_death(&self.function.text, &mut self.deaths, gone)?;
+                    self.workers.count_death(&self.function.text, &mut self.deaths, exited)?;
                 }
             }
         }
@@ -243,9 +245,9 @@ impl Execution {
                 self.leave();
                 Ok(None)
             }
-            Err(gone) => {
+            Err(exited) => {
                 self.worker = None;
-                self.workers.count_death(&self.function.text, &mut self.deaths, gone)?;
+                self.workers.count_death(&self.function.text, &mut self.deaths, exited)?;
                 Ok(None)
             }
         }

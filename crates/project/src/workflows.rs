@@ -64,7 +64,7 @@ impl Workflows {
         self.disk.reading(find).await?
     }
 
-    /// Returns what each of these names refers to for `caller`, like [`Self::find`], in their order.
+    /// Returns the targets of these names for `caller`, like [`Self::find`], in their order.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Workflows {
     }
 
     /// Counts a finished run. Logs a failed write, which does not fail the run.
-    pub async fn note_run(
+    pub async fn record_run(
         &self,
         folder: &Path,
         name: &WorkflowName,
@@ -136,7 +136,7 @@ impl Workflows {
         at: SystemTime,
     ) {
         let (library, saved, signature) = (Library::open(folder), name.clone(), signature.clone());
-        let noted = self.disk.writing(move || library.note_run(&saved, &signature, succeeded, states, at)).await;
+        let noted = self.disk.writing(move || library.record_run(&saved, &signature, succeeded, states, at)).await;
         match noted {
             Ok(Ok(_)) => {}
             // A client removed it while it ran.
@@ -170,7 +170,7 @@ impl Workflows {
     }
 
     /// Counts `run`, a finished run of a function, once. Logs a failed write.
-    pub async fn note_function(
+    pub async fn record_function(
         &self,
         folder: &Path,
         file: &WorkflowName,
@@ -181,7 +181,7 @@ impl Workflows {
     ) {
         let (library, name, workflow, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let hash = hash.clone();
-        let note = move || library.note_function_run(&name, &workflow, &run, &hash, succeeded, at);
+        let note = move || library.record_function_run(&name, &workflow, &run, &hash, succeeded, at);
         let noted = self.disk.writing(note).await;
         match noted {
             Ok(Ok(_)) => {}
@@ -200,8 +200,8 @@ pub(crate) enum ResolvedWorkflow<'p> {
 }
 
 impl From<ResolvedWorkflow<'_>> for WorkflowRef {
-    fn from(meant: ResolvedWorkflow<'_>) -> Self {
-        match meant {
+    fn from(resolved: ResolvedWorkflow<'_>) -> Self {
+        match resolved {
             ResolvedWorkflow::Machine(library, stored) => {
                 let Stored { name, definition, metadata } = *stored;
                 let folder = library.folder().to_owned();
@@ -212,16 +212,16 @@ impl From<ResolvedWorkflow<'_>> for WorkflowRef {
     }
 }
 
-/// Returns what `name` refers to, and where it is.
+/// Returns the target of `name`, and its place.
 pub(crate) fn look_up<'p>(
     folders: &LibraryPaths,
     project: &'p Project,
     name: &str,
 ) -> Result<ResolvedWorkflow<'p>, FindError> {
-    let Ok(wanted) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
+    let Ok(workflow_name) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
     for folder in folders.iter() {
         let library = Library::open(folder);
-        match library.get(&wanted) {
+        match library.get(&workflow_name) {
             Ok(stored) => return Ok(ResolvedWorkflow::Machine(library, Box::new(stored))),
             Err(LookupError::NotFound { .. }) => {
                 if let Some(workflow) = project.workflow(name).filter(|workflow| workflow.library == folder) {
@@ -229,7 +229,7 @@ pub(crate) fn look_up<'p>(
                 }
             }
             // The broken one hides another one with the same name, even a readable one.
-            Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: wanted, cause }),
+            Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: workflow_name, cause }),
             Err(error) => return Err(FindError::Library(error)),
         }
     }
@@ -248,7 +248,7 @@ fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
     names
 }
 
-/// Returns why `name` refers to nothing.
+/// Returns the reason that `name` refers to nothing.
 pub(crate) fn not_found(folders: &LibraryPaths, project: &Project, name: &str) -> FindError {
     let shown: String = name.chars().take(80).collect();
     if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(name)) {

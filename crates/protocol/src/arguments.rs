@@ -50,11 +50,11 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
             None => {
                 let value = fields.shift_remove(&name).unwrap_or_default();
                 match synonym(&name, value, known) {
-                    Some((meant, value)) if !fields.contains_key(meant) => {
-                        let taken = understand(as_list(meant, value), &known[meant])
-                            .map(|value| fields.insert(meant.to_owned(), value));
+                    Some((meaning, value)) if !fields.contains_key(meaning) => {
+                        let taken = understand(as_list(meaning, value), &known[meaning])
+                            .map(|value| fields.insert(meaning.to_owned(), value));
                         match taken {
-                            Ok(_) => warnings.push(format!("'{name}' was taken as '{meant}'")),
+                            Ok(_) => warnings.push(format!("'{name}' was taken as '{meaning}'")),
                             Err(problem) => problems.push(format!("{name} {problem}")),
                         }
                     }
@@ -104,8 +104,8 @@ pub fn check(schema: &Value, parameters: &Map<String, Value>, open: impl Fn(&Val
                     |candidate| format!("unknown parameter '{name}'; did you mean '{candidate}'?"),
                 ),
             )),
-            Some(wanted) if !value.is_null() && !open(value) => {
-                if let Err(problem) = understand(value.clone(), wanted) {
+            Some(schema) if !value.is_null() && !open(value) => {
+                if let Err(problem) = understand(value.clone(), schema) {
                     problems.push((name.clone(), format!("{name} {problem}")));
                 }
             }
@@ -202,12 +202,12 @@ fn as_list(name: &str, value: Value) -> Value {
 
 /// Returns the known field that `name` is another word for, with its value in our unit.
 fn synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
-    let (_, meant) = SYNONYMS.iter().find(|(word, meant)| *word == name && known.contains_key(*meant))?;
+    let (_, meaning) = SYNONYMS.iter().find(|(word, meaning)| *word == name && known.contains_key(*meaning))?;
     let value = match name.strip_suffix("_ms").and_then(|_| number(&value)?.as_f64()) {
         Some(milliseconds) => serde_json::Number::from_f64(milliseconds / 1000.0).map_or(value, Value::Number),
         None => value,
     };
-    Some((meant, value))
+    Some((meaning, value))
 }
 
 /// Describes an unknown field with the most similar known field, or with all known fields.
@@ -236,7 +236,7 @@ fn nearest<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
 /// Problem of a value, as words that follow the name of its field.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
-    /// It has another type, or is none of the choices.
+    /// The value has another type, or is not among the choices.
     #[error("must be {wanted}, not {given}")]
     Wrong {
         /// Values that the field takes.
@@ -247,7 +247,7 @@ enum ValueError {
     /// An item of a list is wrong.
     #[error("holds what {0}")]
     Item(Box<Self>),
-    /// An object is given as text that is no JSON.
+    /// An object is given as text that is not JSON.
     #[error("is text but not JSON: {0}")]
     NotJson(serde_json::Error),
     /// An object of texts has another value.
@@ -270,56 +270,56 @@ enum ValueError {
     },
 }
 
-fn out_of_bounds(least: Option<f64>, most: Option<f64>, given: &Value) -> String {
-    match (least, most) {
-        (Some(least), Some(most)) => format!("must be between {least} and {most}, not {given}"),
-        (Some(least), None) => format!("must be at least {least}, not {given}"),
-        (None, Some(most)) => format!("must be at most {most}, not {given}"),
+fn out_of_bounds(min: Option<f64>, max: Option<f64>, given: &Value) -> String {
+    match (min, max) {
+        (Some(min), Some(max)) => format!("must be between {min} and {max}, not {given}"),
+        (Some(min), None) => format!("must be at least {min}, not {given}"),
+        (None, Some(max)) => format!("must be at most {max}, not {given}"),
         (None, None) => format!("is out of bounds: {given}"),
     }
 }
 
 /// Returns `value` as the schema wants it, or its problem.
 fn understand(value: Value, schema: &Value) -> Result<Value, ValueError> {
-    let wrong = |value: &Value, wanted: &str| {
+    let wrong_value = |value: &Value, wanted: &str| {
         Err(ValueError::Wrong { wanted: wanted.to_owned(), given: describe_value(value) })
     };
     match (schema["type"].as_str(), value) {
         (Some("integer"), value) => match integer(&value) {
             Some(number) => in_bounds(number.into(), schema),
-            None => wrong(&value, "a whole number"),
+            None => wrong_value(&value, "a whole number"),
         },
         (Some("number"), value) => match number(&value) {
             Some(number) => in_bounds(number, schema),
-            None => wrong(&value, "a number"),
+            None => wrong_value(&value, "a number"),
         },
         (Some("boolean"), Value::String(text)) if text.eq_ignore_ascii_case("true") => Ok(true.into()),
         (Some("boolean"), Value::String(text)) if text.eq_ignore_ascii_case("false") => Ok(false.into()),
-        (Some("boolean"), value) if !value.is_boolean() => wrong(&value, "true or false"),
+        (Some("boolean"), value) if !value.is_boolean() => wrong_value(&value, "true or false"),
         (Some("string"), value) => match (schema["enum"].as_array(), value.as_str()) {
-            (_, None) => wrong(&value, "text"),
+            (_, None) => wrong_value(&value, "text"),
             (Some(choices), Some(_)) if !choices.contains(&value) => {
                 let choices: Vec<&str> = choices.iter().filter_map(Value::as_str).collect();
-                wrong(&value, &format!("one of {}", choices.join(", ")))
+                wrong_value(&value, &format!("one of {}", choices.join(", ")))
             }
             _ => Ok(value),
         },
         (Some("array"), Value::String(text)) => match serde_json::from_str::<Value>(&text) {
             Ok(list @ Value::Array(_)) => understand(list, schema),
-            _ => wrong(&Value::String(text), "a list"),
+            _ => wrong_value(&Value::String(text), "a list"),
         },
         (Some("array"), Value::Array(items)) => {
             let items = items.into_iter().map(|item| understand(item, &schema["items"]));
             items.collect::<Result<Vec<_>, _>>().map(Value::Array).map_err(|error| ValueError::Item(Box::new(error)))
         }
-        (Some("array"), value) => wrong(&value, "a list"),
+        (Some("array"), value) => wrong_value(&value, "a list"),
         (Some("object"), Value::String(text)) => match serde_json::from_str::<Value>(&text) {
             Ok(object @ Value::Object(_)) => understand(object, schema),
-            Ok(_) => wrong(&Value::String(text), "an object"),
+            Ok(_) => wrong_value(&Value::String(text), "an object"),
             Err(error) => Err(ValueError::NotJson(error)),
         },
         (Some("object"), Value::Object(fields)) => texts(fields, schema).map(Value::Object),
-        (Some("object"), value) => wrong(&value, "an object"),
+        (Some("object"), value) => wrong_value(&value, "an object"),
         (_, value) => Ok(value),
     }
 }

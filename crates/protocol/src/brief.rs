@@ -102,7 +102,7 @@ fn short_log(log: Vec<Value>) -> Vec<Value> {
     entries.into_iter().map(Value::Object).collect()
 }
 
-/// Returns what a state did: its action, what it was given and returned, and the variables that it changed.
+/// Returns the work of a state: its action with input and result, and the variables that it changed.
 fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value>) -> Map<String, Value> {
     let mut short = Map::new();
     for key in ["state", "tool"] {

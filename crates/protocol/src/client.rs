@@ -129,7 +129,7 @@ impl Drop for CancelOnDrop<'_> {
 }
 
 impl Client {
-    /// Speaks over `stream`, which is read and written in tasks of their own until either side ends it.
+    /// Speaks over `stream`, which is read and written in separate tasks until either side ends it.
     pub fn from_stream<S>(stream: S) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -143,7 +143,7 @@ impl Client {
                     break;
                 }
             }
-            // All clients are gone; the daemon sees the end of what they had to say.
+            // All clients were dropped; the daemon sees the end of their requests.
             let _ = writing.shutdown().await;
         });
         // The reader must not keep the connection open once no caller is left.

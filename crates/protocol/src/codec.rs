@@ -15,7 +15,7 @@ pub const MAX_LINE: usize = 16 << 20;
 pub enum Line {
     /// As it came.
     Bytes(Vec<u8>),
-    /// It was longer than the reader's bound and is gone.
+    /// The line was longer than the reader's bound and was dropped.
     TooLong,
 }
 

@@ -25,13 +25,13 @@ pub enum ConnectError {
     /// No process listens on the socket.
     #[error("no daemon is running for '{}'; start it with: steplatch daemon start", .0.display())]
     NotRunning(PathBuf),
-    /// It could not be started.
+    /// The daemon could not be started.
     #[error("the daemon could not be started: {0}")]
     NotStarted(StartError),
-    /// It speaks another version of the contract.
+    /// The daemon speaks another version of the contract.
     #[error("{0}")]
     OtherVersion(String),
-    /// It hung up before it said hello.
+    /// The daemon hung up before it said hello.
     #[error("the daemon hung up: {0}")]
     HungUp(#[source] CallError),
     /// The system refused.
@@ -94,7 +94,7 @@ fn not_running(place: &DaemonPaths) -> ConnectError {
 }
 
 /// Time limit of a daemon's hello, also while it reads its journal at its start. A caller that shares its connection
-/// holds up the others meanwhile.
+/// holds up the others in the meantime.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
@@ -136,7 +136,7 @@ pub async fn connect_or_start(
 /// It is the parent of the daemon and ends, so that the daemon has no parent that could end it: a client that is ended
 /// with all of its children must not take the daemon with it.
 fn start(program: &Path, state: &Path) -> Result<(), StartError> {
-    let told = |cause: io::Error| StartError::Program { program: program.to_owned(), cause };
+    let program_error = |cause: io::Error| StartError::Program { program: program.to_owned(), cause };
     let mut child = Command::new(program)
         .args(["daemon", "start", "--state-dir"])
         .arg(state)
@@ -146,13 +146,13 @@ fn start(program: &Path, state: &Path) -> Result<(), StartError> {
         // What opens a front-end is not for the daemon, nor for what the daemon starts.
         .env_remove("STEPLATCH_HTTP_TOKEN")
         .spawn()
-        .map_err(told)?;
+        .map_err(program_error)?;
     let mut complaint = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         // What cannot be read is not worth more than the exit code.
         let _ = stderr.by_ref().take(64 * 1024).read_to_string(&mut complaint);
     }
-    let status = child.wait().map_err(told)?;
+    let status = child.wait().map_err(program_error)?;
     if status.success() {
         return Ok(());
     }

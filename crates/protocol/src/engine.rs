@@ -74,7 +74,7 @@ pub enum EngineRequest {
         run_id: String,
         /// The name of its workflow.
         workflow: String,
-        /// Its first events; a function has none of its own.
+        /// Its first events; a function has none.
         events: Vec<Value>,
         /// True if it is a function.
         #[serde(default)]

@@ -79,7 +79,7 @@ impl Follower {
     }
 }
 
-/// Some events of a run, as far as they exist.
+/// The existing ones of some events of a run.
 #[derive(Debug, Default)]
 pub struct SomeEvents {
     /// The events, in order.
@@ -90,25 +90,25 @@ pub struct SomeEvents {
 
 impl ReconnectingClient {
     /// Returns at most `at_most` events of a run, from number `from` on, without waiting for any that is yet to come:
-    /// for followers that take events at a pace of their own.
+    /// for followers that take events at their own pace.
     ///
     /// # Errors
     /// As [`Follower::next`].
     pub async fn events(&self, run_id: &str, from: u64, at_most: u64) -> Result<SomeEvents, FollowError> {
         let mut losses = RetryBudget::new();
         loop {
-            let why = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
+            let error = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => FollowError::Call(CallError::Lost),
-                Err(why) => why,
+                Err(error) => error,
             };
-            let again = match &why {
+            let again = match &error {
                 FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
                 FollowError::Connect(error) => losses.after(error).await,
                 FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
             };
             if !again {
-                return Err(why);
+                return Err(error);
             }
         }
     }
@@ -128,8 +128,11 @@ impl ReconnectingClient {
         }
         let newest_seq = reply.newest_seq;
         let mut events: Vec<RunEvent> = Vec::new();
-        let most = usize::try_from(at_most.max(1)).unwrap_or(usize::MAX);
-        while from <= newest_seq && events.len() < most && events.last().is_none_or(|event| event.seq < newest_seq) {
+        let max_events = usize::try_from(at_most.max(1)).unwrap_or(usize::MAX);
+        while from <= newest_seq
+            && events.len() < max_events
+            && events.last().is_none_or(|event| event.seq < newest_seq)
+        {
             let Some(event) = coming.next().await else { return Ok(None) };
             let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
             let is_last = event.is_last();
@@ -154,7 +157,7 @@ struct Following {
     run_id: String,
     /// Number of the event that is due next.
     next: u64,
-    /// It may be unknown yet.
+    /// True if the run may be unknown yet.
     begins_soon: bool,
     told: mpsc::Sender<Result<RunEvent, FollowError>>,
     /// Number of the newest event when following began.
@@ -174,22 +177,22 @@ impl Following {
         let mut losses = RetryBudget::new();
         loop {
             let due = self.next;
-            let why = match self.over_one_connection().await {
+            let error = match self.over_one_connection().await {
                 Ok(Over::Run) => return Ok(()),
                 Ok(Over::Connection) => FollowError::Call(CallError::Lost),
-                Err(why) => why,
+                Err(error) => error,
             };
             if self.next > due {
                 losses.forget();
             }
-            let again = match &why {
+            let again = match &error {
                 FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
                 FollowError::Connect(error) => losses.after(error).await,
                 FollowError::Unknown(_) if self.begins_soon && self.next == 1 => losses.after_a_loss().await,
                 FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
             };
             if !again {
-                return Err(why);
+                return Err(error);
             }
         }
     }

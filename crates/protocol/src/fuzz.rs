@@ -64,7 +64,7 @@ fn read_lines(input: &[u8]) -> Vec<Line> {
 
 fn expected(input: &[u8]) -> Vec<Line> {
     let mut lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
-    // What has no end is no line.
+    // Text without an end is not a line.
     lines.pop();
     let line = |bytes: &[u8]| if bytes.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Bytes(bytes.to_vec()) };
     lines.into_iter().map(line).collect()

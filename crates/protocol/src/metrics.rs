@@ -37,11 +37,11 @@ pub struct Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricKind {
-    /// It only grows.
+    /// The value only grows.
     Counter,
-    /// It goes up and down.
+    /// The value goes up and down.
     Gauge,
-    /// Counts of values that were no larger than a bound.
+    /// Counts of values up to a bound.
     Histogram,
 }
 

@@ -33,7 +33,7 @@ pub struct DaemonRecord {
 /// A folder that is not private to this user.
 #[derive(Debug, thiserror::Error)]
 pub enum NotPrivate {
-    /// It belongs to another user.
+    /// The directory belongs to another user.
     #[error("directory '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a directory of yours", .folder.display())]
     Foreign {
         /// The folder.
@@ -185,7 +185,7 @@ impl DaemonPaths {
 /// Makes `folder` and its parents if they are not there, and sees to it that only this user can enter it.
 ///
 /// # Errors
-/// If it belongs to another user, is no folder, or the system refuses.
+/// If it belongs to another user, is not a directory, or the system refuses.
 pub fn ensure_private(folder: &Path) -> Result<(), NotPrivate> {
     let system = |source| NotPrivate::System { folder: folder.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| match source.kind() {

@@ -117,12 +117,12 @@ impl RetryBudget {
     }
 
     /// Counts a loss, and pauses before the next attempt. Returns whether there is to be one.
-    pub(crate) async fn again(&mut self, most: usize) -> bool {
+    pub(crate) async fn again(&mut self, max_count: usize) -> bool {
         if self.since.elapsed() >= STABLE_AFTER {
             self.count = 0;
         }
         self.count += 1;
-        if self.count > most {
+        if self.count > max_count {
             return false;
         }
         tokio::time::sleep(pause_before(self.count)).await;
@@ -195,16 +195,16 @@ impl ReconnectingClient {
         Self { shared: self.shared.clone(), who: Some(who.into()) }
     }
 
-    /// Returns a client with a connection of its own, introduced as `who`: its requests are not taken for another
-    /// caller's, however many there are at once.
+    /// Returns a client with its own connection, introduced as `who`: its requests are not taken for another caller's,
+    /// however many there are at once.
     #[must_use]
     pub fn apart(&self, who: &str) -> Self {
         let Shared { place, starter, hello, .. } = &*self.shared;
         Self::new(place.clone(), starter.clone(), Hello { client: who.to_owned(), ..hello.clone() })
     }
 
-    /// Returns a client with a connection of its own, introduced as the person whom this `surface` reaches, over the
-    /// network if they have an address there.
+    /// Returns a client with its own connection, introduced as the person whom this `surface` reaches, over the network
+    /// if they have an address there.
     #[must_use]
     pub fn for_person(&self, surface: &str, peer: Option<Peer>) -> Self {
         let Shared { place, starter, hello, .. } = &*self.shared;
@@ -271,7 +271,7 @@ impl ReconnectingClient {
         }
     }
 
-    /// Connects. Nothing was requested yet, so nothing is done twice where a daemon ended meanwhile.
+    /// Connects. Nothing was requested yet, so nothing is done twice where a daemon ended in the meantime.
     async fn reached_again(&self, losses: &mut RetryBudget) -> Result<Client, ConnectError> {
         loop {
             match self.client().await {

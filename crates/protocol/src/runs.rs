@@ -828,10 +828,10 @@ impl RunEvent {
     /// Returns whether events of this type come from runs themselves, rather than from what an author has them report.
     #[must_use]
     pub fn is_own(event_type: &str) -> bool {
-        let ours =
+        let own_prefixes =
             ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_", "branch_", "items_"];
         let names = ["transition", "question_answered", "log", Self::UNREADABLE];
-        ours.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
+        own_prefixes.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
     }
 
     /// Returns whether it is the last event.

@@ -32,13 +32,13 @@ pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'st
 /// Hints about a verb's effects (MCP tool annotations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerbTraits {
-    /// It changes nothing.
+    /// True if it changes nothing.
     pub read_only: bool,
-    /// It may destroy something.
+    /// True if it may destroy something.
     pub destructive: bool,
     /// Repeating it has no further effect.
     pub idempotent: bool,
-    /// It reaches programs that may do anything.
+    /// True if it reaches programs that may do anything.
     pub open_world: bool,
     /// Repeated as the same step, it is not done again.
     pub once: bool,
@@ -67,7 +67,7 @@ impl VerbTraits {
     /// Decides something once: later decisions are refused.
     pub const DECIDES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
-    /// Writes a file of its own, or over one; done twice, the second time reports that it exists.
+    /// Writes a new file, or over one; done twice, the second time reports that it exists.
     pub const SAVES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
     /// Sets something to a value.

@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthChar as _;
 const MAX_MARKS: usize = 3;
 
 /// Returns a text on one line in which nothing works on a terminal or hides: control characters become their symbols (U+2400 and
-/// following), and characters without a form of their own a dot; so do marks that strike through or enclose other characters, marks
-/// on nothing, and those beyond [`MAX_MARKS`].
+/// following), and characters without a visible form a dot; so do marks that strike through or enclose other
+/// characters, marks on nothing, and those beyond [`MAX_MARKS`].
 #[must_use]
 pub fn visible(text: &str) -> String {
     // The marks that the last character carries; none where it can carry none.
@@ -47,9 +47,9 @@ fn is_overlay(character: char) -> bool {
         | '\u{a670}'..='\u{a672}' | '\u{10a39}' | '\u{16af0}'..='\u{16af4}' | '\u{1bc9e}' | '\u{1d167}'..='\u{1d169}')
 }
 
-/// Returns whether a character has no form of its own but changes how others are shown, or hides between them: the general category Cf
-/// and the property Default_Ignorable_Code_Point of Unicode 16, separators of lines, blanks other than the space, and letters that are
-/// drawn as nothing. `yes` with one of them in it looks like `yes`.
+/// Returns whether a character has no visible form but changes how others are shown, or hides between them: the general
+/// category Cf and the property Default_Ignorable_Code_Point of Unicode 16, separators of lines, blanks other than the
+/// space, and letters that are drawn as nothing. `yes` with one of them in it looks like `yes`.
 #[must_use]
 pub fn is_format(character: char) -> bool {
     matches!(character,

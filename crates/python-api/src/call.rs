@@ -187,16 +187,16 @@ impl CallKind {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
-        let (mut name, mut told) = (String::new(), Vec::new());
+        let (mut name, mut parts) = (String::new(), Vec::new());
         for (field, value) in &fields {
             if field == "call" {
                 name = value.as_str().unwrap_or_default().to_owned();
             } else if !value.is_null() && *value != Value::Object(Map::new()) {
-                told.push(format!("{field}={}", shortened(value)));
+                parts.push(format!("{field}={}", shortened(value)));
             }
         }
         let dot = if ["log", "ended"].contains(&name.as_str()) { "" } else { "ctx." };
-        format!("{dot}{}({})", spoken(&name), told.join(", "))
+        format!("{dot}{}({})", spoken(&name), parts.join(", "))
     }
 }
 
@@ -270,6 +270,6 @@ pub enum Entry {
         /// The call.
         ordinal: u64,
     },
-    /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`, all at once.
+    /// The function was cancelled: everything that it waited for raised `asyncio.CancelledError`, all at once.
     Cancelled,
 }

@@ -21,9 +21,9 @@ pub struct WorkerProtocol {
 /// Meaning of a line from a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkerEvent {
-    /// It is alive, and has no answer yet.
+    /// The worker is alive, and has no answer yet.
     Alive,
-    /// It answers the request of this number.
+    /// The worker answers the request of this number.
     Reply(u64, Reply),
 }
 
@@ -33,7 +33,7 @@ pub enum ConversationError {
     /// Workers do not send it, or not now.
     #[error("a worker said what makes no sense: {0}")]
     Senseless(String),
-    /// It is of another version.
+    /// The worker is of another version.
     #[error("a worker speaks version {0}, and this program speaks {WIRE_VERSION}; restart the daemon")]
     Version(u32),
 }
@@ -96,10 +96,10 @@ impl WorkerProtocol {
 /// Reason why a worker does not answer any more.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// It had no memory left for its work.
+    /// The worker had no memory left for its work.
     #[error("the worker ran out of memory")]
     Memory,
-    /// It ended for another reason.
+    /// The worker ended for another reason.
     #[error("the worker ended ({0})")]
     Ended(ExitStatus),
     /// Its lines make no sense.
@@ -111,7 +111,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// Returns why a worker was lost, from the end of its process.
+    /// Returns the reason that a worker was lost, from the end of its process.
     #[must_use]
     pub fn from_exit_status(status: ExitStatus) -> Self {
         if status.code() == Some(OUT_OF_MEMORY) { Self::Memory } else { Self::Ended(status) }

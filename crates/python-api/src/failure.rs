@@ -28,7 +28,7 @@ pub enum FailureKind {
     Unreadable,
     /// The file, or the function, raised an exception.
     Raised,
-    /// It raised `asyncio.CancelledError`, or did not catch it.
+    /// The function raised `asyncio.CancelledError`, or did not catch it.
     Cancelled,
     /// The result cannot be represented as JSON.
     NotJson,

@@ -36,10 +36,10 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It waits for answers to these calls, or at least to one of them; in order.
+    /// The function waits for answers to these calls, or at least to one of them; in order.
     Waiting(Vec<u64>),
-    /// It returned this.
+    /// The function returned this.
     Completed(Value),
-    /// It failed.
+    /// The function failed.
     Failed(Failure),
 }

@@ -63,7 +63,7 @@ pub enum Ask {
         /// The call's ordinal.
         ordinal: u64,
     },
-    /// Forget an execution; one that has ended is forgotten by itself. → [`Reply::Forgotten`]
+    /// Forget an execution; an ended one is forgotten without it. → [`Reply::Forgotten`]
     Forget {
         /// The execution.
         execution: u64,
@@ -110,7 +110,7 @@ pub enum ResponseLine {
         /// Its version of the protocol.
         wire: u32,
     },
-    /// It is alive and still busy with this request.
+    /// The worker is alive and still busy with this request.
     StillAt(u64),
     /// The answer to a question.
     Replied {
@@ -137,7 +137,7 @@ pub enum Reply {
     Diverged(Box<Divergence>),
     /// There is no such execution here.
     Unknown,
-    /// It is forgotten, if it was known.
+    /// The execution is forgotten, if it was known.
     Forgotten,
 }
 

@@ -118,10 +118,10 @@ impl Execution {
         self.supply_input(ordinal, EarlyInput::Inline)
     }
 
-    fn supply_input(&mut self, ordinal: u64, came: EarlyInput) -> Progress {
+    fn supply_input(&mut self, ordinal: u64, input: EarlyInput) -> Progress {
         let mut calls = Vec::new();
         if self.open.contains_key(&ordinal) && !self.early.iter().any(|(early, _)| *early == ordinal) {
-            match (std::mem::replace(&mut self.standing, ExecutionPhase::Over), came) {
+            match (std::mem::replace(&mut self.standing, ExecutionPhase::Over), input) {
                 (ExecutionPhase::Stopped { ordinal: stopped, paused }, EarlyInput::Answer(answer))
                     if stopped == ordinal =>
                 {
@@ -132,12 +132,12 @@ impl Execution {
                     });
                     self.run(step, &mut calls);
                 }
-                (standing @ ExecutionPhase::Stopped { .. }, came) => {
-                    self.early.push_back((ordinal, came));
+                (standing @ ExecutionPhase::Stopped { .. }, input) => {
+                    self.early.push_back((ordinal, input));
                     self.standing = standing;
                 }
-                (ExecutionPhase::Waiting { numbers, paused }, came) => {
-                    self.early.push_back((ordinal, came));
+                (ExecutionPhase::Waiting { numbers, paused }, input) => {
+                    self.early.push_back((ordinal, input));
                     let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                     self.run(step, &mut calls);
                 }
@@ -178,10 +178,10 @@ impl Execution {
         };
     }
 
-    /// Restores a new execution from an earlier one's history. The calls of the progress are those that the history
-    /// does not have: they came after its last record. A call of the history without an answer there and without a wait
-    /// for it now is abandoned. Calls `at_it` before each entry. A history with [`Entry::Cancelled`] at the end also
-    /// cancels an execution.
+    /// Restores a new execution from an earlier one's history. The progress has the calls that the history does not
+    /// have: they came after its last record. A call of the history without an answer there and without a wait for it
+    /// now is abandoned. Calls `at_it` before each entry. A history with [`Entry::Cancelled`] at the end also cancels
+    /// an execution.
     ///
     /// # Errors
     /// If the function does something else than the history has.
@@ -247,7 +247,7 @@ impl Execution {
                     paused.resume(Resume::Abort(&format!("{TOO_LONG} of {most} KiB")))
                 }
                 Stop::Called { number, arguments, paused } => match arguments.and_then(read) {
-                    Err(why) => paused.resume(Resume::Raise { exception: "TypeError", message: &why.to_string() }),
+                    Err(error) => paused.resume(Resume::Raise { exception: "TypeError", message: &error.to_string() }),
                     // It waits for the second answer to a call.
                     Ok(Request::Inline { of }) => {
                         if self.inlined.contains(&of) {
@@ -284,9 +284,9 @@ impl Execution {
                     paused.resume(Resume::AllRaise(&raising, (CANCELLED, "the run was cancelled")))
                 }
                 Stop::Waiting { numbers, paused } => match self.next_early(&numbers) {
-                    Some((ordinal, number, came)) => paused.resume(Resume::Arrived(
+                    Some((ordinal, number, input)) => paused.resume(Resume::Arrived(
                         number,
-                        match &came {
+                        match &input {
                             EarlyInput::Answer(Answer::Value(value)) => Arrival::Value(value),
                             EarlyInput::Answer(Answer::Raise { exception, message }) => {
                                 Arrival::Raise(exception, message)
@@ -317,8 +317,8 @@ impl Execution {
                     return self.end(State::Failed(Failure::new(FailureKind::Told, "ValueError", message)));
                 }
                 Stop::Returned(Ok(result)) => return self.end(State::Completed(result)),
-                Stop::Returned(Err(why)) => {
-                    let message = format!("the result is not JSON: {why}");
+                Stop::Returned(Err(error)) => {
+                    let message = format!("the result is not JSON: {error}");
                     let failure = Failure::new(FailureKind::NotJson, "TypeError", message);
                     return self.end(State::Failed(failure));
                 }
@@ -344,12 +344,12 @@ impl Execution {
 
     /// Takes the first early input that is still waited for.
     fn next_early(&mut self, numbers: &[u32]) -> Option<(u64, u32, EarlyInput)> {
-        while let Some((ordinal, came)) = self.early.pop_front() {
+        while let Some((ordinal, input)) = self.early.pop_front() {
             self.inlined.remove(&ordinal);
             if let Some(number) = self.open.remove(&ordinal)
                 && is_in(numbers, number)
             {
-                return Some((ordinal, number, came));
+                return Some((ordinal, number, input));
             }
         }
         None

@@ -58,7 +58,7 @@ pub(crate) enum Arrival<'a> {
     Value(&'a Value),
     /// An exception, by its name and message.
     Raise(&'a str, &'a str),
-    /// It is to execute the function node itself, as the answer to this call.
+    /// The function is to execute the function node itself, as the answer to this call.
     Inline(u64),
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum RequestError {
 
 /// The result of running.
 pub(crate) struct Step {
-    /// Its output meanwhile.
+    /// Its output in the meantime.
     pub(crate) printed: String,
     /// The reason for the stop.
     pub(crate) stop: Stop,
@@ -96,7 +96,7 @@ pub(crate) struct Step {
 
 /// Reason for the stop of a program.
 pub(crate) enum Stop {
-    /// It calls out.
+    /// The function calls out.
     Called {
         /// The number of an answer that comes later.
         number: u32,
@@ -112,8 +112,8 @@ pub(crate) enum Stop {
         /// The paused program.
         paused: Box<dyn Paused>,
     },
-    /// It returned.
+    /// The function returned.
     Returned(Result<Value, JsonError>),
-    /// It failed.
+    /// The function failed.
     Failed(Failure),
 }

@@ -26,12 +26,12 @@ impl Program {
     pub fn load(file: &str, text: &str) -> Result<Self, Failure> {
         let source = std::sync::Arc::new(Source::read(file, text)?);
         let compiled = Rc::new(MontyProgram::compile(&source, &PRELUDE, &source.runnable())?);
-        let told = match compiled.start(&Value::Null, &Limits::default()).stop {
-            Stop::Returned(told) => told.map_err(|why| {
+        let declared_value = match compiled.start(&Value::Null, &Limits::default()).stop {
+            Stop::Returned(declared_value) => declared_value.map_err(|error| {
                 Failure::new(
                     FailureKind::NotJson,
                     "TypeError",
-                    format!("a declaration of {file} cannot be kept: {why}"),
+                    format!("a declaration of {file} cannot be kept: {error}"),
                 )
             })?,
             Stop::Failed(failure) => return Err(failure),
@@ -40,14 +40,14 @@ impl Program {
                 return Err(Failure::new(FailureKind::Stuck, "RuntimeError", message));
             }
         };
-        let told: Vec<RawDeclaration> = serde_json::from_value(told).map_err(|error| {
+        let declared_value: Vec<RawDeclaration> = serde_json::from_value(declared_value).map_err(|error| {
             Failure::new(FailureKind::Raised, "TypeError", format!("a declaration of {file} is not right: {error}"))
         })?;
-        let declarations = told.into_iter().map(|told| declared(&source, told)).collect();
+        let declarations = declared_value.into_iter().map(|declared_value| declared(&source, declared_value)).collect();
         Ok(Self { compiled, declarations })
     }
 
-    /// Returns what the file declares, in its order.
+    /// Returns the declarations of the file, in its order.
     #[must_use]
     pub fn declarations(&self) -> &[Declaration] {
         &self.declarations
@@ -65,8 +65,8 @@ impl Program {
     }
 }
 
-fn declared(source: &Source, told: RawDeclaration) -> Declaration {
-    let RawDeclaration { id, kind, function, description, metadata, settings } = told;
+fn declared(source: &Source, declaration: RawDeclaration) -> Declaration {
+    let RawDeclaration { id, kind, function, description, metadata, settings } = declaration;
     let written = function.as_deref().and_then(|name| source.function(name));
     let description = description.filter(|text| !text.is_empty());
     let description = description.or_else(|| written.and_then(|function| function.docstring.clone()));

@@ -208,9 +208,9 @@ impl<'a> Visitor<'a> for Reading<'_> {
         match statement {
             Stmt::FunctionDef(definition) if !self.in_class => self.function(definition),
             Stmt::ClassDef(_) => {
-                let around = std::mem::replace(&mut self.in_class, true);
+                let outer = std::mem::replace(&mut self.in_class, true);
                 walk_stmt(self, statement);
-                self.in_class = around;
+                self.in_class = outer;
                 return;
             }
             Stmt::ImportFrom(import) if is_ours(import) => self.import_of_ours(import),
@@ -227,9 +227,9 @@ impl<'a> Visitor<'a> for Reading<'_> {
             }
             // The code may expect a missing module here.
             Stmt::Try(_) | Stmt::If(_) => {
-                let around = std::mem::replace(&mut self.in_doubt, true);
+                let outer = std::mem::replace(&mut self.in_doubt, true);
                 walk_stmt(self, statement);
-                self.in_doubt = around;
+                self.in_doubt = outer;
                 return;
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! The worker: the process that executes functions.
 //!
 //! It has one thread and does one thing at a time: the interpreter counts the memory of the whole process, on behalf of
-//! the running execution. A function that exceeds a limit fails by itself; what aborts the process (a full native
+//! the running execution. A function that exceeds a limit fails alone; anything that aborts the process (a full native
 //! stack, memory taken in one piece) ends only this worker. A worker keeps no state that must survive it.
 
 use std::collections::{HashMap, VecDeque};
@@ -80,8 +80,8 @@ impl<W: Write> Worker<W> {
         Ok(())
     }
 
-    fn say(&mut self, said: &ResponseLine) -> io::Result<()> {
-        self.output.write_all(&line_of(said))?;
+    fn say(&mut self, line: &ResponseLine) -> io::Result<()> {
+        self.output.write_all(&line_of(line))?;
         self.output.flush()
     }
 
@@ -98,19 +98,19 @@ impl<W: Write> Worker<W> {
                     Ok(program) => program,
                     Err(failure) => return Reply::Refused(failure),
                 };
-                let mut said = Instant::now();
+                let mut last_report = Instant::now();
                 let at_it = || {
-                    if said.elapsed() > PROGRESS_INTERVAL {
-                        said = Instant::now();
+                    if last_report.elapsed() > PROGRESS_INTERVAL {
+                        last_report = Instant::now();
                         // The reply detects a closed connection.
                         let _ = self.say(&ResponseLine::StillAt(number));
                     }
                 };
                 match Execution::replay(&program, &start, &limits, history, at_it) {
-                    Ok((mut begun, progress)) => {
+                    Ok((mut execution_state, progress)) => {
                         if matches!(progress.state, State::Waiting(_)) {
-                            begun.leave_out_waits();
-                            self.executions.insert(execution, begun);
+                            execution_state.leave_out_waits();
+                            self.executions.insert(execution, execution_state);
                             self.mark_awake(execution);
                         }
                         Reply::Progressed(progress)

@@ -88,7 +88,7 @@ fn line(value: &impl Serialize) -> String {
     line
 }
 
-/// Returns how many bytes are whole characters, or cannot become one.
+/// Returns the number of bytes that are whole characters, or cannot become one.
 fn complete_prefix_len(bytes: &[u8]) -> usize {
     let mut end = 0;
     while let Err(error) = std::str::from_utf8(&bytes[end..]) {

@@ -49,12 +49,12 @@ pub struct CatalogEntry {
     pub changed: SystemTime,
     /// The name of the terminal, or another title.
     pub title: Option<String>,
-    /// The size that the screen begins with; `None` if the file is no recording.
+    /// The size that the screen begins with; `None` if the file is not a recording.
     pub size: Option<Size>,
 }
 
 impl RecordingId {
-    /// Returns when the recording began.
+    /// Returns the start time of the recording.
     #[must_use]
     pub fn began(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis(self.began)
@@ -95,7 +95,7 @@ impl Catalog {
         Self { folder }
     }
 
-    /// Lists a file from now on. The directory exists.
+    /// Adds a file to the list. The directory exists.
     ///
     /// # Errors
     /// If the system refuses the link.

@@ -34,10 +34,10 @@ pub enum OpenError {
     /// The read fails.
     #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is a directory, or a device.
+    /// The path is a directory, or a device.
     #[error("it is no regular file")]
     NotAFile,
-    /// It does not begin as a recording.
+    /// The file does not begin as a recording.
     #[error("it is no recording in the format asciicast: {0}")]
     NotARecording(Damage),
 }
@@ -60,7 +60,7 @@ pub struct Player {
     /// Behind the last drawn event.
     place: Place,
     at: Duration,
-    /// The event behind it, and the place behind that.
+    /// The event after it, and the place after that.
     next: Option<(Event, Place)>,
     replay: Replay,
     exit: Option<i32>,
@@ -69,7 +69,7 @@ pub struct Player {
     scan: Scan,
 }
 
-/// A screen, and the place where the recording continues behind it.
+/// A screen, and the place where the recording continues after it.
 #[derive(Debug)]
 struct Keyframe {
     at: Duration,
@@ -105,7 +105,7 @@ impl Player {
     /// Opens a recording, and reads it once for its length, its markers and its damage.
     ///
     /// # Errors
-    /// If the read of the file fails, or it is no recording.
+    /// If the read of the file fails, or it is not a recording.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut file = BufReader::new(open(path)?);
         let mut beginning = Place::default();
@@ -171,7 +171,7 @@ impl Player {
         self.header.title.as_deref()
     }
 
-    /// Returns when the recording began, in seconds since 1970, if the file has it.
+    /// Returns the start time of the recording, in seconds since 1970, if the file has it.
     #[must_use]
     pub fn timestamp(&self) -> Option<u64> {
         self.header.timestamp
@@ -207,7 +207,7 @@ impl Player {
         self.at
     }
 
-    /// Returns the time of the next event; `None` behind the last readable one.
+    /// Returns the time of the next event; `None` after the last readable one.
     ///
     /// # Errors
     /// If the read of the file fails.

@@ -87,7 +87,7 @@ pub(crate) struct Event {
     pub(crate) what: Happening,
 }
 
-/// A place in a file: behind a line.
+/// A place in a file: after a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Bytes before it.
@@ -136,7 +136,7 @@ pub(crate) fn header(file: &mut impl BufRead, place: &mut Place) -> io::Result<R
 /// Reads the next event. At the end of the file, and before damage, the place stays where it is.
 ///
 /// # Errors
-/// If the read of the file fails; inside, when the next line is no event.
+/// If the read of the file fails; inside, if the next line is not an event.
 pub(crate) fn event(
     file: &mut impl BufRead,
     header: &FileHeader,

@@ -6,10 +6,10 @@ pub enum AnswerError {
     /// The answer is longer than [`crate::MAX_ANSWER_BYTES`].
     #[error("the answer is longer than may be read")]
     TooLong,
-    /// The body of the answer is no JSON.
+    /// The body of the answer is not JSON.
     #[error("the answer is no JSON")]
     NotJson,
-    /// A status is no object.
+    /// A status is not an object.
     #[error("the answer is no object")]
     NotObject,
     /// A status lacks its word.
@@ -30,7 +30,7 @@ pub enum AnswerError {
     /// A page lacks its entries.
     #[error("the page has no results")]
     NoResults,
-    /// The link to the next page is no text.
+    /// The link to the next page is not a string.
     #[error("the page says in no usable way where the next one is")]
     NoNextPage,
     /// The MCP tool that lists workflows reports a failure.
@@ -42,7 +42,7 @@ pub enum AnswerError {
     /// The structured result of the tool lacks a list.
     #[error("the result of the tool has no list in it")]
     ToolWithoutList,
-    /// The text of the tool's result is no JSON.
+    /// The text of the tool's result is not JSON.
     #[error("the text of the tool's result is no JSON")]
     ToolTextNotJson,
 }
@@ -50,7 +50,7 @@ pub enum AnswerError {
 /// Reason against offering an entry of a list, as a sentence without a full stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// The entry is no object.
+    /// The entry is not an object.
     #[error("it is no object")]
     NotObject,
     /// The entry lacks an id, or has one that no path can contain.

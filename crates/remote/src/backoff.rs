@@ -40,14 +40,14 @@ impl PollBackoff {
         Self { longest: longest.max(MIN_PAUSE), next: MIN_PAUSE }
     }
 
-    /// Returns how long to wait before the first status request.
+    /// Returns the wait before the first status request.
     #[must_use]
     pub fn first(&self) -> Duration {
         MIN_PAUSE
     }
 
-    /// Returns how long to wait before the next status request, at least a second. Times grow to the longest while
-    /// nothing changes, to five minutes at most while the service fails, and are short again when the run changes.
+    /// Returns the wait before the next status request, at least a second. Times grow to the longest while nothing
+    /// changes, to five minutes at most while the service fails, and are short again when the run changes.
     #[must_use]
     pub fn next(&mut self, looked: PollResult, jitter: f64) -> Duration {
         let retry_after = match looked {
@@ -69,13 +69,13 @@ impl PollBackoff {
     }
 }
 
-/// Returns how long to wait after a list request failed: a second, doubled for each further failure, up to five minutes
-/// or the discovery interval, whichever is shorter. `failures` is the number of failures in succession.
+/// Returns the wait after a failed list request: a second, doubled for each further failure, up to five minutes or the
+/// discovery interval, whichever is shorter. `failures` is the number of failures in succession.
 #[must_use]
 pub fn rediscovery(failures: u32, interval: Option<Duration>, retry_after: Option<Duration>, jitter: f64) -> Duration {
-    let most = interval.unwrap_or(MAX_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
+    let max_pause = interval.unwrap_or(MAX_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
     let doubled = MIN_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    waiting(doubled.min(most), retry_after, jitter)
+    waiting(doubled.min(max_pause), retry_after, jitter)
 }
 
 /// Returns the time to wait: at least the service's `retry_after`, which counts up to [`MAX_PAUSE`] and never shortens
@@ -86,8 +86,8 @@ fn waiting(time: Duration, retry_after: Option<Duration>, jitter: f64) -> Durati
     time.max(retry_after.unwrap_or_default().min(MAX_PAUSE)).max(MIN_PAUSE)
 }
 
-/// Returns how long to wait before repeating a temporarily failed request while a caller waits for the answer:
-/// `attempt` is 1 before the first retry. `None` if the service requests a longer pause than the caller should wait.
+/// Returns the wait before repeating a temporarily failed request while a caller waits for the answer: `attempt` is 1
+/// before the first retry. `None` if the service requests a longer pause than the caller should wait.
 #[must_use]
 pub(crate) fn retry(attempt: u32, unit: Duration, retry_after: Option<Duration>, jitter: f64) -> Option<Duration> {
     const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);

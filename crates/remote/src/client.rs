@@ -98,8 +98,8 @@ impl Client {
     ///
     /// As of [`Client::new`].
     pub fn with(config: &Config, limits: Limits) -> Result<Self, SetUpError> {
-        let wrong = |_| SetUpError::Url(config.base_url.clone());
-        let base: Url = config.base_url.parse().map_err(wrong)?;
+        let url_error = |_| SetUpError::Url(config.base_url.clone());
+        let base: Url = config.base_url.parse().map_err(url_error)?;
         if base.cannot_be_a_base() {
             return Err(SetUpError::Url(config.base_url.clone()));
         }
@@ -117,7 +117,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If a page is not available, or is no list. It returns nothing of the other pages then.
+    /// If a page is not available, or is not a list. It returns nothing of the other pages then.
     pub async fn list(&self) -> Result<Listing, AskError> {
         let limit = self.0.limits.listing;
         let late =

@@ -122,8 +122,8 @@ fn text<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
 /// Returns the hash that pins what a model sees. The order of the fields of a schema does not count.
 fn hash(title: Option<&str>, description: Option<&str>, schema: Option<&Value>) -> String {
     let mut pinned = String::new();
-    let told = serde_json::json!([title, description, schema]);
-    canonical(&told, &mut pinned);
+    let described = serde_json::json!([title, description, schema]);
+    canonical(&described, &mut pinned);
     hexadecimal(&Sha256::digest(pinned))
 }
 

@@ -132,12 +132,12 @@ impl Listing {
                     self.skip(format!("The id '{}' is listed twice; the first one counts.", workflow.id));
                 }
                 Ok(workflow) => self.workflows.push(workflow),
-                Err(why) => match id(entry.get("id")) {
+                Err(reason) => match id(entry.get("id")) {
                     Some(id) => {
-                        self.skip(format!("The workflow with the id '{id}' is left out: {why}."));
+                        self.skip(format!("The workflow with the id '{id}' is left out: {reason}."));
                         self.unreadable.insert(id);
                     }
-                    None => self.skip(format!("An entry is left out: {why}.")),
+                    None => self.skip(format!("An entry is left out: {reason}.")),
                 },
             }
         }
@@ -162,18 +162,18 @@ impl Listing {
     }
 
     /// Marks the list as incomplete.
-    pub(crate) fn cut(&mut self, why: &str) {
+    pub(crate) fn cut(&mut self, reason: &str) {
         if !self.is_cut {
             // This message is more important than one more entry.
             self.skipped.truncate(MAX_SKIPPED - 1);
-            self.skip(why.to_owned());
+            self.skip(reason.to_owned());
         }
         self.is_cut = true;
     }
 
-    fn skip(&mut self, why: String) {
+    fn skip(&mut self, reason: String) {
         if self.skipped.len() < MAX_SKIPPED {
-            self.skipped.push(why);
+            self.skipped.push(reason);
         }
     }
 }

@@ -15,7 +15,7 @@ const MAX_NAME_CHARS: usize = 100;
 const MAX_TEXT_CHARS: usize = 1_000;
 
 /// Returns the fields of `metadata`, cleaned. Takes fields in their order as long as all of them fit into the bound;
-/// omits a field that does not fit. `None` if `metadata` is no object, or nothing remains of it.
+/// omits a field that does not fit. `None` if `metadata` is not an object, or nothing remains of it.
 pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     let Value::Object(fields) = metadata else { return None };
     let mut kept = Map::new();
@@ -38,7 +38,7 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(kept: D) -> Result<Option<Map<Stri
     Ok(clean(&Value::deserialize(kept)?))
 }
 
-/// Cleans a field whose value may have so many `levels`.
+/// Cleans a field whose value may have up to `levels` levels.
 fn field(name: &str, given: &Value, levels: usize) -> Option<(String, Value)> {
     let name = text::clean(name, MAX_NAME_CHARS);
     (!name.is_empty()).then_some(())?;

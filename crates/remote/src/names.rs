@@ -120,15 +120,15 @@ fn plain(base: &str, room: usize) -> String {
 /// Names with a suffix: longer and longer ones, then others without end, for when other workflows have the earlier
 /// ones.
 fn suffixed(key: &Key, base: &str) -> impl Iterator<Item = String> {
-    let most = (MAX_NAME_CHARS - PREFIX.len()) / SUFFIX;
+    let max_suffix = (MAX_NAME_CHARS - PREFIX.len()) / SUFFIX;
     (0_usize..).map(move |number| {
         // No name of a service contains a zero byte, so two different keys never give the same text.
         let Key { remote, id } = key;
-        let hash = match number.checked_sub(most) {
+        let hash = match number.checked_sub(max_suffix) {
             None => Sha256::digest(format!("{remote}\0{id}")),
             Some(more) => Sha256::digest(format!("{remote}\0{id}\0{more}")),
         };
-        let suffix = &hexadecimal(&hash)[..(number + 1).min(most) * SUFFIX];
+        let suffix = &hexadecimal(&hash)[..(number + 1).min(max_suffix) * SUFFIX];
         format!("{}_{suffix}", plain(base, MAX_NAME_CHARS - suffix.len() - 1))
     })
 }

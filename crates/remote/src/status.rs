@@ -14,7 +14,7 @@ const MAX_ERROR_CHARS: usize = 2_000;
 /// The status of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
-    /// The word of the service in upper case, cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or one of its own.
+    /// The word of the service in upper case, cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or another one.
     pub word: String,
     /// Its meaning here.
     pub state: State,
@@ -108,8 +108,8 @@ impl Status {
         })
     }
 
-    /// Returns why the run did not complete, in the words of the service: `output.error`, else `output.message`, else
-    /// `error` beside the output. Without any, a sentence with the known facts only.
+    /// Returns the reason that the run did not complete, in the words of the service: `output.error`, else
+    /// `output.message`, else `error` beside the output. Without any, a sentence with the known facts only.
     #[must_use]
     pub fn failure_words(&self) -> String {
         let words = own_words(&self.output).or_else(|| read_words(&self.error));

@@ -4,10 +4,10 @@
 //! nothing invisible, and no command to a terminal or a reader that a person would not see.
 
 /// Returns a text on one line without anything invisible: whole terminal escapes, control characters, what turns the
-/// direction of text around, what has no width. Collapses room; of what is longer than `most` characters the beginning
-/// stays, with an ellipsis.
+/// direction of text around, what has no width. Collapses room; of what is longer than `max_chars` characters the
+/// beginning stays, with an ellipsis.
 #[must_use]
-pub fn clean(text: &str, most: usize) -> String {
+pub fn clean(text: &str, max_chars: usize) -> String {
     let mut cleaned = String::new();
     let mut length = 0;
     let mut has_room = false;
@@ -25,8 +25,8 @@ pub fn clean(text: &str, most: usize) -> String {
             continue;
         }
         let needed = 1 + usize::from(has_room);
-        if length + needed > most {
-            shorten(&mut cleaned, length, most);
+        if length + needed > max_chars {
+            shorten(&mut cleaned, length, max_chars);
             break;
         }
         if std::mem::take(&mut has_room) {
@@ -38,12 +38,12 @@ pub fn clean(text: &str, most: usize) -> String {
     cleaned
 }
 
-/// Puts an ellipsis at the end of a text of `length` characters, of which there may be `most`.
-fn shorten(text: &mut String, length: usize, most: usize) {
-    if length == most {
+/// Puts an ellipsis at the end of a text of `length` characters, of which there may be `max_chars`.
+fn shorten(text: &mut String, length: usize, max_chars: usize) {
+    if length == max_chars {
         text.pop();
     }
-    if most > 0 {
+    if max_chars > 0 {
         text.truncate(text.trim_end().len());
         text.push('…');
     }
@@ -62,7 +62,7 @@ fn is_room(letter: char) -> bool {
 
 /// Control characters, and those that Unicode lets displays ignore (`Default_Ignorable_Code_Point` in
 /// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>), which direction marks, joiners, selectors and
-/// the hidden alphabet of tags are among; besides, annotations between lines and characters that are none.
+/// the hidden alphabet of tags are among; besides, annotations between lines and noncharacters.
 fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(

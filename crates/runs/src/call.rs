@@ -1,7 +1,7 @@
 //! Nodes and graphs that a machine calls.
 //!
-//! A node that makes calls itself becomes a run of its own, which the next daemon finds by the name of the step. For
-//! any other node, a restarted daemon cannot know whether an earlier one called it.
+//! A node that makes calls itself becomes a separate run, which the next daemon finds by the name of the step. For any
+//! other node, a restarted daemon cannot know whether an earlier one called it.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(super) struct NodeCallRequest {
 }
 
 /// Calls a node and returns its outcome. Dropping the future ends the call.
-pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: NodeCallRequest) -> Outcome {
-    let NodeCallRequest { graph, params, step, attempt } = wanted;
+pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request: NodeCallRequest) -> Outcome {
+    let NodeCallRequest { graph, params, step, attempt } = request;
     let name = if graph { RunGraph::NAME } else { RunNode::NAME };
     let (id, input, timeout) = match Command::parse(name, Value::Object(params)) {
         Some(Ok((Command::RunNode(RunNode { node_id, input, timeout }), _))) => (node_id, input, timeout),
@@ -90,22 +90,22 @@ impl Runs {
         self.call_in_project(caller, NodeCall { id: graph_id, input, timeout, graph: true }, step).await
     }
 
-    async fn call_in_project(&self, caller: &Arc<Caller>, wanted: NodeCall, step: Option<String>) -> NodeReply {
+    async fn call_in_project(&self, caller: &Arc<Caller>, request: NodeCall, step: Option<String>) -> NodeReply {
         let project = match self.shared.projects.find_project(caller).await {
             Ok(project) => project,
-            Err(error) => return nodes::refused(&wanted, None, error.to_string()),
+            Err(error) => return nodes::refused(&request, None, error.to_string()),
         };
-        let makes_calls = match project.kind(&wanted.id) {
+        let makes_calls = match project.kind(&request.id) {
             Some(NodeKind::Graph(_)) => true,
-            Some(NodeKind::Function(_)) => !wanted.graph,
+            Some(NodeKind::Function(_)) => !request.graph,
             _ => false,
         };
         if !makes_calls {
-            return self.shared.nodes.call(caller, &project, wanted, step).await;
+            return self.shared.nodes.call(caller, &project, request, step).await;
         }
-        let NodeCall { id, input, timeout, .. } = wanted.clone();
+        let NodeCall { id, input, timeout, .. } = request.clone();
         let called = self.call_node(caller, &project, id, input, timeout, step).await;
-        called.unwrap_or_else(|error| nodes::refused(&wanted, None, error.to_string()))
+        called.unwrap_or_else(|error| nodes::refused(&request, None, error.to_string()))
     }
 }
 

@@ -123,11 +123,11 @@ pub(super) async fn report_waits(child: &Run, parent: &RunInbox, step: &StepId) 
     let mut progress = child.follow();
     loop {
         let waits_now = |now: &RunStatus| (now.waits(), now.asks_person);
-        let told = waits_now(&progress.borrow_and_update());
-        let (waits, _) = told;
+        let reported = waits_now(&progress.borrow_and_update());
+        let (waits, _) = reported;
         // A repeated input has no effect.
         parent.send(Input::ChildWaits { step: step.clone(), waits });
-        if progress.wait_for(|now| waits_now(now) != told).await.is_err() {
+        if progress.wait_for(|now| waits_now(now) != reported).await.is_err() {
             // The run has finished, and its waiters learn of that separately.
             std::future::pending::<()>().await;
         }

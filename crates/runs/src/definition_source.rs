@@ -19,9 +19,9 @@ pub(super) enum DefinitionSource {
     /// The caller gave it, and no library saves it.
     #[default]
     Given,
-    /// It is a function, whose text is in the history.
+    /// The definition is a function, whose text is in the history.
     Function,
-    /// It is a function, whose text is in the history and in this library, which counts its runs.
+    /// The definition is a function, whose text is in the history and in this library, which counts its runs.
     SavedFunction {
         /// The library.
         folder: PathBuf,
@@ -30,7 +30,7 @@ pub(super) enum DefinitionSource {
         /// The digest of the file.
         hash: Signature,
     },
-    /// It is a workflow of a remote service.
+    /// The definition is a workflow of a remote service.
     Remote {
         /// The service.
         service: String,
@@ -40,7 +40,7 @@ pub(super) enum DefinitionSource {
         /// The library.
         folder: PathBuf,
     },
-    /// It is in this library, which counts its runs.
+    /// The definition is in this library, which counts its runs.
     Saved {
         /// The library.
         folder: PathBuf,
@@ -69,7 +69,7 @@ pub(super) struct Saving {
     pub(super) error: Option<String>,
 }
 
-/// End of a run, as far as the library needs to know.
+/// End of a run, as the library needs it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunEnding {
     pub(super) completed: bool,
@@ -120,7 +120,7 @@ impl DefinitionSource {
         Saving {
             saved: name(true),
             duplicate_of: name(false).filter(|_| is_given),
-            error: unsaved.map(|why| format!("Workflow succeeded but saving failed: {why}")),
+            error: unsaved.map(|error| format!("Workflow succeeded but saving failed: {error}")),
         }
     }
 
@@ -148,7 +148,7 @@ pub(super) enum TargetError {
 /// Failure to save the definition of a completed run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnsavedError {
-    /// It contains a secret. Its author can make that an argument.
+    /// The definition contains a secret. Its author can make that an argument.
     #[error(
         "a secret stands in the definition, and libraries are shared. Make it an argument with \"secret\": true, or say \
          save_on_success: false."

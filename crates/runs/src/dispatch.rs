@@ -23,8 +23,8 @@ use crate::result_error::ResultError;
 use crate::run::Run;
 
 impl Engine {
-    /// Returns the events that followers of a run see, for at most so many entries from number `from` on. Some entries
-    /// produce no event.
+    /// Returns the events that followers of a run see, for at most `at_most` entries starting at number `from`. Some
+    /// entries produce no event.
     pub(super) async fn events_for_followers(
         &self,
         run: &Run,
@@ -131,8 +131,8 @@ impl Engine {
     }
 
     /// Resumes runs that another daemon left, in the order in which they began. `key` opens the sealed ones. A run
-    /// whose parent is in `locked` is no orphan: its parent resumes later. Returns the steps whose results each resumed
-    /// run still needs, where the daemon knows them.
+    /// whose parent is in `locked` is not an orphan: its parent resumes later. Returns the steps whose results each
+    /// resumed run still needs, where the daemon knows them.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
         left: Vec<KnownRun>,

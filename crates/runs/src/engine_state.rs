@@ -133,7 +133,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Returns the first names of workflows that `caller` may run, those of remote services behind the saved ones.
+    /// Returns the first names of workflows that `caller` may run, those of remote services after the saved ones.
     pub(super) async fn available_workflows(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.workflows.available(caller).await;
         let room = MAX_NAMED_WORKFLOWS.saturating_sub(names.len());
@@ -267,13 +267,13 @@ impl Engine {
         if let Some(run) = self.locked.get(&known.run) {
             return run;
         }
-        let why = self.broken().get(&known.run).map(ToString::to_string);
-        let Some(why) = why else { return Arc::new(Run::from_journal(known)) };
-        let trouble = Some(format!("{why}; cancel the run to write it off"));
+        let reason = self.broken().get(&known.run).map(ToString::to_string);
+        let Some(reason) = reason else { return Arc::new(Run::from_journal(known)) };
+        let trouble = Some(format!("{reason}; cancel the run to write it off"));
         Arc::new(Run::from_journal(known).changed(|now| RunStatus { trouble, ..now }))
     }
 
-    /// Notes that a run has finished, with its end in the journal.
+    /// Records that a run has finished, with its end in the journal.
     pub(super) fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
         let shared = self.clone();
@@ -285,7 +285,7 @@ impl Engine {
                 tokio::time::sleep(EMPTY_LOG_DELAY).await;
                 shared.emptying.store(false, Ordering::Relaxed);
                 shared.empty_log().await;
-                shared.memory.note_freed();
+                shared.memory.record_freed();
             });
         }
         if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(RUNS_PER_CLEANUP) {
@@ -324,8 +324,8 @@ impl Engine {
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
         let retention = Retention { keep: count - count.div_ceil(EVICTION_DIVISOR), finished_since: None };
         match self.journal.forget_finished(retention).await {
-            Ok(gone) if !gone.is_empty() => {
-                tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
+            Ok(removed) if !removed.is_empty() => {
+                tracing::warn!(runs = removed.len(), "the journal is full: the oldest finished runs are forgotten");
                 true
             }
             Ok(_) => false,
@@ -350,8 +350,8 @@ impl Engine {
         }
     }
 
-    /// Appends, and waits while the journal has no room, which `progress` shows meanwhile. Returns the number of the
-    /// last entry, or `None` when this daemon must no longer drive the run.
+    /// Appends, and waits while the journal has no room, which `progress` shows in the meantime. Returns the number of
+    /// the last entry, or `None` when this daemon must no longer drive the run.
     pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<RunStatus>) -> Option<u64> {
         let run = append.run.clone();
         let mut pause = RETRY_PAUSES.0;

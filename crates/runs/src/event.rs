@@ -41,8 +41,8 @@ impl RunEvents {
         loop {
             // Few entries in a row produce no event, so the end of the history is nearly always enough.
             let from = (last + 1).saturating_sub(back).max(1);
-            let told = self.shared.events_for_followers(&self.run, from, usize::MAX).await?;
-            let seen = (from..=last).zip(&told).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
+            let events = self.shared.events_for_followers(&self.run, from, usize::MAX).await?;
+            let seen = (from..=last).zip(&events).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
             match seen.last() {
                 Some(newest) => return Ok(newest),
                 None if from == 1 => return Ok(0),
@@ -61,12 +61,12 @@ impl RunEvents {
         let mut events = Vec::new();
         while self.next <= last {
             let piece = usize::try_from(last - self.next + 1).map_or(MAX_PIECE, |left| left.min(MAX_PIECE));
-            let told = self.shared.events_for_followers(&self.run, self.next, piece).await?;
-            if told.is_empty() {
+            let page = self.shared.events_for_followers(&self.run, self.next, piece).await?;
+            if page.is_empty() {
                 break;
             }
-            self.next += told.len() as u64;
-            events.extend(told.into_iter().flatten());
+            self.next += page.len() as u64;
+            events.extend(page.into_iter().flatten());
         }
         for event in &mut events {
             self.shared.secrets.mask_fields(&mut event.data);
@@ -96,12 +96,12 @@ impl RunEvents {
                     }
                 };
                 if events.is_empty() {
-                    // The run was deleted meanwhile.
+                    // The run was deleted in the meantime.
                     return Ok(());
                 }
-                for told in events {
+                for entry in events {
                     self.next += 1;
-                    let Some(mut event) = told else { continue };
+                    let Some(mut event) = entry else { continue };
                     self.shared.secrets.mask_fields(&mut event.data);
                     sink.event(request_id, &event).await?;
                     self.left = self.left.map(|left| left.saturating_sub(1));
@@ -123,7 +123,7 @@ pub(super) enum Unreadable {
     /// The journal is unreadable.
     #[error(transparent)]
     Journal(#[from] ReadError),
-    /// It contains something that this version does not know.
+    /// The entry contains something that this version does not know.
     #[error("entry {seq} says what this version does not know: {cause}")]
     Unknown { seq: u64, cause: serde_json::Error },
 }

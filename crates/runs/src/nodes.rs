@@ -36,7 +36,7 @@ pub(crate) use performer::NodeExecutor;
 /// Time limit for calls to end their processes when the daemon ends.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Calls of nodes that are no runs, for all projects.
+/// Calls of nodes outside a run, for all projects.
 #[derive(Debug)]
 pub struct Nodes {
     hands: ExecutorFactory,
@@ -85,21 +85,21 @@ impl Nodes {
         &self,
         caller: &Arc<Caller>,
         project: &Arc<Project>,
-        wanted: NodeCall,
+        request: NodeCall,
         step: Option<String>,
     ) -> NodeReply {
-        if let Err(error) = check(project, &wanted) {
-            return refused(&wanted, Some("not_found"), error.to_string());
+        if let Err(error) = check(project, &request) {
+            return refused(&request, Some("not_found"), error.to_string());
         }
         let project = project.clone();
         let interrupt = self.closing.child_token();
         let Some(step) = step else {
             // The end of the caller's connection drops this future, and everything that it started ends with it.
-            return self.working.track_future(Box::pin(self.performed(project, caller, wanted, interrupt))).await;
+            return self.working.track_future(Box::pin(self.performed(project, caller, request, interrupt))).await;
         };
-        let asked = CallFingerprint::new(&wanted.id, &wanted.input);
-        let again = wanted.clone();
-        let call = |interrupt| self.performed(project, caller, wanted, interrupt);
+        let asked = CallFingerprint::new(&request.id, &request.input);
+        let again = request.clone();
+        let call = |interrupt| self.performed(project, caller, request, interrupt);
         match self.ledger.once(step, asked, &self.working, interrupt, call).await {
             Ok(reply) => reply,
             Err(OnceError::Another) => {
@@ -118,7 +118,7 @@ impl Nodes {
         &self,
         project: Arc<Project>,
         caller: &Arc<Caller>,
-        wanted: NodeCall,
+        request: NodeCall,
         interrupt: CancellationToken,
     ) -> impl Future<Output = NodeReply> + Send + 'static {
         let panes = {
@@ -127,10 +127,10 @@ impl Nodes {
             panes.entry(project.folder.clone()).or_insert_with(of_project).clone()
         };
         let performer = self.hands.performer(caller, project.folder.clone(), panes);
-        let timeout = wanted.timeout.and_then(TimeSpan::duration);
-        let call = Call { input: wanted.input, timeout, interrupt, ..Call::default() };
+        let timeout = request.timeout.and_then(TimeSpan::duration);
+        let call = Call { input: request.input, timeout, interrupt, ..Call::default() };
         async move {
-            let node = &project.nodes[&wanted.id].node;
+            let node = &project.nodes[&request.id].node;
             let result = Box::pin(performer.run(node, call, &random_name())).await;
             performer.close().await;
             node_reply(result)
@@ -143,23 +143,23 @@ impl Nodes {
 /// # Errors
 ///
 /// If it has not.
-fn check(project: &Project, wanted: &NodeCall) -> Result<(), NodeRefusal> {
-    match project.nodes.get(&wanted.id) {
-        None => Err(NodeNotFound::new(project, &wanted.id, wanted.graph).into()),
-        Some(declared) if wanted.graph && !matches!(declared.node.kind, NodeKind::Graph(_)) => {
-            Err(NodeRefusal::NotGraph { id: wanted.id.clone(), kind: node_kind(declared) })
+fn check(project: &Project, request: &NodeCall) -> Result<(), NodeRefusal> {
+    match project.nodes.get(&request.id) {
+        None => Err(NodeNotFound::new(project, &request.id, request.graph).into()),
+        Some(declared) if request.graph && !matches!(declared.node.kind, NodeKind::Graph(_)) => {
+            Err(NodeRefusal::NotGraph { id: request.id.clone(), kind: node_kind(declared) })
         }
         Some(_) => Ok(()),
     }
 }
 
 /// Returns the reply to a refused call.
-pub(crate) fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
+pub(crate) fn refused(request: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
     NodeReply {
         error: Some(error),
         error_type: kind.map(str::to_owned),
-        node_id: wanted.id.clone(),
-        input: wanted.input.clone(),
+        node_id: request.id.clone(),
+        input: request.input.clone(),
         ..NodeReply::default()
     }
 }

@@ -44,7 +44,7 @@ pub(crate) enum MirrorMessage {
     Events(EventBatch),
     /// The engine has the run, or why it does not yet.
     Started(Result<(), String>),
-    /// The engine has ended the run by itself: how.
+    /// The end of the run, if the engine has ended it on its own.
     Lost(String),
     /// A task of a function. A driver that has no answer to it drops the sender.
     Task(EngineTask, oneshot::Sender<EngineAnswer>),
@@ -65,7 +65,7 @@ pub(crate) struct EventBatch {
 pub(crate) enum InputEnd {
     /// The run took it, and these events follow; `from` is the number of events before them.
     Taken { from: u64, events: Vec<Event> },
-    /// It has no effect in the run's state.
+    /// The input has no effect in the run's state.
     Ignored,
     /// Reason why the daemon does not know whether the run took it, or does not reach the engine.
     Unknown(String),
@@ -91,7 +91,8 @@ struct State {
     mirrors: HashMap<RunId, Registration>,
     /// Runs that no worker has started yet.
     unstarted: BTreeMap<RunId, EngineRequest>,
-    /// Runs in progress to cancel. Each worker that connects receives the request, since the last one may have gone.
+    /// Runs in progress to cancel. Each worker that connects receives the request, since the last one may have
+    /// disconnected.
     cancels: BTreeMap<RunId, EngineRequest>,
     /// Steps for which runs in progress no longer wait.
     left: HashMap<RunId, HashSet<StepId>>,
@@ -124,7 +125,7 @@ pub(crate) struct Registration {
     pub(crate) is_function: bool,
     /// True if a worker starts it in the engine: no run above it does.
     is_root: bool,
-    /// The events that the run began with; a function has none of its own.
+    /// The events that the run began with; a function has none.
     pub(crate) first: Arc<Vec<Event>>,
 }
 
@@ -155,7 +156,7 @@ impl Drop for MirrorInbox {
             state.unstarted.remove(&self.run);
             state.cancels.remove(&self.run);
             state.left.remove(&self.run);
-            self.engine.openings.forget(&self.run);
+            self.engine.openings.forget_run(&self.run);
         }
     }
 }
@@ -188,19 +189,19 @@ impl OuterEngine {
         MirrorInbox { run: run.clone(), engine: self.clone(), messages, sender }
     }
 
-    /// Returns what tasks of the engine need of a run in progress.
+    /// Returns the context of a run in progress for tasks of the engine.
     pub(crate) fn registration(&self, run: &RunId) -> Option<Registration> {
         self.state.lock().mirrors.get(run).cloned()
     }
 
-    /// Has tasks of a run performed for this caller from now on.
+    /// Has later tasks of a run performed for this caller.
     pub(crate) fn set_caller(&self, run: &RunId, caller: Arc<Caller>) {
         if let Some(registration) = self.state.lock().mirrors.get_mut(run) {
             registration.caller = caller;
         }
     }
 
-    /// Returns what the engine starts a run with that has begun here; `None` if it is not in progress.
+    /// Returns the input with which the engine starts a run that has begun here; `None` if it is not in progress.
     pub(crate) fn begun_answer(&self, run: &RunId) -> Option<EngineAnswer> {
         let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;
         Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
@@ -237,13 +238,13 @@ impl OuterEngine {
         state.ask(request);
     }
 
-    /// Has a worker report it if the engine ends a run in progress by itself. Each worker that connects receives the
-    /// request, since the one that has started the run may be gone.
+    /// Has a worker report it if the engine ends a run in progress on its own. Each worker that connects receives the
+    /// request, since the one that has started the run may have ended.
     pub(crate) fn watch(&self, run: &RunId) {
         self.state.lock().ask(EngineRequest::Watch { run_id: run.to_string() });
     }
 
-    /// Notes that a run in progress no longer waits for what a step of it does.
+    /// Records that a run in progress no longer waits for what a step of it does.
     pub(crate) fn leave(&self, step: &StepId) {
         let mut state = self.state.lock();
         if state.mirrors.contains_key(&step.run) {
@@ -311,7 +312,7 @@ impl OuterEngine {
     /// Sends a message to a run in progress. Returns whether it has a driver.
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
-            self.note_started(run);
+            self.record_started(run);
         }
         let state = self.state.lock();
         state.mirrors.get(run).is_some_and(|known| known.messages.send(message).is_ok())
@@ -321,8 +322,8 @@ impl OuterEngine {
     pub(crate) async fn record(&self, run: &RunId, from: u64, events: Vec<Event>) -> Option<u64> {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
-            // The engine has it: only a started run has events of its own.
-            self.note_started(run);
+            // The engine has it: only a started run has its own events.
+            self.record_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
@@ -332,7 +333,7 @@ impl OuterEngine {
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
         // The engine has it.
-        self.note_started(run);
+        self.record_started(run);
         self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
         answer.await.ok()
     }
@@ -361,9 +362,9 @@ impl OuterEngine {
         (number, received)
     }
 
-    /// Notes that the engine has a run, and sends the request for its cancel if there is one.
-    fn note_started(&self, run: &RunId) {
-        let is_change = self.state.lock().note_started(run);
+    /// Records that the engine has a run, and sends the request for its cancel if there is one.
+    fn record_started(&self, run: &RunId) {
+        let is_change = self.state.lock().record_started(run);
         if is_change {
             // Not under the lock: a receiver takes that one.
             self.changes.send_modify(|changes| *changes += 1);
@@ -392,9 +393,9 @@ impl State {
         self.next
     }
 
-    /// Notes that the engine has a run, and sends the request for its cancel if there is one. Returns whether that is
+    /// Records that the engine has a run, and sends the request for its cancel if there is one. Returns whether that is
     /// new.
-    fn note_started(&mut self, run: &RunId) -> bool {
+    fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();
         if is_new && let Some(cancel) = self.cancels.get(run).cloned() {
             self.ask(cancel);

@@ -44,7 +44,7 @@ pub(super) fn check_workflow(
 ) -> Result<(), PinError> {
     // The list of a service may arrive after the start of the run.
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
-    // A version that pinned no hosts did not note the addresses of services either.
+    // A version that pinned no hosts did not record the addresses of services either.
     let services = pins.hosts.is_some().then_some(services);
     if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found, services)) }
 }
@@ -212,7 +212,9 @@ impl References {
     /// Adds the references of a node.
     fn follow(&mut self, declared: &NodeDeclaration) {
         match &declared.node.kind {
-            NodeKind::Graph(graph) => self.nodes.extend(steplatch_project::calls(graph).map(|(_, id)| id.to_owned())),
+            NodeKind::Graph(graph) => {
+                self.nodes.extend(steplatch_project::called_nodes(graph).map(|(_, id)| id.to_owned()));
+            }
             NodeKind::Function(function) => {
                 self.add_functions(function.source.as_deref().unwrap_or_default());
                 self.any_node = true;
@@ -247,7 +249,7 @@ fn literal_argument(call: &str) -> Option<&str> {
     (is_plain && after.trim_start().starts_with([',', ')'])).then_some(name)
 }
 
-/// A definition, as far as it may ask a person.
+/// The parts of a definition that may ask a person.
 struct FollowedDefinition {
     /// True if it opens a gate itself, or starts something by a computed name.
     asks: bool,

@@ -25,7 +25,7 @@ pub(crate) enum CallResultError {
         /// The run.
         run: RunId,
     },
-    /// It failed, with the recorded error if there is one.
+    /// The call failed, with the recorded error if there is one.
     #[error("{}", .error.clone().unwrap_or_else(|| format!("It failed (run {run}).")))]
     Failed {
         /// The run.

@@ -48,7 +48,7 @@ pub(super) struct RunInput {
 pub(super) enum Disposition {
     /// The journal has it.
     Recorded,
-    /// It has no effect in the run's current state.
+    /// The input has no effect in the run's current state.
     Ignored,
 }
 
@@ -147,7 +147,7 @@ pub(super) struct RunStatus {
     /// True if it needs a person's answer to continue, here or in a run below it.
     pub(super) asks_person: bool,
     /// True if it waits for an answer at the service that does its work.
-    pub(super) asks_elsewhere: bool,
+    pub(super) open_gate: bool,
     /// Client and time of its present pause.
     pub(super) paused: Option<Pause>,
     /// Place of its definition in the library, once it has finished.
@@ -262,18 +262,19 @@ impl RunStatus {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
 
-    /// Returns what the journal keeps beside the history. A finished run stays finished.
+    /// Returns the data that the journal keeps beside the history. A finished run stays finished.
     pub(super) fn summary(&self, about: &RunHeader) -> Summary {
         let Self { ended, error, traceback, result, kept, unsaved, repairs, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(listed).unzip();
         let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
         let about = about.clone();
-        let told = StoredSummary { about, ended, error, traceback, result, result_shortened, kept, unsaved, repairs };
+        let summary =
+            StoredSummary { about, ended, error, traceback, result, result_shortened, kept, unsaved, repairs };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
             finished_at: ended.map(|ended| u64::try_from(ended.0 / 1000).unwrap_or(0)),
-            text: serde_json::to_string(&told).expect("what is told of a run has only JSON in it"),
+            text: serde_json::to_string(&summary).expect("what is told of a run has only JSON in it"),
         }
     }
 }
@@ -290,21 +291,21 @@ impl Run {
     /// Returns a run with a driver, and what its driver needs.
     pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();
-        let (told, progress) = watch::channel(RunStatus::default());
-        (Self::from_parts(id, about, inputs, progress), received, told)
+        let (sender, progress) = watch::channel(RunStatus::default());
+        (Self::from_parts(id, about, inputs, progress), received, sender)
     }
 
     /// Returns a run without a driver, as the journal has it.
     pub(super) fn from_journal(known: KnownRun) -> Self {
         let KnownRun { run: id, last: seq, summary, .. } = known;
-        let (state, told) = match summary {
+        let (state, summary_parts) = match summary {
             Some(Summary { state, text, .. }) => {
                 (RunState::from_name(&state), serde_json::from_str::<StoredSummary>(&text).ok())
             }
             None => (None, None),
         };
         let progress = RunStatus { seq, state: state.unwrap_or_default(), ..RunStatus::default() };
-        let (about, progress) = match told {
+        let (about, progress) = match summary_parts {
             Some(StoredSummary {
                 about,
                 ended,
@@ -407,9 +408,9 @@ impl Run {
         self.reaches(|progress| progress.state.is_over(), at_most).await;
     }
 
-    pub(super) async fn reaches(&self, wanted: impl Fn(&RunStatus) -> bool, at_most: Duration) {
+    pub(super) async fn reaches(&self, condition: impl Fn(&RunStatus) -> bool, at_most: Duration) {
         let mut progress = self.progress.clone();
-        let reached = progress.wait_for(|progress| wanted(progress));
+        let reached = progress.wait_for(|progress| condition(progress));
         // On timeout, the caller reports the current state.
         let _ = tokio::time::timeout(at_most, reached).await;
     }

@@ -101,7 +101,7 @@ impl Runs {
         tokio::spawn(async move { shared.forget_finished().await });
     }
 
-    /// Returns how many runs have a driver now.
+    /// Returns the number of runs with a driver.
     pub fn count_under_way(&self) -> usize {
         self.shared.lock().len()
     }
@@ -227,13 +227,13 @@ impl Runs {
         let started = if tool.remote.is_some() {
             // This starts the found tool: a saved workflow may have the same name.
             let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
-            let begun = match self.run_with_key(key.as_ref()).await {
-                Ok(begun) => begun,
+            let known_run = match self.run_with_key(key.as_ref()).await {
+                Ok(known_run) => known_run,
                 Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
             };
             let (run, engine) = (RunId::random(), self.shared.engine_policy.default_engine());
             let begins = RemoteLaunch { run, tool, input: arguments, timeout: None, parent: None, key, engine };
-            Box::pin(self.start_remote(caller, begins, begun)).await
+            Box::pin(self.start_remote(caller, begins, known_run)).await
         } else {
             let input = match arguments.get("input") {
                 _ if arguments.is_empty() => Value::Null,
@@ -259,7 +259,7 @@ impl Runs {
     }
 
     /// Returns the ids at its service of a run of a remote workflow, given its id here. `None` for other runs, and for
-    /// one that its service has not started.
+    /// a run that its service has not started.
     pub async fn remote_ids(&self, id: &RunId) -> Option<RemoteIds> {
         let run = self.find(id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
         remote::remote_ids(&self.shared, &run).await
@@ -291,9 +291,9 @@ impl Runs {
         }
         let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
         let key = StartKey::of_workflow(&verb, given.as_ref(), step, &self.shared.secrets);
-        let begun = self.run_with_key(key.as_ref()).await?;
+        let known_run = self.run_with_key(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
-            return match begun {
+            return match known_run {
                 Some(run) if run.kind() == Kind::Function && self.is_of_file(&run, caller.folder.join(file)).await => {
                     Ok(run)
                 }
@@ -310,7 +310,7 @@ impl Runs {
                 return Err(not_rehearsed());
             }
             Ok(RunTarget::Function(workflow)) => {
-                return match begun {
+                return match known_run {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
                     Some(run) => another(&run, key.as_ref()),
                     None => {
@@ -326,12 +326,12 @@ impl Runs {
                 let timeout = verb.execution_timeout.map(TimeSpan::from_seconds);
                 let run = RunId::random();
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: None, key, engine };
-                return self.start_remote(caller, begins, begun).await;
+                return self.start_remote(caller, begins, known_run).await;
             }
             Ok(RunTarget::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
         };
-        if let Some(run) = begun {
+        if let Some(run) = known_run {
             // A definition that the lookup no longer finds counts as unchanged.
             let other = asked.is_ok_and(|(definition, _)| {
                 run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_value(definition.document()))
@@ -376,8 +376,8 @@ impl Runs {
             }
         }
         let beginning = MachineLaunch { definition, source, start, key, engine };
-        let begun = self.shared.begin_with(caller, beginning, given).await;
-        begun.map_err(|error| not_started("execution_error", error.to_string()))
+        let known_run = self.shared.begin_with(caller, beginning, given).await;
+        known_run.map_err(|error| not_started("execution_error", error.to_string()))
     }
 
     /// Refuses a start in an engine that no worker serves.
@@ -390,22 +390,22 @@ impl Runs {
         }
     }
 
-    /// Starts a run of a remote workflow, or returns the run that was `begun` under the same key.
+    /// Starts a run of a remote workflow, or returns the `known_run` under the same key.
     async fn start_remote(
         &self,
         caller: &Arc<Caller>,
         begins: RemoteLaunch,
-        begun: Option<Arc<Run>>,
+        known_run: Option<Arc<Run>>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let RemoteLaunch { tool, input, key, engine, .. } = &begins;
-        match begun {
+        match known_run {
             Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
             Some(run) => another(&run, key.as_ref()),
             None => {
                 check(tool, input).map_err(|error| not_started("validation_failed", error.to_string()))?;
                 self.is_served(*engine).await?;
-                let begun = self.shared.begin_remote(caller, begins).await;
-                begun.map_err(|error| not_started("execution_error", error.to_string()))
+                let known_run = self.shared.begin_remote(caller, begins).await;
+                known_run.map_err(|error| not_started("execution_error", error.to_string()))
             }
         }
     }
@@ -450,7 +450,7 @@ impl Runs {
         }
     }
 
-    /// Compares a run with another one, as far as both are.
+    /// Compares a run with another one, up to the progress of both.
     async fn comparison(&self, run: &Arc<Run>, other: &str) -> RunComparison {
         let refused = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
         let other = match self.find_by_text(other).await {
@@ -582,16 +582,16 @@ impl Runs {
                     progress.mark_unchanged();
                     below.spawn(async move { progress.changed().await });
                 }
-                let asks = run.progress().asks_elsewhere || self.waits_for_answer(run);
+                let asks = run.progress().open_gate || self.waits_for_answer(run);
                 if state.is_over() || (state == RunState::Waiting && asks) {
                     return;
                 }
-                let gone = tokio::select! {
+                let is_dropped = tokio::select! {
                     changed = progress.changed() => changed.is_err(),
                     // A finished run changes no more, and the run above it learns of its end.
                     Some(Ok(Ok(()))) = below.join_next() => false,
                 };
-                if gone {
+                if is_dropped {
                     return;
                 }
             }
@@ -659,7 +659,7 @@ enum CancelError {
     /// The journal does not store the end of a run without a driver.
     #[error("the run cannot be cancelled: {0}")]
     NotStored(#[from] AppendError),
-    /// It has not ended yet.
+    /// The run has not ended yet.
     #[error(
         "the run is asked to end, and has not yet: {}",
         .trouble.as_deref().unwrap_or("what is in flight has not ended yet")
@@ -705,7 +705,7 @@ fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>>
     Err(not_started(KEY_TAKEN, error))
 }
 
-/// Refuses to rehearse what is no machine.
+/// Refuses to rehearse anything but a machine.
 fn not_rehearsed() -> Box<RunReply> {
     not_started("definition_invalid", "only machines are rehearsed; leave rehearse out to run it".to_owned())
 }

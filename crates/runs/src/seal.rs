@@ -324,8 +324,7 @@ impl LiveSeal {
         for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
             self.learn(&shared.secrets, secret);
         }
-        // Secrets that the daemon learns from here on may be missing; the search for them happens with the next
-        // entries.
+        // Secrets that the daemon learns later may be missing; the search for them happens with the next entries.
         let searched = shared.secrets.learned_since(u64::MAX).1;
         let mut texts: Vec<String> = entries.iter().map(plain).collect();
         let known = shared.secrets.known();
@@ -378,7 +377,7 @@ impl LiveSeal {
     }
 }
 
-/// Returns which of the `fresh` secrets an entry contains, and every entry that changes once the seal knows them.
+/// Returns the `fresh` secrets that an entry contains, and every entry that changes once the seal knows them.
 fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>) -> (Vec<String>, Vec<(u64, String)>) {
     let opened: Vec<String> = records.iter().map(|record| seal.open(record.text.clone())).collect();
     let found: Vec<String> = fresh.iter().filter(|secret| stands_in(secret, &opened)).cloned().collect();

@@ -42,7 +42,7 @@ pub(super) async fn read(path: PathBuf) -> io::Result<String> {
 }
 
 impl Engine {
-    /// Returns what a name refers to for `caller`: a saved workflow, else the tool of a remote one.
+    /// Returns the target of a name for `caller`: a saved workflow, else the tool of a remote one.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Returns what each of these names refers to now, like [`Self::resolve_name`], in their order.
+    /// Returns the current targets of these names, like [`Self::resolve_name`], in their order.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Engine {
         Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
     }
 
-    /// Returns what a name refers to: a workflow of the library, else the tool of a remote service.
+    /// Returns the target of a name: a workflow of the library, else the tool of a remote service.
     fn meaning(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, FindError> {
         match found {
             Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
@@ -82,11 +82,11 @@ impl Engine {
         }
     }
 
-    /// Returns what is to be run.
+    /// Returns the workflow to run.
     ///
     /// # Errors
     ///
-    /// With the reply that states why nothing can be run.
+    /// Returns the reply with the reason that nothing can be run.
     pub(super) async fn requested_target(
         &self,
         caller: &Arc<Caller>,
@@ -187,7 +187,7 @@ impl Engine {
                 return Ok(Some(kept));
             }
         }
-        self.workflows.note_run(folder, &kept.name, &signature, completed, u64::from(states), at).await;
+        self.workflows.record_run(folder, &kept.name, &signature, completed, u64::from(states), at).await;
         Ok(Some(kept))
     }
 }

@@ -35,7 +35,7 @@ impl TimeSpan {
         Duration::try_from_secs_f64(self.0).ok()
     }
 
-    /// Returns how long a timer runs: not at all for a negative time, and endlessly (`None`) for a very long one.
+    /// Returns the time that a timer runs: not at all for a negative time, and endlessly (`None`) for a very long one.
     pub(crate) fn timer(self) -> Option<Duration> {
         (self.0 < MIN_ENDLESS_SECONDS).then(|| Duration::from_secs_f64(self.0.max(0.0)))
     }

@@ -69,7 +69,7 @@ impl AdmissionQueue {
         Permit(Some(self.clone()))
     }
 
-    /// Returns how many are in progress, and how many wait.
+    /// Returns the numbers of entries in progress and of waiting entries.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.in_progress, inner.waiting.iter().filter(|waiting| !waiting.is_closed()).count())

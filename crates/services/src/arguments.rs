@@ -35,7 +35,7 @@ fn pointer(key: &str) -> String {
 ///
 /// # Errors
 ///
-/// With every violation, each with its place.
+/// Returns every violation, each with its place.
 pub fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), InvalidArguments> {
     // An invalid schema accepts anything, since the service checks its arguments itself.
     let Ok(validator) = Validator::new(&tool.input_schema) else { return Ok(()) };

@@ -109,7 +109,7 @@ impl Catalog {
         self.kept.lock()
     }
 
-    /// Notes the URL of a service. Drops the data of a service with another URL.
+    /// Records the URL of a service. Drops the data of a service with another URL.
     pub(super) fn keep_of(&self, name: &str, config: &Config) {
         let mut kept = self.lock();
         let service = kept.services.entry(name.to_owned()).or_default();
@@ -120,7 +120,7 @@ impl Catalog {
         }
     }
 
-    /// Returns when the list of a service was last fetched with success.
+    /// Returns the time at which the list of a service was last fetched.
     pub(super) fn discovered(&self, name: &str) -> Option<Timestamp> {
         self.lock().services.get(name)?.discovered
     }
@@ -175,8 +175,8 @@ impl Catalog {
         service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
         // Drops names of removed workflows only when there is no more room for them.
         while service.names.len() > MAX_NAMES {
-            let Some(gone) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
-            service.names.remove(&gone);
+            let Some(removed) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
+            service.names.remove(&removed);
         }
         service.workflows = list;
         service.discovered = Some(now);

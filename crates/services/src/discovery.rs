@@ -32,8 +32,8 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
         let setup = service.setup().filter(|setup| setup.config.enabled);
         let Some(setup) = setup else {
             // A service that is not in use receives no requests.
-            for wanted in service.take_wanted() {
-                let _ = wanted.send(Err(DiscoveryError::NotUsed { name: service.name.clone() }.into()));
+            for waiters in service.take_wanted() {
+                let _ = waiters.send(Err(DiscoveryError::NotUsed { name: service.name.clone() }.into()));
             }
             asked = None;
             service.wake.notified().await;
@@ -57,22 +57,22 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
             }
             () = passed(due) => {}
         }
-        // A request from here on waits for the next discovery.
-        let wanted = service.take_wanted();
-        let came = discover(&setup).await;
-        // The service has a new configuration meanwhile, so this drops the answer of the old one.
+        // A later request waits for the next discovery.
+        let waiters = service.take_wanted();
+        let listing = discover(&setup).await;
+        // The service has a new configuration in the meantime, so this drops the answer of the old one.
         if service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup)) {
-            service.put_back(wanted);
+            service.put_back(waiters);
             continue;
         }
         asked = Some(setup.clone());
         // The catalog is written to disk, too.
-        let (told, whose) = (remotes.clone(), service.clone());
-        let taking = tokio::task::spawn_blocking(move || store_listing(&told, &whose, came));
-        let came = taking.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
-        failures = if came.is_ok() { 0 } else { failures + 1 };
-        for wanted in wanted {
-            let _ = wanted.send(came.clone());
+        let (services, whose) = (remotes.clone(), service.clone());
+        let taking = tokio::task::spawn_blocking(move || store_listing(&services, &whose, listing));
+        let listing = taking.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
+        failures = if listing.is_ok() { 0 } else { failures + 1 };
+        for waiters in waiters {
+            let _ = waiters.send(listing.clone());
         }
     }
 }
@@ -85,8 +85,8 @@ async fn passed(due: Option<Duration>) {
 }
 
 /// Stores the answer of a service; an invalid list leaves the last one unchanged.
-fn store_listing(remotes: &RemoteServices, service: &Service, came: Result<Listing, DiscoveryError>) -> Refreshed {
-    match came {
+fn store_listing(remotes: &RemoteServices, service: &Service, listing: Result<Listing, DiscoveryError>) -> Refreshed {
+    match listing {
         Ok(listing) => {
             let skipped = listing.skipped.clone();
             for reason in &skipped {
@@ -152,9 +152,9 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, DiscoveryError>
         return Err(DiscoveryError::Tool { words: token.map_or(words.clone(), |token| token.mask(&words)) });
     }
     // A tool without structured output returns it as text.
-    let told = match result.output {
+    let output = match result.output {
         Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
         structured => json!({"structuredContent": structured}),
     };
-    Ok(Listing::of_tool_result(told).await?)
+    Ok(Listing::of_tool_result(output).await?)
 }

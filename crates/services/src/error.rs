@@ -25,7 +25,7 @@ pub(super) enum DiscoveryError {
     /// The settings make no callable MCP server.
     #[error("the MCP server cannot be asked: {0}")]
     Server(Problems),
-    /// The daemon's own directory is gone.
+    /// The daemon's own directory was removed.
     #[error(transparent)]
     Directory(#[from] std::io::Error),
     /// The MCP server failed; its words, cleaned and without the token.

@@ -26,11 +26,11 @@ pub(super) struct RunCounts {
 /// End of a run of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
-    /// It ended with a result.
+    /// The run ended with a result.
     Completed,
-    /// It failed.
+    /// The run failed.
     Failed,
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled,
 }
 

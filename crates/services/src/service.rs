@@ -42,8 +42,8 @@ pub struct ServiceClient {
 }
 
 impl ServiceClient {
-    /// Registers the token as a secret, so that no output shows it. This is the token from now on, which may differ
-    /// from the last one. Reads a keyring once, since it may have to prompt a person.
+    /// Registers the token as a secret, so that no output shows it. This is the new token, which may differ from the
+    /// last one. Reads a keyring once, since it may have to prompt a person.
     pub async fn hide_token(&self) {
         let hide = || async {
             if let Some(token) = &self.config.token {
@@ -144,7 +144,7 @@ impl Service {
         self.queue.enter_anyway()
     }
 
-    /// Returns how many runs are in progress there, and how many wait.
+    /// Returns the numbers of runs in progress and of waiting ones.
     pub(super) fn counts(&self) -> (usize, usize) {
         self.queue.counts()
     }

@@ -85,12 +85,12 @@ impl RemoteServices {
         reply
     }
 
-    /// Requests the status of a run from a service. `there` has the ids of a run started from here; without them, the
-    /// run id of `verb` is the service's own.
-    pub async fn check(&self, verb: CheckWorkflowStatus, there: Option<RemoteIds>) -> CheckWorkflowStatusReply {
-        let run_id = there.as_ref().map(|_| verb.run_id.clone());
-        let service = verb.remote.clone().or_else(|| there.as_ref().map(|there| there.service.clone()));
-        let (instance, correlation) = match there {
+    /// Requests the status of a run from a service. `remote_ids` has the ids of a run started from here; without them,
+    /// the run id of `verb` is the service's own.
+    pub async fn check(&self, verb: CheckWorkflowStatus, remote_ids: Option<RemoteIds>) -> CheckWorkflowStatusReply {
+        let run_id = remote_ids.as_ref().map(|_| verb.run_id.clone());
+        let service = verb.remote.clone().or_else(|| remote_ids.as_ref().map(|remote_ids| remote_ids.service.clone()));
+        let (instance, correlation) = match remote_ids {
             Some(RemoteIds { instance, correlation, .. }) => (instance, Some(correlation)),
             None => (verb.run_id.clone(), None),
         };

@@ -42,8 +42,8 @@ pub async fn perform(
         Value::Object(mut result) => {
             // Some failed verbs have the reason in another field.
             if !answer.success && !result.contains_key("error") {
-                let why = answer.error.or_else(|| result.get("message").and_then(Value::as_str).map(str::to_owned));
-                result.extend(why.map(|why| ("error".to_owned(), why.into())));
+                let reason = answer.error.or_else(|| result.get("message").and_then(Value::as_str).map(str::to_owned));
+                result.extend(reason.map(|reason| ("error".to_owned(), reason.into())));
             }
             result
         }

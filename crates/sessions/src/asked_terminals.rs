@@ -42,17 +42,17 @@ pub struct AskedTerminal {
 pub struct ShownTerminals {
     /// Their description; `None` where there is none.
     pub text: Option<String>,
-    /// Their ids. After the answer, the run acts in these only, and in those that it opens.
+    /// Their ids. After the answer, the run acts only in these, and in terminals that it opens.
     pub ids: Vec<String>,
 }
 
 impl Sessions {
-    /// Notes the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has the
-    /// names of further ones, known only after the answer, in their written form.
+    /// Records the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has
+    /// the names of further ones, known only after the answer, in their written form.
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());
         let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);
-        // The question opens all the same.
+        // The question opens anyway.
         if tokio::time::timeout(QUESTION_TIME, describing).await.is_err() {
             lines.push(format!("{NOT_COMPARED}terminals of the run do not answer, and it will not act in them"));
         }
@@ -89,7 +89,7 @@ impl Sessions {
                 lines.push(described);
             } else {
                 // The host also compares terminals that the question only names. A silent one does not appear.
-                let noted = tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await;
+                let noted = tokio::time::timeout(REPORT_TIME, terminal.record_state(gate.to_owned())).await;
                 if !matches!(noted, Ok(Ok(_))) {
                     continue;
                 }
@@ -135,7 +135,7 @@ impl Sessions {
             false => format!("typed there last: {}", inputs.join("; ")),
         });
         lines.extend(describe_noted_state(
-            tokio::time::timeout(REPORT_TIME, terminal.note_state(gate.to_owned())).await.ok(),
+            tokio::time::timeout(REPORT_TIME, terminal.record_state(gate.to_owned())).await.ok(),
         ));
         Some(lines.join("\n  "))
     }

@@ -62,7 +62,7 @@ impl Drop for Seat {
 }
 
 impl Sessions {
-    /// Attaches a client to a terminal. The events carry its output from then on.
+    /// Attaches a client to a terminal. The events carry its later output.
     pub async fn attach(&self, caller: &Caller, verb: AttachTerminal) -> (AttachTerminalReply, Option<TerminalEvents>) {
         let session_id = verb.session_id.clone();
         let wants_mask = verb.masked;

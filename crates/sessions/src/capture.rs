@@ -9,7 +9,7 @@ use steplatch_protocol::{InputKind, InputRecord, ReadInputs};
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// Maximum length of the text behind one entry, in characters: its beginning and its end.
+/// Maximum length of the text after one entry, in characters: its beginning and its end.
 const MAX_PIECE_CHARS: usize = 32 << 10;
 
 /// Text that the host writes in place of the middle of a long piece.
@@ -24,7 +24,7 @@ pub struct CaptureRange {
     pub to: Option<u64>,
     /// Only those since this moment (ISO 8601, UTC).
     pub since: Option<String>,
-    /// Only so many of the newest inputs at a prompt, with what followed them.
+    /// Only this number of the newest inputs at a prompt, with what followed them.
     pub last: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Sessions {
         let outputs: Vec<Option<usize>> = inputs.iter().map(|input| output_of(input, &mut ranges)).collect();
         let pieces = terminal.pieces(ranges, MAX_PIECE_CHARS).await?;
         let pieces: Vec<String> = pieces.into_iter().map(|piece| without_secrets(piece, &secrets)).collect();
-        // A secret may stand across the border of two inputs.
+        // A secret may extend over two inputs.
         let whole = pieces[..inputs.len().min(pieces.len())].concat();
         let mut end = 0;
         let border = |piece: &String| {
@@ -86,7 +86,7 @@ impl Sessions {
     }
 }
 
-/// Returns where the newest so many lines at a prompt begin.
+/// Returns the index at which the newest `count` lines at a prompt begin.
 fn begin_of_last(inputs: &[InputRecord], count: usize) -> usize {
     let is_line = |input: &InputRecord| match input.kind {
         InputKind::Command => true,

@@ -176,8 +176,8 @@ impl Sessions {
         };
         match ran {
             Ok(ran) => {
-                self.note_typed(caller, terminal, ran.offset);
-                // The client has its output now; the next output for it begins behind that.
+                self.record_typed(caller, terminal, ran.offset);
+                // The client has its output now; the next output for it begins after that.
                 if let Some(reader) = caller.reader() {
                     self.readers.update_reading(reader, terminal.id(), |reading| {
                         reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
@@ -397,8 +397,8 @@ fn asks_for(asks: &InputRequest) -> String {
     )
 }
 
-/// Returns what the program in front waits for, if that is the reason for the refusal of a command: an editor, a pager,
-/// an interpreter.
+/// Returns the input request of the program in front, if that is the reason for the refusal of a command: an editor, a
+/// pager, an interpreter.
 async fn asks_instead(terminal: &HostedTerminal, error: &RunError) -> Option<InputRequest> {
     let (RunError::Busy { program } | RunError::NotIntegrated { program }) = error else { return None };
     let view = terminal.view(false).await.ok().filter(|view| view.awaiting_input == Some(true))?;

@@ -31,7 +31,7 @@ struct DialogueTurn {
     secret: bool,
     /// Awaited patterns; of two matches that begin together, the first one counts.
     patterns: Vec<String>,
-    /// The offset behind the last question; without it, the search for the patterns begins at the last input.
+    /// The offset after the last question; without it, the search for the patterns begins at the last input.
     since: Option<u64>,
     /// The limit of the turn, in seconds.
     timeout: f64,
@@ -42,7 +42,7 @@ const MAX_LINE_CHARS: usize = 4000;
 
 impl Sessions {
     /// Takes a turn of a dialogue; types as the same `step` only once. The result has `reason`, and for a match
-    /// `matched` (the number of the pattern, from 0), `match_text`, `groups`, and `offset`, which is behind the match.
+    /// `matched` (the number of the pattern, from 0), `match_text`, `groups`, and `offset`, which is after the match.
     pub async fn take_turn(&self, caller: &Caller, params: Map<String, Value>, step: String) -> Map<String, Value> {
         let result = match serde_json::from_value::<DialogueTurn>(params.into()) {
             Ok(turn) => {
@@ -136,8 +136,9 @@ impl Sessions {
     }
 }
 
-/// Returns where the next question may begin, after one that matched up to `since` was answered at the offset `typed`. The
-/// rest of its line belongs to it: `yes or no?` is one question, also for a rule that matches `yes`.
+/// Returns the offset at which the next question may begin, after one that matched up to `since` was answered at the
+/// offset `typed`. The rest of its line belongs to it: `yes or no?` is one question, also for a rule that matches
+/// `yes`.
 async fn behind_question(terminal: &HostedTerminal, since: u64, typed: u64) -> Result<u64, SessionError> {
     let printed = terminal.read(Part::RawFrom(since), Limit::Head(MAX_LINE_CHARS)).await?;
     let newline = printed.head.find('\n').and_then(|newline| u64::try_from(newline + 1).ok());

@@ -3,9 +3,9 @@
 /// Treatment of the terminals when a daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// They close.
+    /// The terminals close.
     CloseTerminals,
-    /// They keep running, and the next daemon finds them.
+    /// The terminals keep running, and the next daemon finds them.
     KeepTerminals,
     /// The same, when another daemon already serves this state and owns the journal and the socket.
     GiveWay,

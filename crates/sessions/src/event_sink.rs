@@ -27,7 +27,7 @@ struct Writer {
     unsent: Vec<u8>,
 }
 
-/// The client is gone.
+/// The client has disconnected.
 #[derive(Debug)]
 pub struct Disconnected;
 
@@ -51,7 +51,7 @@ impl EventSink {
     /// Writes one message.
     ///
     /// # Errors
-    /// If the client has gone.
+    /// If the client has disconnected.
     pub async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
         let _waiting = self.backlog.unwritten();
         let mut writer = self.writer.lock().await;

@@ -234,7 +234,7 @@ impl Sessions {
             let copied = target.files.put(&target.path, &bytes, mode, overwrite).await;
             return copied.map(|copied| written(target.host.clone(), copied)).map_err(failed);
         };
-        // The source may be gone since.
+        // The source may have been removed since.
         if let Some(copied) = target.files.written_before().await.map_err(failed)? {
             return Ok(written(target.host.clone(), copied));
         }
@@ -280,7 +280,7 @@ impl Sessions {
         if let Some(target) = &target
             && let Some(copied) = target.files.written_before().await.map_err(|error| in_doubt(target.failed(error)))?
         {
-            // The source may have changed since, be gone, or be unreachable.
+            // The source may have changed since, or be missing or unreachable.
             let saved = written(target.host.clone(), copied);
             return Ok(GetFileReply {
                 success: true,
@@ -389,7 +389,7 @@ fn on_machine(caller: &Caller, host: Option<&str>, path: &str) -> PathBuf {
 }
 
 /// Returns bytes as text, if they are: without a control character that no text has. Omits a character cut off at the
-/// end, with more behind it.
+/// end, with more after it.
 fn text_of(bytes: &[u8], may_be_more: bool) -> Option<&str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

@@ -1,9 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who judges what a terminal shows approves what the run does there next. An agent's input meanwhile would
-//! take effect with it, so the terminal takes no input but the run's own and a person's, until the run has typed into a
-//! terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. The hold
-//! counts what people type, since the person who answers may not be the one who typed.
+//! A person who judges what a terminal shows approves what the run does there next. An agent's input in the meantime
+//! would take effect with it, so the terminal takes no input but the run's own and a person's, until the run has typed
+//! into a terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. The
+//! hold counts what people type, since the person who answers may not be the one who typed.
 
 use std::collections::HashMap;
 
@@ -36,11 +36,11 @@ struct TerminalHold {
 /// Use of a terminal by an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalUse {
-    /// It types, or ends the program.
+    /// The step types, or ends the program.
     Acts,
-    /// It waits for output.
+    /// The step waits for output.
     Reads,
-    /// It does not affect an existing terminal, or only looks at it.
+    /// The step does not affect an existing terminal, or only looks at it.
     Nothing,
 }
 
@@ -74,9 +74,9 @@ impl HeldTerminals {
         (held.terminals, held.acting) = (terminals, None);
     }
 
-    /// Notes what a run does after its gate. Releases its terminals once a step has typed into one, or begins to wait for output
-    /// of one: it may wait for what others do there.
-    pub fn note_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
+    /// Records what a run does after its gate. Releases its terminals once a step has typed into one, or begins to wait
+    /// for output of one: it may wait for what others do there.
+    pub fn record_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(run) else { return };
         let step = step.to_string();
@@ -183,16 +183,16 @@ mod tests {
         let step = |visit: u32| StepId { run: run.clone(), place: "s".to_owned(), visit };
         let is_held = || held.is_held_by(&run, &key("term_a"));
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
-        held.note_step(&run, &step(1), TerminalUse::Nothing);
-        held.note_step(&run, &step(1), TerminalUse::for_tool("get_screen_content"));
+        held.record_step(&run, &step(1), TerminalUse::Nothing);
+        held.record_step(&run, &step(1), TerminalUse::for_tool("get_screen_content"));
         assert!(is_held(), "a look at the screen waits for nothing");
-        held.note_step(&run, &step(2), TerminalUse::Acts);
-        held.note_step(&run, &step(2), TerminalUse::Acts);
+        held.record_step(&run, &step(2), TerminalUse::Acts);
+        held.record_step(&run, &step(2), TerminalUse::Acts);
         assert!(is_held(), "it types");
-        held.note_step(&run, &step(3), TerminalUse::Nothing);
+        held.record_step(&run, &step(3), TerminalUse::Nothing);
         assert!(!is_held());
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
-        held.note_step(&run, &step(4), TerminalUse::for_tool("await_output"));
+        held.record_step(&run, &step(4), TerminalUse::for_tool("await_output"));
         assert!(!is_held(), "it may wait for what others do");
     }
 

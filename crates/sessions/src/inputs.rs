@@ -29,9 +29,9 @@ impl Sessions {
         mask_typed(&mut inputs, &secrets);
         let from = verb.from.unwrap_or(0);
         inputs.retain(|input| input.number >= from);
-        let most = verb.limit.map_or(usize::MAX, |limit| limit as usize);
+        let limit = verb.limit.map_or(usize::MAX, |limit| limit as usize);
         // The newest ones.
-        let first = inputs.len().saturating_sub(most);
+        let first = inputs.len().saturating_sub(limit);
         let inputs = inputs.into_iter().skip(first).map(|input| record(input, &secrets)).collect();
         Ok(ReadInputsReply { success: true, session_id: terminal.id().to_string(), inputs, error: None })
     }

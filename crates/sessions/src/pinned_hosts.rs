@@ -18,10 +18,10 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration
 /// Reason for sending nothing to a machine for a run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PinnedHostError {
-    /// It is another machine than at the start of the run.
+    /// The host is another machine than at the start of the run.
     #[error(transparent)]
     Differs(#[from] PinError),
-    /// It is unreachable, or there was no report of where it leads.
+    /// It is unreachable, or its target was not reported.
     #[error(transparent)]
     Unreached(#[from] RemoteError),
 }
@@ -45,8 +45,8 @@ impl Sessions {
         self.hosts.remote_status().into_iter().map(|status| status.config.name).collect()
     }
 
-    /// Returns where connections to a machine lead now, if the report arrives in time; `None` if there is no such
-    /// machine.
+    /// Returns the current target of connections to a machine, if the report arrives in time; `None` if there is no
+    /// such machine.
     pub async fn host_pin(&self, host: &str) -> Option<HostPin> {
         match self.target_within(host, REPORT_TIME).await {
             Ok(target) => target.map(HostPin::from),

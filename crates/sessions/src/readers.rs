@@ -17,7 +17,7 @@ const MAX_READINGS: usize = 256;
 /// Part of one terminal that one client has seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// The offset behind the output that it has seen.
+    /// The offset after the output that it has seen.
     pub(crate) offset: Option<u64>,
     /// The version of the screen that it has seen last.
     pub(crate) version: Option<u64>,
@@ -25,14 +25,14 @@ pub(crate) struct Reading {
     pub(crate) rows: Option<Vec<String>>,
     /// Highlights of that screen.
     pub(crate) highlighted: Vec<HighlightInfo>,
-    /// The offset behind its last match.
+    /// The offset after its last match.
     pub(crate) matched: Option<u64>,
     /// The offset of its last input.
     pub(crate) typed: Option<u64>,
 }
 
 impl Reading {
-    /// Returns where the next wait begins: behind the last match or the last input, whichever is later. None without
+    /// Returns the beginning of the next wait: after the last match or the last input, whichever is later. None without
     /// either.
     pub(crate) fn unmatched(&self) -> Option<u64> {
         self.matched.max(self.typed)
@@ -51,7 +51,7 @@ struct Readings {
 }
 
 impl Readers {
-    /// Returns what a client has seen of a terminal.
+    /// Returns the part of a terminal that a client has seen.
     pub(crate) fn reading(&self, client: ConnectionId, terminal: &TerminalId) -> Reading {
         let readings = self.0.lock();
         readings.all.get(&(client, terminal.clone())).map(|(reading, _)| reading.clone()).unwrap_or_default()

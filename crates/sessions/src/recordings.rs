@@ -65,11 +65,11 @@ impl Recordings {
         let listing = tokio::task::spawn_blocking(move || recordings.catalog.list());
         match listing.await {
             Ok(Ok(found)) => {
-                let wanted = found.into_iter().filter(|entry| {
+                let matching = found.into_iter().filter(|entry| {
                     verb.session_id.as_deref().is_none_or(|terminal| entry.id.terminal().as_str() == terminal)
                 });
-                let most = usize::try_from(verb.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
-                let recordings = wanted.take(most).map(|entry| self.info(&entry)).collect();
+                let limit = usize::try_from(verb.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
+                let recordings = matching.take(limit).map(|entry| self.info(&entry)).collect();
                 ListRecordingsReply { success: true, recordings, error: None }
             }
             Ok(Err(error)) => failed_list(format!("the directory of recordings cannot be read: {error}")),

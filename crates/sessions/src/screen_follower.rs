@@ -1,4 +1,4 @@
-//! Following the screen of a terminal, as far as its host understands the requests for it.
+//! Following the screen of a terminal, if its host supports that.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl ScreenFollower {
     /// Waits for another version than the last one. The first is there at once.
     ///
     /// # Errors
-    /// If there is no such terminal, also meanwhile.
+    /// If there is no such terminal, or it closes in the meantime.
     pub(crate) async fn next(&mut self) -> Result<ScreenUpdate, AskError> {
         loop {
             let asked = match self.query {

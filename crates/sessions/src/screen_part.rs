@@ -34,9 +34,9 @@ pub(crate) struct ScreenShare {
 }
 
 impl Sessions {
-    /// Returns the part of a screen that `mode` names, and notes that the client has seen it. Without an earlier look
-    /// of this client, the news begin at `since`. Shows a terminal closed meanwhile as `view` has it: the action before
-    /// was successful.
+    /// Returns the part of a screen that `mode` names, and records that the client has seen it. Without an earlier look
+    /// of this client, the news begin at `since`. Shows a terminal closed in the meantime as `view` has it: the action
+    /// before was successful.
     pub(crate) async fn screen_share(
         &self,
         caller: &Caller,
@@ -81,7 +81,7 @@ impl Sessions {
             }
         }
         if mode != ScreenMode::None {
-            self.note_seen(caller, terminal, view, &screen, &share.highlighted);
+            self.record_seen(caller, terminal, view, &screen, &share.highlighted);
         }
         if share.part == Some(ScreenPart::Changed) {
             share.highlighted.retain(|part| !reading.highlighted.contains(part));
@@ -89,8 +89,8 @@ impl Sessions {
         share
     }
 
-    /// Notes that the client has seen the whole of a screen, which has no secrets.
-    pub(crate) fn note_seen(
+    /// Records that the client has seen the whole of a screen, which has no secrets.
+    pub(crate) fn record_seen(
         &self,
         caller: &Caller,
         terminal: &HostedTerminal,
@@ -110,8 +110,8 @@ impl Sessions {
     }
 }
 
-/// Returns what is new since the output ended at an offset and the screen had a version. None where there is no such
-/// offset: the client has not looked and there was no input.
+/// Returns the content that is new since the output ended at an offset and the screen had a version. None where there
+/// is no such offset: the client has not looked and there was no input.
 async fn news(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -140,7 +140,8 @@ async fn news(
     Ok(Some(ScreenShare { content, part, omitted, ..ScreenShare::default() }))
 }
 
-/// Returns what a client has not seen of a terminal: text, or the lines that changed where the program drew on several.
+/// Returns the part of a terminal that a client has not seen: text, or the lines that changed where the program drew on
+/// several.
 async fn shown_since(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -158,7 +159,7 @@ async fn shown_since(
     Ok(ScreenShare { content, part: Some(ScreenPart::New), omitted, ..ScreenShare::default() })
 }
 
-/// Returns the lines of a screen that changed: as text where they are the last ones, else behind their numbers.
+/// Returns the lines of a screen that changed: as text where they are the last ones, else after their numbers.
 fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
     // All lines, to find a secret that several have.
     let texts = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
@@ -228,7 +229,7 @@ fn changed_rows(seen: &Reading, screen: &str) -> ScreenShare {
 /// Returns the rows of a full screen that have text, or the screen where that is shorter.
 fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
     let is_drawn = |sign: char| sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign);
-    // vi marks the rows behind the end of a text with a tilde.
+    // vi marks the rows after the end of a text with a tilde.
     let has_text = |row: &str| row != "~" && !row.chars().all(is_drawn);
     let with_text = rows.iter().cloned().enumerate().filter(|(_, row)| has_text(row));
     let content = numbered(with_text);
@@ -239,7 +240,7 @@ fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
     }
 }
 
-/// Writes rows behind their numbers, counted from 0 as the cursor's.
+/// Writes rows after their numbers, counted from 0 as the cursor's.
 fn numbered(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
     let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
     rows.collect::<Vec<_>>().join("\n")

@@ -31,15 +31,15 @@ pub(crate) struct SearchResults {
     pub(crate) lost_before: Option<u64>,
 }
 
-/// Searches the output from `offset` on, with secrets masked before the pattern sees them: a pattern must not reveal
-/// what a text does not. Returns at most `most` characters, and at most `most_matches` lines.
+/// Searches the output after `offset`, with secrets masked before the pattern sees them: a pattern must not reveal what
+/// a text does not. Returns at most `max_bytes` bytes, and at most `most_matches` lines.
 pub(crate) async fn search(
     terminal: &HostedTerminal,
     secrets: &Redactor,
     source: &str,
     context: Option<u32>,
     offset: u64,
-    most: usize,
+    max_bytes: usize,
     most_matches: usize,
 ) -> Result<SearchResults, SessionError> {
     let pattern = Pattern::new(source).map_err(|error| error.to_string())?;
@@ -62,18 +62,18 @@ pub(crate) async fn search(
             }
             let offset = window.offset(terminal, line.begin).await?;
             let (first, last) = (index.saturating_sub(context), (index + context).min(lines.len() - 1));
-            let around = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
-            size += around.len();
-            if found.matches.len() == most_matches || (size > most && !found.matches.is_empty()) {
+            let context_text = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
+            size += context_text.len();
+            if found.matches.len() == most_matches || (size > max_bytes && !found.matches.is_empty()) {
                 found.next = Some(offset);
                 return Ok(found);
             }
-            found.matches.push(SearchMatch { offset, text: around });
+            found.matches.push(SearchMatch { offset, text: context_text });
         }
         if window.is_last || read.next <= from {
             return Ok(found);
         }
-        // The last line of a window may continue behind it.
+        // The last line of a window may continue after it.
         let next = match window.left {
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,
@@ -99,7 +99,7 @@ struct Window<'r> {
     is_last: bool,
     text: String,
     lines: Vec<Line>,
-    /// Start in `raw` of the line that continues behind the window.
+    /// Start in `raw` of the line that continues after the window.
     left: Option<usize>,
 }
 

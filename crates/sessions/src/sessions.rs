@@ -65,13 +65,13 @@ const FIRST_PROMPT: Duration = Duration::from_secs(10);
 /// Time without output after which a shell with prompt integration counts as one without.
 const SILENT_SHELL: Duration = Duration::from_secs(3);
 
-/// A program without prompt integration counts as ready so long after its last output …
+/// A program without prompt integration counts as ready this time after its last output …
 const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
 
-/// … or so long after its start, if it prints nothing.
+/// … or this time after its start, if it prints nothing.
 const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 
-/// The reply to an input follows at the next prompt, or after so much silence …
+/// The reply to an input follows at the next prompt, or after this silence …
 const QUIET: Duration = Duration::from_millis(10);
 
 /// … and at the latest after this.
@@ -125,17 +125,18 @@ impl Sessions {
         self.hosts.is_in_doubt(step)
     }
 
-    /// Notes that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is unknown.
-    pub fn note_repeated(&self, step: &str) {
-        self.hosts.note_repeated(step);
+    /// Records that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is
+    /// unknown.
+    pub fn record_repeated(&self, step: &str) {
+        self.hosts.record_repeated(step);
     }
 
     pub(crate) fn is_repeated(&self, step: Option<&str>) -> bool {
         step.is_some_and(|step| self.hosts.is_repeated(step))
     }
 
-    /// Notes the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended since.
-    /// `are_all` if no run of it waits for others.
+    /// Records the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended
+    /// since. `are_all` if no run of it waits for others.
     pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         self.hosts.doubt(pending, are_all);
     }
@@ -176,7 +177,7 @@ impl Sessions {
         }
     }
 
-    /// Returns why there is no such session.
+    /// Returns the reason that there is no such session.
     pub(crate) async fn not_found(&self, session: &str) -> LookupError {
         if session.is_empty() {
             return LookupError::Unnamed;
@@ -305,7 +306,7 @@ impl Sessions {
             Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
             // It is open, and becomes visible once its machine connects again.
             Err(AskError::NotConnected { .. }) => None,
-            // The terminal exists; a just closed one is no reason to require a session_id.
+            // The terminal exists; a just closed one is not a reason to require a session_id.
             Err(error) => return Err(SessionError::Words(error.to_string())),
         };
         let size = view.as_ref().map(|view| view.size);
@@ -326,7 +327,7 @@ impl Sessions {
         Ok((terminal, reply))
     }
 
-    /// Notes that the runs have stored the results of `steps`, or given them up: one step, or all that begin with a
+    /// Records that the runs have stored the results of `steps`, or given them up: one step, or all that begin with a
     /// text that ends with `/`. The terminal hosts keep the results no longer, and close the shells of their single
     /// commands. Does not wait for the hosts.
     pub fn settle(&self, steps: &str) {
@@ -433,7 +434,7 @@ impl Sessions {
         let bytes = input.text.len() + input.keys.len();
         let warning = secret.then(|| word_warning(&input.text)).flatten();
         let sent = terminal.send(input).await?;
-        self.note_typed(caller, &terminal, sent.offset);
+        self.record_typed(caller, &terminal, sent.offset);
         self.count_input(caller, key.as_ref(), bytes).await;
         let seen = match (wait, sent.view) {
             // From the input on, to miss nothing between the two.
@@ -446,13 +447,13 @@ impl Sessions {
         };
         let (view, waited) = match seen {
             Ok(seen) => seen,
-            // The terminal has closed, or its host is gone. There is no way to take the input back.
+            // The terminal has closed, or its host has ended. There is no way to take the input back.
             Err(trouble) => {
-                let why = self.describe_trouble(terminal.id().as_str(), trouble).await;
+                let reason = self.describe_trouble(terminal.id().as_str(), trouble).await;
                 return Ok(SendInputReply {
                     session_id: terminal.id().to_string(),
                     message: "Input sent".to_owned(),
-                    error: Some(format!("the input was typed, and the wait for its answer failed: {why}")),
+                    error: Some(format!("the input was typed, and the wait for its answer failed: {reason}")),
                     warning,
                     ..SendInputReply::default()
                 });
@@ -527,12 +528,12 @@ impl Sessions {
         let handed_back = self.absence(caller, &terminal, &view).await;
         let is_value = caller.run.is_some() && verb.limit.is_none();
         let usual = if is_value { MAX_VALUE_BYTES } else { CHARACTERS };
-        let most = verb.limit.map_or(usual, |limit| limit as usize);
+        let max_chars = verb.limit.map_or(usual, |limit| limit as usize);
         let found = match &verb.search {
             Some(source) => {
                 let offset = verb.offset.unwrap_or(0);
                 let matches = if is_value { usize::MAX } else { MAX_MATCHES };
-                Some(search(&terminal, &secrets, source, verb.context, offset, most, matches).await?)
+                Some(search(&terminal, &secrets, source, verb.context, offset, max_chars, matches).await?)
             }
             None => None,
         };
@@ -564,7 +565,7 @@ impl Sessions {
             Some(part) => {
                 // A client that reads by position continues reading; a request for all of it returns its end as well.
                 let is_page = verb.offset.is_some();
-                let limit = if is_page || is_value { Limit::Head(most) } else { Limit::HeadAndTail(most) };
+                let limit = if is_page || is_value { Limit::Head(max_chars) } else { Limit::HeadAndTail(max_chars) };
                 let excerpt = terminal.read(part, limit).await?;
                 let is_whole = !is_value || excerpt.left_out == 0 && excerpt.head.len() <= MAX_VALUE_BYTES;
                 if caller.run.is_some() && !(is_whole && excerpt.dropped_before.is_none()) {
@@ -596,7 +597,7 @@ impl Sessions {
         };
         if shows_screen && verb.format == ScreenFormat::Text {
             let screen = secrets.masked_screen(view.screen.clone());
-            self.note_seen(caller, &terminal, &view, &screen, &highlighted);
+            self.record_seen(caller, &terminal, &view, &screen, &highlighted);
         }
         Ok(GetScreenContentReply {
             success: true,
@@ -843,7 +844,7 @@ impl Sessions {
         }
     }
 
-    /// Reports to a program, once, that a person held the terminal meanwhile, and the printed output.
+    /// Reports to a program, once, that a person held the terminal in the meantime, and the printed output.
     pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
         if caller.person || !view.handed_back {
             return None;
@@ -877,7 +878,7 @@ async fn opener(caller: &Caller) -> Option<String> {
     caller.label()
 }
 
-/// Returns how long a request of this caller waits for an unconnected machine.
+/// Returns the time that a request of this caller waits for an unconnected machine.
 pub(crate) fn patience(caller: &Caller) -> Duration {
     if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
@@ -889,7 +890,7 @@ fn pasted(text: &str, bracketed: bool) -> String {
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
-/// Returns what to know of a secret that is a common word.
+/// Returns a warning about a secret that is a common word.
 fn word_warning(secret: &str) -> Option<String> {
     hideable(secret).any(is_short_word).then(|| {
         "the secret is a short word: it is hidden only where it stands as a whole word, not within other words"
@@ -928,8 +929,8 @@ fn cropped(mut picture: Picture) -> Picture {
     picture
 }
 
-/// Masks the parts of secrets that the output from `offset` on cuts off: a client that reads a character at a time
-/// would otherwise read them.
+/// Masks the parts of secrets that the start of the output at `offset` cuts off: a client that reads a character at a
+/// time would otherwise read them.
 pub(crate) async fn whole_secrets_hidden(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -942,23 +943,23 @@ pub(crate) async fn whole_secrets_hidden(
     }
     let begin = excerpt.dropped_before.map_or(offset, |dropped| dropped.max(offset));
     let from = begin.saturating_sub(reach as u64);
-    let most = excerpt.head.chars().count() + 2 * reach;
-    let around = terminal.read(Part::From(from), Limit::Head(most)).await?;
-    let first = around.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let max_chars = excerpt.head.chars().count() + 2 * reach;
+    let context = terminal.read(Part::From(from), Limit::Head(max_chars)).await?;
+    let first = context.dropped_before.map_or(from, |dropped| dropped.max(from));
     let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
-    let begins_there = around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head));
+    let begins_there = context.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head));
     // Lines before it may have lost blanks at their ends. Complete readings of both end alike.
-    let ends_alike = excerpt.left_out == 0 && around.left_out == 0 && around.head.ends_with(&excerpt.head);
+    let ends_alike = excerpt.left_out == 0 && context.left_out == 0 && context.head.ends_with(&excerpt.head);
     let head = if begins_there {
-        secrets.masked_portion(&around.head, at..at + excerpt.head.len())
+        secrets.masked_portion(&context.head, at..at + excerpt.head.len())
     } else if ends_alike {
-        secrets.masked_portion(&around.head, around.head.len() - excerpt.head.len()..around.head.len())
-    } else if secrets.masked(around.head.clone()) == around.head
+        secrets.masked_portion(&context.head, context.head.len() - excerpt.head.len()..context.head.len())
+    } else if secrets.masked(context.head.clone()) == context.head
         && !cuts_secret_as_printed(terminal, secrets, begin..excerpt.next, reach).await
     {
         excerpt.head
     } else {
-        // The output moved meanwhile, or a position is within a character: there is a secret nearby at an unknown
+        // The output moved in the meantime, or a position is within a character: there is a secret nearby at an unknown
         // position.
         secrets.masked_at_cuts(&excerpt.head)
     };
@@ -974,9 +975,9 @@ async fn cuts_secret_as_printed(
     reach: usize,
 ) -> bool {
     let from = range.start.saturating_sub(reach as u64);
-    let most = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
+    let max_chars = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
     // A terminal host of an older version does not support this read.
-    let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(most)).await else { return true };
+    let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(max_chars)).await else { return true };
     let first = printed.dropped_before.map_or(from, |dropped| dropped.max(from));
     let place =
         |offset: u64| usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX).min(printed.head.len());
@@ -1057,7 +1058,7 @@ pub(crate) fn at_home(folder: &str, caller: &Caller) -> PathBuf {
     }
 }
 
-/// Returns what a mouse did as a terminal takes it.
+/// Returns a mouse event in the form for a terminal.
 fn mouse_input(event: MouseEvent) -> MouseInput {
     let MouseEvent { action, button, col, row, shift, alt, ctrl } = event;
     let action = match action {

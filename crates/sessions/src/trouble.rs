@@ -197,7 +197,7 @@ impl From<TerminalError<InvalidPattern>> for SessionError {
     }
 }
 
-/// Describes who holds a terminal, and what is possible meanwhile.
+/// Describes who holds a terminal, and what is possible in the meantime.
 pub(super) fn held(holder: &LockHolder) -> String {
     format!(
         "{} has held this terminal since {}; reading and waiting go on, typing is possible once they hand it back",
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Without an answer of the terminal host, a step that an earlier daemon may have begun is never one that was not done.
+    /// Without an answer of the terminal host, a step that an earlier daemon may have begun never counts as not done.
     #[test]
     fn what_is_no_answer_of_the_host_leaves_a_repeated_step_unknown() {
         let host = || "box".to_owned();

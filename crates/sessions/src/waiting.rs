@@ -17,7 +17,7 @@ use super::trouble::SessionError;
 use crate::sessions::{Sessions, whole_secrets_hidden};
 use crate::wait_request::{patterns_of, wait_request};
 
-/// Lines around a match, in characters before and behind it.
+/// Lines around a match, in characters before and after it.
 const AROUND_MATCH: u64 = 300;
 
 impl Sessions {
@@ -62,7 +62,7 @@ impl Sessions {
             return Err((verb.session_id, SessionError::Words("no terminal was named".to_owned())));
         };
         for end in ended.iter().chain([&last]) {
-            self.note_match(caller, end);
+            self.record_match(caller, end);
         }
         let session = last.terminal.id().to_string();
         let reply = self.waited(caller, &verb, last).await.map_err(|trouble| (session, trouble))?;
@@ -96,7 +96,7 @@ impl Sessions {
             return Err(format!("the input was sent; {gave_up}").into());
         }
         let end = EndedWait { terminal: terminal.clone(), waited, view, from: Some(offset) };
-        self.note_match(caller, &end);
+        self.record_match(caller, &end);
         let secrets = self.secrets.within(terminal.id());
         let (found, groups) = masked_match(&secrets, &end.waited);
         let info = WaitInfo {
@@ -110,21 +110,21 @@ impl Sessions {
         Ok((end.view, info))
     }
 
-    /// Returns where a wait of this client begins that names no position. A run looks from the last input on.
+    /// Returns the beginning of a wait of this client that names no position. A run searches after the last input.
     fn unmatched(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
         self.readers.reading(caller.reader()?, terminal.id()).unmatched()
     }
 
-    /// Notes that a caller typed when the output stood at `offset`.
-    pub(crate) fn note_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
+    /// Records that a caller typed when the output ended at `offset`.
+    pub(crate) fn record_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
         if let Some(reader) = caller.reader() {
             self.readers
                 .update_reading(reader, terminal.id(), |reading| reading.typed = reading.typed.max(Some(offset)));
         }
     }
 
-    /// Returns where the patterns of a wait that began at `from`, behind a match of this client, match before that, in the output
-    /// since the last input.
+    /// Returns the places where the patterns of a wait that began at `from`, after a match of this client, match before
+    /// that, in the output since the last input.
     async fn matched_before(
         &self,
         caller: &Caller,
@@ -151,14 +151,14 @@ impl Sessions {
         waited.found.filter(|found| !found.in_echo)?.range.filter(|range| range.end <= from)
     }
 
-    /// Returns where a wait since the last match of this client begins.
+    /// Returns the beginning of a wait since the last match of this client.
     fn behind_last_match(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
         let reading = self.readers.reading(caller.reader()?, terminal.id());
         reading.matched.or(reading.offset)
     }
 
-    /// Notes where the match of a wait ends.
-    fn note_match(&self, caller: &Caller, end: &EndedWait) {
+    /// Records where the match of a wait ends.
+    fn record_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
         if let Some(reader) = caller.reader().filter(|_| is_match) {
             self.readers.update_reading(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
@@ -292,7 +292,7 @@ fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     }
 }
 
-/// Returns what a wait has matched, and its groups, with secrets masked.
+/// Returns the match of a wait, and its groups, with secrets masked.
 pub(crate) fn masked_match(secrets: &Redactor, waited: &Waited) -> (Option<String>, Vec<Option<String>>) {
     let Some(found) = &waited.found else { return (None, Vec::new()) };
     let groups = found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)).collect();
@@ -307,8 +307,8 @@ async fn lines_around(
 ) -> Result<Option<String>, SessionError> {
     let Some(range) = range else { return Ok(None) };
     let from = range.start.saturating_sub(AROUND_MATCH);
-    let most = usize::try_from(range.end - from + AROUND_MATCH).unwrap_or(usize::MAX).min(2000);
-    let excerpt = terminal.read(Part::From(from), Limit::Head(most)).await?;
+    let max_chars = usize::try_from(range.end - from + AROUND_MATCH).unwrap_or(usize::MAX).min(2000);
+    let excerpt = terminal.read(Part::From(from), Limit::Head(max_chars)).await?;
     let excerpt = whole_secrets_hidden(terminal, secrets, from, excerpt).await?;
     // The first and the last line are cut, unless the output begins or ends there.
     let head =

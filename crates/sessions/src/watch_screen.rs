@@ -29,10 +29,10 @@ const MIN_INTERVAL: Duration = Duration::from_millis(15);
 /// Maximum time between two events.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A screen that receives so many pieces of output between two looks is unreadable.
+/// A screen that receives this number of pieces of output between two looks is unreadable.
 const FLOOD_PIECES: u64 = 8;
 
-/// After so many such looks in a row, a third of a second, the looks at a screen become rarer …
+/// After this number of such looks in a row, a third of a second, the looks at a screen become rarer …
 const FLOOD_LOOKS: u32 = 20;
 
 /// … with this time in between.
@@ -93,8 +93,8 @@ impl Sessions {
     pub async fn scrollback(&self, verb: ReadScrollback) -> ReadScrollbackReply {
         let read = async {
             let terminal = self.find(&verb.session_id).await?;
-            let most = verb.rows.unwrap_or(MAX_SCROLLBACK_ROWS).min(MAX_SCROLLBACK_ROWS);
-            let picture = terminal.scrollback(most.into()).await?;
+            let max_rows = verb.rows.unwrap_or(MAX_SCROLLBACK_ROWS).min(MAX_SCROLLBACK_ROWS);
+            let picture = terminal.scrollback(max_rows.into()).await?;
             Ok::<_, SessionError>(self.secrets.within(terminal.id()).masked_picture(picture))
         };
         match read.await {
@@ -196,7 +196,7 @@ impl FramePace {
         Self { interval, in_a_row: 0 }
     }
 
-    /// Returns the time to the next look, after a look with so many pieces of output before it.
+    /// Returns the time to the next look, after a look with `pieces` pieces of output before it.
     fn after(&mut self, pieces: u64) -> Duration {
         self.in_a_row = if pieces >= FLOOD_PIECES { self.in_a_row.saturating_add(1) } else { 0 };
         if self.in_a_row < FLOOD_LOOKS { self.interval } else { self.interval.max(FLOOD_INTERVAL) }
@@ -219,7 +219,7 @@ impl Shown {
         Self { cols: picture.cols, rows: picture.rows, state }
     }
 
-    /// Returns how this differs from what a viewer has; all of it if the viewer has nothing, or another size.
+    /// Returns the difference from the content that a viewer has; all of it if the viewer has nothing, or another size.
     pub(crate) fn change_from(&self, before: Option<&Self>) -> Option<ScreenChange> {
         let before = before.filter(|before| before.cols == self.cols && before.rows.len() == self.rows.len());
         if before == Some(self) {

@@ -151,17 +151,17 @@ impl Daemon {
         }
     }
 
-    /// Notes that a host has ended. Its effects in progress have an unknown outcome.
+    /// Records that a host has ended. Its effects in progress have an unknown outcome.
     pub(crate) fn host_lost(&mut self, world: &mut World, host: usize) {
         self.lost[host] = true;
         self.unsettled[host].clear();
-        let (gone, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        let (lost, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.requests).into_iter().partition(|(_, request)| request.host == host);
         self.requests = rest;
         // Also those whose results are here and not in the journal yet.
         self.doubted.append(&mut self.steps[host]);
         self.forget_lost_hosts(world);
-        for step in gone.into_values().filter_map(|request| request.step) {
+        for step in lost.into_values().filter_map(|request| request.step) {
             self.end_action(world, &step, Outcome::Unknown);
         }
     }
@@ -513,7 +513,7 @@ impl Daemon {
         let Some(step) = request.step else { return };
         let Ask::Perform { key, is_single_command, .. } = &request.ask else { return };
         let Some(action) = self.runs.get_mut(&step.run).and_then(|driver| driver.actions.get_mut(&step)) else {
-            // The run has given the step up meanwhile.
+            // The run has given the step up in the meantime.
             if let (Reply::Opened(terminal), false) = (&reply, is_single_command) {
                 self.request(world, request.host, Ask::Close(*terminal), None);
             }

@@ -109,7 +109,7 @@ impl Host {
         self.desk.has_unsettled()
     }
 
-    /// Notes that the connection of a daemon is gone, which had requested these openings in progress.
+    /// Records the end of a daemon's connection, which had requested these openings in progress.
     pub(crate) fn disconnect(&mut self, openings: impl IntoIterator<Item = EffectKey>) {
         if self.is_mutated(Mutation::OpeningEndsWithItsConnection) {
             self.orphaned.extend(openings);

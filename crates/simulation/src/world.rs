@@ -19,7 +19,7 @@ use crate::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutation {
     /// An opening ends with the connection that requested it. The next opening of its step is in no ledger, and each
-    /// terminal has a ledger of commands of its own.
+    /// terminal has its own ledger of commands.
     OpeningEndsWithItsConnection,
     /// The shell of a single command closes before the record of its result.
     ClosedBeforeRecorded,
@@ -31,7 +31,7 @@ pub enum Mutation {
     NodesRepeated,
     /// A host without terminals ends although it has results that no daemon has recorded.
     HostEndsWithResults,
-    /// A daemon does not note that a host has ended with effects in progress.
+    /// A daemon does not record that a host has ended with effects in progress.
     LostHostForgotten,
 }
 
@@ -247,7 +247,7 @@ impl World {
         self.parsed.entry(document.to_string()).or_insert_with(parse).clone()
     }
 
-    /// Notes that a rule is broken.
+    /// Records that a rule is broken.
     pub(crate) fn break_rule(&mut self, rule: impl FnOnce() -> String) {
         if self.broken.is_none() {
             self.broken = Some(rule());
@@ -302,7 +302,7 @@ impl World {
                     self.log(|| format!("host {host} ends"));
                     self.hosts[host] = None;
                     self.lives[host] += 1;
-                    // A host that ends by itself removes its note.
+                    // A host that ends on its own removes its note.
                     self.noted[host].remove(&life);
                 }
             }

@@ -30,7 +30,7 @@ impl<J: Journal> Scripted<J> {
         }
     }
 
-    /// Appends behind an entry that is not the last one.
+    /// Appends after an entry before the last one.
     pub async fn a_writer_that_is_behind_is_refused_and_changes_nothing(&self) {
         self.append(0, &["one"]).await.expect("an append to an empty history");
         let late = Append::new(self.run.clone(), 0, 1, vec!["other".into()]);
@@ -105,7 +105,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.journal.run_with_key("k").await.expect("a journal that reads"), None);
     }
 
-    /// Looks for one run, and for one that is not there.
+    /// Looks for an existing run, and for a missing one.
     pub async fn a_run_is_found_by_its_id(&self) {
         let append = Append::new(self.run.clone(), 0, 1, vec!["begun".into()]).with_summary(running("a"));
         self.journal.write(append).await.expect("an append to an empty history");
@@ -132,7 +132,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(private().await, None);
     }
 
-    /// Replaces the text of entries, short and long, behind a writer that is not behind.
+    /// Replaces the text of entries, short and long, without the knowledge of a current writer.
     pub async fn an_entry_that_shows_too_much_is_stored_with_another_text(&self) {
         let long = "a long secret ".repeat(5_000);
         self.append(0, &["a secret", "two", &long]).await.expect("an append to an empty history");

@@ -39,7 +39,7 @@ pub struct Append {
     pub version: u16,
     /// The entries. Without any, only the summary of a known run changes.
     pub texts: Vec<String>,
-    /// The summary in lists from now on; without one, lists keep the previous one.
+    /// The new summary in lists; without one, lists keep the previous one.
     pub summary: Option<Summary>,
     /// A name that finds this run again, and that no second run can get.
     pub key: Option<String>,
@@ -156,8 +156,8 @@ pub trait Journal: Send + Sync + 'static {
     /// If the writer decided on an old history, or the journal cannot write.
     fn write(&self, append: Append) -> impl Future<Output = Result<Appended, AppendError>> + Send;
 
-    /// Appends `texts` to the history of `run`, all or none, behind its entry number `after` (0: none yet).
-    /// Returns the number of the last entry.
+    /// Appends `texts` to the history of `run`, all or none, after its entry number `after` (0: none yet). Returns the
+    /// number of the last entry.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -180,11 +180,12 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns the entries of `run` from number `from` on, in order; none for an unknown run.
     ///
     /// # Errors
-    /// If there is a damaged or too new entry, or the journal cannot read. The entries behind such an entry are of no
+    /// If there is a damaged or too new entry, or the journal cannot read. The entries after such an entry are of no
     /// use without it.
     fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
 
-    /// Returns at most so many entries of `run`, from number `from` on, in order: fewer only at the end of the history.
+    /// Returns at most `at_most` entries of `run`, starting at number `from`, in order: fewer only at the end of the
+    /// history.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -207,7 +208,7 @@ pub trait Journal: Send + Sync + 'static {
     /// If the journal cannot read.
     fn find(&self, run: &RunId) -> impl Future<Output = Result<Option<KnownRun>, StorageError>> + Send;
 
-    /// Returns what the writer keeps privately about `run` until the run has ended.
+    /// Returns the data that the writer keeps privately about `run` until the run has ended.
     ///
     /// # Errors
     /// If the journal cannot read.
@@ -225,9 +226,9 @@ pub trait Journal: Send + Sync + 'static {
     /// If the journal cannot write.
     fn forget(&self, run: &RunId) -> impl Future<Output = Result<(), StorageError>> + Send;
 
-    /// Drops the finished runs that `retention` does not keep. Returns them, those that finished first in front.
+    /// Drops the finished runs that `retention` does not keep. Returns them, first finished first.
     ///
     /// # Errors
-    /// If the journal cannot write. Some may be gone already.
+    /// If the journal cannot write. Some may be removed already.
     fn forget_finished(&self, retention: Retention) -> impl Future<Output = Result<Vec<RunId>, StorageError>> + Send;
 }

@@ -58,10 +58,10 @@ impl Histories {
         if is == 0 && texts.is_empty() {
             return Ok(Appended::Written { last: 0 });
         }
-        let begun = &mut self.begun;
+        let run_count = &mut self.begun;
         let kept = self.runs.entry(run.clone()).or_insert_with(|| {
-            *begun += 1;
-            StoredRun { number: *begun, records: Vec::new(), summary: None, private: None }
+            *run_count += 1;
+            StoredRun { number: *run_count, records: Vec::new(), summary: None, private: None }
         });
         for (seq, text) in redacted {
             if let Some(record) = kept.records.iter_mut().find(|record| record.seq == seq) {
@@ -100,9 +100,9 @@ impl Histories {
         let goes = |(place, (at, _, run)): (usize, (u64, u64, RunId))| {
             (place < surplus || retention.finished_since.is_some_and(|since| at < since)).then_some(run)
         };
-        let gone: Vec<RunId> = finished.into_iter().enumerate().filter_map(goes).collect();
-        gone.iter().for_each(|run| self.forget(run));
-        gone
+        let forgotten: Vec<RunId> = finished.into_iter().enumerate().filter_map(goes).collect();
+        forgotten.iter().for_each(|run| self.forget(run));
+        forgotten
     }
 }
 
@@ -132,7 +132,7 @@ impl Journal for MemoryJournal {
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
         self.with(|histories| {
-            let wanted = |kept: &StoredRun| {
+            let matching = |kept: &StoredRun| {
                 filter.before.is_none_or(|before| kept.number < before)
                     && filter.finished.is_none_or(|finished| kept.finished_at().is_some() == finished)
                     && filter
@@ -140,8 +140,8 @@ impl Journal for MemoryJournal {
                         .as_ref()
                         .is_none_or(|state| kept.summary.as_ref().is_some_and(|summary| summary.state == *state))
             };
-            let wanted = histories.runs.iter().filter(|(_, kept)| wanted(kept));
-            let mut runs: Vec<KnownRun> = wanted.map(|(run, kept)| kept.known(run)).collect();
+            let matching = histories.runs.iter().filter(|(_, kept)| matching(kept));
+            let mut runs: Vec<KnownRun> = matching.map(|(run, kept)| kept.known(run)).collect();
             runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.number));
             runs.truncate(filter.limit.unwrap_or(usize::MAX));
             Ok(runs)

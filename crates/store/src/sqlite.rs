@@ -1,9 +1,8 @@
 //! A journal in a SQLite database.
 //!
-//! Owns the file. Two threads work on it, each with a connection of its own: the
-//! writer, which makes one transaction of all appends that wait for it, and the
-//! reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite is ever
-//! made on their runtime.
+//! Owns the file. Two threads work on it, each with its own connection: the writer, which makes one transaction of all
+//! appends that wait for it, and the reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite is ever made
+//! on their runtime.
 //!
 //! SQLite writes the log ahead and synchronises it at each commit (`journal_mode=WAL`, `synchronous=FULL`):
 //! acknowledged entries are there after a loss of power, if the disk keeps its word.
@@ -185,14 +184,14 @@ impl Journal for SqliteJournal {
     }
 
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
-        let mut gone = Vec::new();
+        let mut forgotten = Vec::new();
         loop {
             let asked = self.ask(WriterCommand::ForgetFinished { retention, at_most: FORGET_BATCH }).await?;
             let Answer::Forgotten(some) = asked else { unreachable!("forgetting is answered with what is forgotten") };
             let is_all = some.len() < FORGET_BATCH;
-            gone.extend(some);
+            forgotten.extend(some);
             if is_all {
-                return Ok(gone);
+                return Ok(forgotten);
             }
         }
     }

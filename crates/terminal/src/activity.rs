@@ -9,8 +9,8 @@ use tokio::sync::watch;
 pub(crate) struct Activity(Arc<watch::Sender<u64>>);
 
 impl Activity {
-    /// Notes that something happened.
-    pub(crate) fn note_event(&self) {
+    /// Records that something happened.
+    pub(crate) fn record_event(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 

@@ -1,11 +1,11 @@
 //! Output in slices that end between characters.
 //!
 //! A read may end in the middle of a character (UTF-8, RFC 3629). The parser
-//! behind this completes such a character from the next slice, and loses the one
-//! after it when that slice soon ends in the middle of another. So no slice that
-//! it gets ends inside a character: the beginning of one waits here for its end.
+//! after this completes such a character from the next slice, and loses the one after it when that slice soon ends in
+//! the middle of another. So no slice that it gets ends inside a character: the beginning of one waits here for its
+//! end.
 
-/// Replacement of bytes that are no character: U+FFFD.
+/// Replacement of bytes that are not a character: U+FFFD.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 /// Keeps the beginning of a character until the rest of it comes.
@@ -15,8 +15,8 @@ pub(crate) struct Utf8Assembler {
 }
 
 impl Utf8Assembler {
-    /// Passes `bytes` to `sink` in slices of at most `most` bytes (at least 4) that end between characters.
-    pub(crate) fn pass(&mut self, mut bytes: &[u8], most: usize, mut sink: impl FnMut(&[u8])) {
+    /// Passes `bytes` to `sink` in slices of at most `max_bytes` bytes (at least 4) that end between characters.
+    pub(crate) fn pass(&mut self, mut bytes: &[u8], max_bytes: usize, mut sink: impl FnMut(&[u8])) {
         while !self.begun.is_empty() {
             let Some((&byte, rest)) = bytes.split_first() else { return };
             self.begun.push(byte);
@@ -31,7 +31,7 @@ impl Utf8Assembler {
             bytes = rest;
         }
         while !bytes.is_empty() {
-            let end = bytes.len().min(most);
+            let end = bytes.len().min(max_bytes);
             let cut = end - unfinished(&bytes[..end]);
             if cut > 0 {
                 sink(&bytes[..cut]);
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(out, "a\u{fffd}\x1b[m".as_bytes());
     }
 
-    /// A byte that cannot continue the bytes before it is a mistake of its own, as in the parser.
+    /// A byte that cannot continue the bytes before it is a separate mistake, as in the parser.
     #[test]
     fn invalid_bytes_pass_as_they_are_where_no_character_can_come_of_them() {
         for bytes in [b"\xed\xa8 ".as_slice(), b"\xe0\x80", b"\xf0\x80\x80", b"\xf4\x90", b"\xc0\x80", b"\xf5\x80"] {

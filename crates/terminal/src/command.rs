@@ -10,7 +10,7 @@ use crate::limit::Limit;
 use crate::line_limit::LineTooLong;
 use crate::process::Exit;
 use crate::refusal::{TerminalClosed, changed};
-use crate::terminal::seat::LockHolder;
+use crate::terminal::write_lock::LockHolder;
 
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct CommandRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The gate at which a person has approved it: nothing is run if the terminal is another one than it was then, see
-    /// [`Terminal::note_state`](crate::Terminal::note_state).
+    /// [`Terminal::record_state`](crate::Terminal::record_state).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
 }
@@ -50,7 +50,7 @@ pub struct CommandRequest {
 ///
 /// The output is what the command printed, without escapes, `\r\n` as `\n`, the last line with or without an end as
 /// printed. Overwritten lines (progress bars) look as they did in the end. The output has nothing of the alternate
-/// screen. What background jobs print meanwhile is part of it, too.
+/// screen. What background jobs print in the meantime is part of it, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandResult {
     /// The output, or its beginning where a part is missing.
@@ -59,7 +59,7 @@ pub struct CommandResult {
     pub tail: Option<String>,
     /// Bytes of text missing after `output`.
     pub left_out: u64,
-    /// Offset to continue reading from where a part is missing; otherwise the offset behind the output.
+    /// Offset to continue reading from where a part is missing; otherwise the offset after the output.
     pub next: u64,
     /// Offset of the oldest output that is still held, where the command printed more than that.
     pub dropped_before: Option<u64>,
@@ -80,7 +80,7 @@ pub struct CommandResult {
     pub asks: Option<InputRequest>,
     /// Offset at which the output begins.
     pub offset: u64,
-    /// Offset behind the output.
+    /// Offset after the output.
     pub end: u64,
     /// Version of the screen at the end of the command, see [`View::version`](crate::View::version). None from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub struct InputRequest {
 /// Reason why a command was not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RunError {
-    /// The foreground program is no shell that reports when a command begins and ends.
+    /// The foreground program is not a shell that reports when a command begins and ends.
     #[error(
         "no shell that tells when a command ends is at its prompt{}; type into it as into any program, and wait for \
          what it prints", runs(.program.as_deref())
@@ -118,7 +118,7 @@ pub enum RunError {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// Text stands at the prompt, typed and not entered.
+    /// Text was typed at the prompt and not entered.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// The typed text.
@@ -169,7 +169,7 @@ pub enum RunError {
     /// A line of it would not arrive whole.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
-    /// An entry has an empty line, which is a command of its own to the program at the prompt.
+    /// An entry has an empty line, which is a separate command to the program at the prompt.
     #[error(
         "nothing was typed: the entry has an empty line, and {program} takes an empty line for {meaning}; leave it out, or \
          send the entry in parts"
@@ -186,7 +186,7 @@ pub enum RunError {
         /// The shell's message; empty if there was none.
         said: String,
     },
-    /// The shell did not understand a line of the command, and ran lines behind it.
+    /// The shell did not understand a line of the command, and ran lines after it.
     #[error("the shell did not understand a line of the command, and ran those behind it. It said: {said}")]
     PartlyRan {
         /// The shell's message.
@@ -324,7 +324,7 @@ pub(crate) fn keys(text: &str, kind: Kind, editor: Editor, is_inner: bool) -> Ve
         keys.extend_from_slice(if kind == Kind::Zsh && takes_our_keys { ZSH_PASTE } else { b"\x1b[200~" });
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
         if kind == Kind::Fish && is_inner && !text.ends_with('\\') {
-            // fish replaces an abbreviation that the cursor stands behind.
+            // fish replaces an abbreviation before the cursor.
             keys.push(b' ');
         }
         keys.extend_from_slice(b"\x1b[201~");

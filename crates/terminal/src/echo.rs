@@ -3,7 +3,7 @@
 //! A user who types `password` must not satisfy a wait for `password`. Where the shell integration
 //! marks the command line, the marks show the echo. Elsewhere this module recognises it: output
 //! that follows an input and spells it out, character by character, line by line. A line counts
-//! once all of it has come back; one that turns out differently was output all along.
+//! once all of it has come back; a different echo was output all along.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -41,7 +41,7 @@ const MAX_CONFIRMED: usize = 64;
 const MAX_FOLLOWED_BYTES: usize = 16 * 1024;
 
 impl Echo {
-    /// Notes the text to type next, while the output ends at `offset`.
+    /// Records the text to type next, while the output ends at `offset`.
     pub(crate) fn expect(&mut self, text: &str, offset: u64) {
         // What a control character does to the line is the program's business; only the text before it counts.
         let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r');

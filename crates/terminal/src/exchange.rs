@@ -4,7 +4,7 @@
 //! into an answer file, and then prints a mark. At its prompt a shell calls it on request: zsh and
 //! fish on a signal, which disturbs nothing; bash on a key that no keyboard has, because it puts
 //! signals off until the end of a line. bash draws its prompt again after that. What it prints
-//! meanwhile is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
+//! in the meantime is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
 //!
 //! The files are in the integration's private directory, readable by their owner only, and
 //! disappear at the end of the exchange. Only checked names and quoted values become part of a
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::integration::{IntegrationSession, Kind, quoted};
 use crate::refusal::TerminalClosed;
 use crate::shell_state::ShellState;
-use crate::terminal::seat::LockHolder;
+use crate::terminal::write_lock::LockHolder;
 
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";
@@ -37,7 +37,7 @@ pub(crate) const MAX_EXCHANGE_BYTES: usize = 4 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// Its value. Of an array or a list, the elements as the shell itself joins them: in bash and zsh with the first
-    /// character of `IFS`, in fish with a blank, or a colon for a path. U+FFFD stands for bytes that are no UTF-8.
+    /// character of `IFS`, in fish with a blank, or a colon for a path. U+FFFD replaces bytes that are not UTF-8.
     pub value: String,
     /// True if programs inherit it.
     pub exported: bool,
@@ -55,7 +55,7 @@ pub enum VariablesError {
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
-    /// The foreground program is no shell that answers.
+    /// The foreground program is not a shell that answers.
     #[error("no shell that can be asked for its variables is at its prompt{}", runs(.program.as_deref()))]
     NotIntegrated {
         /// Program in the foreground.
@@ -67,7 +67,7 @@ pub enum VariablesError {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// Text stands at the prompt, typed and not entered, and a request to this shell would spoil it.
+    /// Text was typed at the prompt and not entered, and a request to this shell would spoil it.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// The typed text.
@@ -201,7 +201,7 @@ impl QueryScript {
         self.statements.join("; ")
     }
 
-    /// Returns which shell understands it.
+    /// Returns the shell that understands it.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -214,15 +214,15 @@ pub(crate) type VariableReport = (String, Option<Variable>);
 pub(crate) fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
     let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-    let told = texts.chunks_exact(4).map(|told| {
+    let variables = texts.chunks_exact(4).map(|fields| {
         let exported = match kind {
-            Kind::Zsh => told[2].split(|&byte| byte == b'-').any(|word| word == b"export"),
-            Kind::Bash | Kind::Fish | Kind::Posix => told[2].contains(&b'x'),
+            Kind::Zsh => fields[2].split(|&byte| byte == b'-').any(|word| word == b"export"),
+            Kind::Bash | Kind::Fish | Kind::Posix => fields[2].contains(&b'x'),
         };
-        let variable = Variable { value: lossy(told[3]), exported };
-        (lossy(told[0]), (!told[1].is_empty()).then_some(variable))
+        let variable = Variable { value: lossy(fields[3]), exported };
+        (lossy(fields[0]), (!fields[1].is_empty()).then_some(variable))
     });
-    told.collect()
+    variables.collect()
 }
 
 /// The two files of an exchange, removed with it.
@@ -287,7 +287,7 @@ fn bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Two names in a file system in memory. If they are gone already, there is no more to do.
+        // Two names in a file system in memory. If they are removed already, there is no more to do.
         let _ = fs::remove_file(&self.request);
         let _ = fs::remove_file(&self.answer);
         if let Some(traps) = &self.traps {
@@ -309,14 +309,14 @@ pub(crate) struct Redraw {
 pub(crate) enum HoldResult {
     /// The prompt is not back yet.
     NotYet,
-    /// It is: what came before the redraw, the redraw, and what came after.
+    /// The output before the redraw, the redraw, and the output after it.
     Redrawn([Vec<u8>; 3]),
-    /// It is something else: there is too much output for a prompt.
+    /// Other output: there is too much output for a prompt.
     Other(Vec<u8>),
 }
 
 impl Redraw {
-    /// A prompt that takes more bytes than this is no prompt.
+    /// A prompt that takes more bytes than this is not a prompt.
     const MAX_PROMPT_BYTES: usize = 256 * 1024;
 
     pub(crate) fn new(nonce: &str) -> Self {

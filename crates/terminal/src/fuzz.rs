@@ -150,10 +150,10 @@ fn output() {
         assert!(whole.screen.lines().count() <= usize::from(SIZE.rows), "{}", whole.screen);
         let history = intake.transcript.history();
         assert!(history.memory() <= MAX_MEMORY_BYTES, "{} bytes", history.memory());
-        // A control string is no text, and each byte is at most one character of three bytes, or a line end more. A sequence of
-        // at least three bytes writes a row at most.
-        let most = (8 + usize::from(SIZE.cols)) * input.len();
-        assert!(whole.text.len() <= most, "{} bytes of text", whole.text.len());
+        // A control string is not text, and each byte is at most one character of three bytes, or a line end more. A
+        // sequence of at least three bytes writes a row at most.
+        let max_text = (8 + usize::from(SIZE.cols)) * input.len();
+        assert!(whole.text.len() <= max_text, "{} bytes of text", whole.text.len());
         let snapshot = intake.screen.snapshot();
         let mut again = Emulator::new(SIZE);
         again.feed(snapshot.as_bytes());

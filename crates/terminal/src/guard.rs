@@ -25,7 +25,7 @@ enum State {
     Text,
     /// Behind a passed `ESC`; what it begins is still unknown.
     Escape,
-    /// Inside a passed OSC, so many bytes long.
+    /// Inside a passed OSC of this length in bytes.
     Passing { length: usize },
     /// Inside a dropped OSC.
     Dropping,

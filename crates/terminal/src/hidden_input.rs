@@ -46,8 +46,8 @@ impl Default for HiddenInputLog {
 }
 
 impl HiddenInputLog {
-    /// Notes a text to hide, and announces it to followers unless it is known already.
-    pub fn note_text(&self, hidden: SecretText) {
+    /// Records a text to hide, and announces it to followers unless it is known already.
+    pub fn record_text(&self, hidden: SecretText) {
         let mut lines = self.shared.lines.lock();
         if hidden.text.is_empty() || lines.contains(&hidden) {
             return;
@@ -78,13 +78,13 @@ impl HiddenInputLog {
 #[derive(Debug, Default)]
 pub(crate) struct HiddenLine {
     bytes: Vec<u8>,
-    /// The next key is no key but a character.
+    /// The next key is not a key but a character.
     literal: bool,
 }
 
 impl HiddenLine {
-    /// Takes in what a client types in `terminal` while it echoes nothing; gives every finished line to `hushed`.
-    pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hushed: &HiddenInputLog) {
+    /// Takes in what a client types in `terminal` while it echoes nothing; gives every finished line to `hidden_log`.
+    pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hidden_log: &HiddenInputLog) {
         for &byte in typed {
             if std::mem::take(&mut self.literal) {
                 self.push(byte);
@@ -92,7 +92,7 @@ impl HiddenLine {
             }
             match byte {
                 // The end of the line, or of the input (VEOF).
-                b'\r' | b'\n' | 0x04 => self.finish(terminal, hushed),
+                b'\r' | b'\n' | 0x04 => self.finish(terminal, hidden_log),
                 // Erase a character, a word, or the line, and take the next key as it is: the terminal's own keys,
                 // unless a program changed them (VERASE, VWERASE, VKILL, VINTR, VLNEXT).
                 0x7f | 0x08 => self.erase(),
@@ -132,10 +132,10 @@ impl HiddenLine {
     }
 
     /// Ends the line: a key ends it, or the program shows typed text again. The text typed until then is a secret.
-    pub(crate) fn finish(&mut self, terminal: &TerminalId, hushed: &HiddenInputLog) {
+    pub(crate) fn finish(&mut self, terminal: &TerminalId, hidden_log: &HiddenInputLog) {
         if !self.bytes.is_empty() {
             let text = String::from_utf8_lossy(&self.bytes).into_owned();
-            hushed.note_text(SecretText { terminal: Some(terminal.clone()), text });
+            hidden_log.record_text(SecretText { terminal: Some(terminal.clone()), text });
             self.bytes.clear();
         }
     }
@@ -146,11 +146,11 @@ mod tests {
     use super::*;
 
     fn noted(typed: &[&[u8]]) -> Vec<String> {
-        let (hushed, mut line, terminal) = (HiddenInputLog::default(), HiddenLine::default(), TerminalId::random());
+        let (hidden_log, mut line, terminal) = (HiddenInputLog::default(), HiddenLine::default(), TerminalId::random());
         for part in typed {
-            line.take_in(part, &terminal, &hushed);
+            line.take_in(part, &terminal, &hidden_log);
         }
-        hushed.follow().0.into_iter().map(|hidden| hidden.text).collect()
+        hidden_log.follow().0.into_iter().map(|hidden| hidden.text).collect()
     }
 
     #[test]
@@ -166,12 +166,12 @@ mod tests {
 
     #[test]
     fn who_follows_hears_of_each_once() {
-        let hushed = HiddenInputLog::default();
+        let hidden_log = HiddenInputLog::default();
         let hidden = |text: &str| SecretText { terminal: None, text: text.to_owned() };
-        hushed.note_text(hidden("one"));
-        let (known, mut news) = hushed.follow();
-        hushed.note_text(hidden("one"));
-        hushed.note_text(hidden("two"));
+        hidden_log.record_text(hidden("one"));
+        let (known, mut news) = hidden_log.follow();
+        hidden_log.record_text(hidden("one"));
+        hidden_log.record_text(hidden("two"));
         assert_eq!((known, news.try_recv().unwrap()), (vec![hidden("one")], hidden("two")));
         assert!(news.try_recv().is_err());
     }

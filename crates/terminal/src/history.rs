@@ -35,7 +35,7 @@ pub(crate) struct Disk {
     pub(crate) budget: usize,
 }
 
-/// Kind of a stretch of text, as far as the terminal knows.
+/// Kind of a stretch of text, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
     /// Output of programs. Everything is, where no shell integration reports otherwise.
@@ -51,7 +51,7 @@ pub(crate) enum Zone {
 /// The text of one terminal since its opening.
 #[derive(Debug)]
 pub(crate) struct History {
-    /// Older text, oldest first: so many blocks on disk, then those in memory.
+    /// Older text, oldest first: `on_disk` blocks on disk, then those in memory.
     sealed: VecDeque<Sealed>,
     on_disk: usize,
     in_memory: BlockTotals,
@@ -163,7 +163,7 @@ impl History {
         self.sealed.front().map_or(self.hot_start, |block| block.start)
     }
 
-    /// Offset just behind the newest text.
+    /// Offset just after the newest text.
     #[must_use]
     pub(crate) fn end(&self) -> u64 {
         self.hot_start + self.hot.len() as u64
@@ -198,7 +198,7 @@ impl History {
         self.zones.back().map_or(Zone::Output, |&(_, zone)| zone)
     }
 
-    /// Makes all text from here on part of `zone`.
+    /// Makes all later text part of `zone`.
     pub(crate) fn begin_zone(&mut self, zone: Zone) {
         let end = self.end();
         match self.zones.back_mut() {
@@ -260,7 +260,7 @@ impl History {
         }
         while self.in_memory.exceeds(self.budget) && self.on_disk < self.sealed.len() {
             if !self.spill_oldest() {
-                // Text has no holes: what is older than a block that is gone is gone as well.
+                // Text has no holes: everything older than a dropped block is dropped as well.
                 self.lose_disk();
                 self.drop_oldest();
             }
@@ -269,7 +269,7 @@ impl History {
         while self.zones.len() >= 2 && self.zones[1].0 <= start {
             self.zones.pop_front();
         }
-        // Marks without text between them would otherwise grow without a bound of their own.
+        // Marks without text between them would otherwise grow without a bound.
         while self.zones.len() > MAX_ZONES {
             self.zones.pop_front();
         }
@@ -359,12 +359,12 @@ impl History {
                 decompressed(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
             }),
         };
-        let said = |error: &std::io::Error| {
+        let log_error = |error: &std::io::Error| {
             if !self.unreadable.swap(true, Ordering::Relaxed) {
                 tracing::warn!(%error, "older output cannot be read from disk");
             }
         };
-        text.inspect_err(said).ok()
+        text.inspect_err(log_error).ok()
     }
 
     /// Returns the blocks that overlap `range`.
@@ -398,7 +398,7 @@ impl History {
                 text.push_str(&block[low..high]);
             }
         };
-        // An unreadable block separates the text before it from the text behind it: the returned text begins behind it.
+        // An unreadable block separates the text before it from the text after it: the returned text begins after it.
         let mut blocks: Vec<(u64, String)> = Vec::new();
         for block in self.blocks(&(from..to)).rev() {
             let Some(whole) = self.text_of(block) else { break };

@@ -431,7 +431,7 @@ mod tests {
             let keys = vec!["up".to_owned(); 1000];
             log.add(None, at(0), LoggedAction::Typed { text: "".into(), keys });
         }
-        // A key has a place in its list and an allocation of its own.
+        // A key has a place in its list and its own allocation.
         let most = MAX_LOG_BYTES / (1000 * (size_of::<String>() + ALLOCATION_BYTES));
         assert!(log.from(0).len() <= most, "{}", log.from(0).len());
         for piece in ["x".repeat(40_000), "y".repeat(20_000)] {

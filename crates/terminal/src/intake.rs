@@ -19,7 +19,7 @@ pub(crate) struct OutputPipeline {
     characters: Utf8Assembler,
     pub(crate) transcript: Transcript,
     pub(crate) screen: Box<dyn Screen>,
-    /// The position of the cursor behind the last prompt, and the size of the screen then.
+    /// The position of the cursor after the last prompt, and the size of the screen then.
     prompted: Option<(Cursor, Size)>,
     /// The number of the row at which the output of the last command began, counted from the first that scrolled away.
     pub(crate) command_row: u64,
@@ -105,8 +105,8 @@ impl OutputPipeline {
         }
     }
 
-    /// Returns what the screen shows from the end of the prompt to the row of the cursor; nothing without a known
-    /// prompt.
+    /// Returns the text that the screen shows from the end of the prompt to the row of the cursor; nothing without a
+    /// known prompt.
     pub(crate) fn behind_prompt(&self) -> Option<String> {
         let (prompt, size) = self.prompted?;
         let here = self.screen.cursor().row;
@@ -156,7 +156,7 @@ impl OutputPipeline {
         std::mem::take(&mut self.turned_off)
     }
 
-    /// Believes a claimed prompt: the cursor stands behind it.
+    /// Believes a claimed prompt: the cursor is after it.
     pub(crate) fn confirm_prompt(&mut self) {
         self.transcript.confirm_prompt();
         self.prompted = Some((self.screen.cursor(), self.screen.size()));
@@ -167,7 +167,7 @@ impl OutputPipeline {
         self.guard.is_outside()
     }
 
-    /// Draws what is no part of the text: a redrawn prompt in the same place.
+    /// Draws output that is not part of the text: a redrawn prompt in the same place.
     pub(crate) fn draw(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, characters) = (&mut self.screen, &mut self.characters);
         self.guard.pass(bytes, |passed| characters.pass(passed, PIECE, |piece| screen.feed(piece)));
@@ -190,7 +190,7 @@ fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], asked: u16) {
     }
 }
 
-/// A rectangle to fill, and what has come behind it so far: the beginning of a sequence.
+/// A rectangle to fill, and the output after it so far: the beginning of a sequence.
 struct Fill {
     control: Control,
     behind: Vec<u8>,
@@ -267,7 +267,7 @@ mod tests {
         b"\x1b[38;1;1;2;2$x",
     ];
 
-    /// Returns what is left of `portions`: the text, its zones, and the screen.
+    /// Returns the state left by `portions`: the text, its zones, and the screen.
     fn left_by(portions: &[&[u8]]) -> (String, Vec<(std::ops::Range<u64>, Zone)>, String) {
         let transcript = Transcript::new(History::new(1 << 20), Some("n1".into()));
         let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols: 30, rows: 8 })));

@@ -5,7 +5,7 @@
 //! similar marks of a program do not count. The end of a command carries a number that no earlier
 //! one had, because a command can print its shell's prompt, and a record of earlier output. That
 //! protects against accidents only: a program of the same user could read the nonce from the shell.
-//! A shell that prints marks of its own (fish 4) does so without the nonce, and they do not count.
+//! A shell that prints its own marks (fish 4) does so without the nonce, and they do not count.
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
 
@@ -141,7 +141,7 @@ impl Integration {
     }
 }
 
-/// Returns which shell a command line starts, and whether as a login shell, if it is one without any ado.
+/// Returns the shell that a command line starts, and whether as a login shell, if it is one without any ado.
 fn recognised(arguments: &[OsString]) -> Option<(Kind, bool)> {
     let [program, flags @ ..] = arguments else { return None };
     let kind = match Path::new(program).file_name()?.to_str()? {

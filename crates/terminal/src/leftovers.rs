@@ -50,7 +50,7 @@ const MODES: [(u16, bool); 25] = [
 const ORIGIN: u16 = 6;
 const SIDE_MARGINS: u16 = 69;
 
-/// Modes that give a program a screen of its own.
+/// Modes that give a program its own screen.
 const SCREENS: [u16; 3] = [47, 1047, 1049];
 
 /// Differences from the state that a shell expects.
@@ -70,7 +70,7 @@ impl Leftovers {
     /// The ANSI mode in which new characters move the rest of their row (IRM).
     pub(crate) const INSERT: u16 = 4;
 
-    /// Notes that a DEC mode went on or off.
+    /// Records that a DEC mode went on or off.
     pub(crate) fn set(&mut self, mode: u16, on: bool) {
         if let Some(index) = MODES.iter().position(|(known, _)| *known == mode) {
             let bit = 1 << index;
@@ -82,27 +82,27 @@ impl Leftovers {
         self.inserts = on;
     }
 
-    /// Notes DECKPAM or DECKPNM.
+    /// Records DECKPAM or DECKPNM.
     pub(crate) fn keypad(&mut self, on: bool) {
         self.keypad = on;
     }
 
-    /// Notes the character set for letters: another than ASCII, or ASCII.
+    /// Records the character set for letters: another than ASCII, or ASCII.
     pub(crate) fn characters(&mut self, other: bool) {
         self.characters = other;
     }
 
-    /// Notes SO or SI.
+    /// Records SO or SI.
     pub(crate) fn shift(&mut self, out: bool) {
         self.shifted = out;
     }
 
-    /// Notes a scroll region, or the whole screen.
+    /// Records a scroll region, or the whole screen.
     pub(crate) fn margins(&mut self, set: bool) {
         self.margins = set;
     }
 
-    /// Notes modifyOtherKeys.
+    /// Records modifyOtherKeys.
     pub(crate) fn other_keys(&mut self, on: bool) {
         self.other_keys = on;
     }
@@ -111,7 +111,7 @@ impl Leftovers {
         MODES.iter().position(|(known, _)| *known == mode).is_some_and(|index| self.modes >> index & 1 == 1)
     }
 
-    /// Returns what takes the screen away from a program that has one of its own, and notes that it is gone.
+    /// Returns the sequence that takes the screen away from a program that has its own, and records that.
     pub(crate) fn leave_screen(&mut self) -> String {
         let left: Vec<u16> = SCREENS.into_iter().filter(|mode| self.is_left(*mode)).collect();
         left.iter().for_each(|mode| self.set(*mode, false));
@@ -119,7 +119,7 @@ impl Leftovers {
         left.last().map(|mode| format!("\x1b[?{mode}l")).unwrap_or_default()
     }
 
-    /// Returns what turns the rest off, on a screen whose cursor stands at `cursor`.
+    /// Returns the sequences that turn the rest off, on a screen whose cursor is at `cursor`.
     pub(crate) fn turn_off(&self, cursor: Cursor) -> String {
         let mut sequences = String::new();
         for (mode, on) in MODES {
@@ -139,8 +139,8 @@ impl Leftovers {
                 sequences.push_str(sequence);
             }
         }
-        // These move the cursor to the first row. The program had put it among rows of its own, which would stand behind
-        // the prompt.
+        // These move the cursor to the first row. The program had put it among its own rows, which would be after the
+        // prompt.
         if self.margins || self.is_left(ORIGIN) || self.is_left(SIDE_MARGINS) {
             sequences.push_str(&format!("\x1b[{};{}H\x1b[J", cursor.row + 1, cursor.col + 1));
         }

@@ -2,9 +2,8 @@
 //! for what it prints.
 //!
 //! Owns every pseudo-terminal of this process, from start to end. Callers hold a [`Terminals`] and
-//! get a [`Terminal`] for each; the parts of a terminal live in a task of its own, so that a
-//! keystroke, a resize and a read cannot race. Nothing here polls: output, ends and deadlines wake
-//! the task that waits.
+//! get a [`Terminal`] for each; the parts of a terminal live in a separate task, so that a keystroke, a resize and a
+//! read cannot race. Nothing here polls: output, ends and deadlines wake the task that waits.
 //!
 //! This crate depends neither on workflows nor on the transport by which clients reach it.
 

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Limit of the characters of a part to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
-    /// Its beginning, up to so many characters.
+    /// The beginning, up to this number of characters.
     Head(usize),
-    /// Its beginning and its end, together up to so many characters.
+    /// The beginning and the end, together up to this number of characters.
     HeadAndTail(usize),
 }
 
@@ -16,11 +16,11 @@ impl Limit {
     #[must_use]
     pub fn chars(self) -> usize {
         match self {
-            Self::Head(most) | Self::HeadAndTail(most) => most,
+            Self::Head(max_chars) | Self::HeadAndTail(max_chars) => max_chars,
         }
     }
 
-    /// Returns the maximum number of bytes of a text with so many characters.
+    /// Returns the maximum number of bytes of a text within the limit.
     #[must_use]
     pub fn max_bytes(self) -> usize {
         self.chars().saturating_mul(4)

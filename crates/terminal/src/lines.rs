@@ -11,7 +11,7 @@ const TAB_INTERVAL: usize = 8;
 /// Fills the second column of a wide character.
 const WIDE_REST: char = '\0';
 
-/// Fills the columns that a tab crosses behind its first one.
+/// Fills the columns that a tab crosses after its first one.
 const TAB_REST: char = '\x01';
 
 /// Returns `text` with every line as it looked at its end, trailing blanks cut.
@@ -51,7 +51,7 @@ pub(crate) fn as_printed(text: &str) -> String {
 /// A line after all overwriting, and the position of its cursor, in columns.
 #[derive(Debug, Default)]
 pub(crate) struct RenderedLine {
-    /// Character of each column. The columns behind the first one of a wide character or a tab have a filler.
+    /// Character of each column. The columns after the first one of a wide character or a tab have a filler.
     cells: Vec<char>,
     /// Combining characters, by their columns.
     combining: Vec<(usize, char)>,
@@ -133,7 +133,7 @@ impl RenderedLine {
         self.combining.push((column, character));
     }
 
-    /// Returns what the columns of a range show; blanks behind the end of the line, and for half of a wide character.
+    /// Returns the text of the columns of a range; blanks after the end of the line, and for half of a wide character.
     pub(crate) fn text_in_columns(&self, columns: std::ops::Range<usize>) -> String {
         let mut out = String::with_capacity(columns.len());
         let mut column = columns.start;
@@ -164,7 +164,7 @@ impl RenderedLine {
     }
 }
 
-/// Returns the column of the first tab stop behind a column.
+/// Returns the column of the first tab stop after a column.
 pub(crate) fn next_tab_stop(column: usize) -> usize {
     (column / TAB_INTERVAL + 1) * TAB_INTERVAL
 }

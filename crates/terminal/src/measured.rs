@@ -45,7 +45,7 @@ impl Typescript {
         self.intake.transcript.settle();
     }
 
-    /// The offset behind all output so far.
+    /// The offset after all output so far.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.intake.transcript.history().end()
@@ -57,7 +57,7 @@ impl Typescript {
 pub struct Searching(Search);
 
 impl Searching {
-    /// Begins to search from `from` on.
+    /// Begins to search at `from`.
     #[must_use]
     pub fn new(patterns: Vec<Pattern>, from: u64) -> Self {
         Self(Search::new(patterns, from))

@@ -2,7 +2,7 @@
 //!
 //! glibc keeps freed memory for later, in one heap for each thread: after 200 flooding terminals had closed, a host
 //! still had ten times what it needs. `malloc_trim(3)` gives all free pages back, also those between used ones. An
-//! allocator that does so by itself (jemalloc, mimalloc) is C to build and costs every allocation of every program for
+//! allocator that does so on its own (jemalloc, mimalloc) is C to build and costs every allocation of every program for
 //! a benefit at the close of a terminal.
 
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub struct MemoryReturn {
 }
 
 impl MemoryReturn {
-    /// Notes a large release of memory. Gives it back soon, on a thread that may block.
-    pub fn note_freed(&self) {
+    /// Records a large release of memory. Gives it back soon, on a thread that may block.
+    pub fn record_freed(&self) {
         if self.is_due.swap(true, Ordering::Relaxed) {
             return;
         }

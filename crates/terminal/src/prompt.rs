@@ -27,7 +27,7 @@ struct Interpreter {
     /// True if multi-line entries are pasted, because the program auto-indents typed lines.
     takes_pastes: bool,
     /// True if the program prints an empty line before each prompt.
-    separates: bool,
+    prints_blank_line: bool,
 }
 
 impl PartialEq for Interpreter {
@@ -68,7 +68,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: true,
         repeats_entries: false,
         takes_pastes: true,
-        separates: false,
+        prints_blank_line: false,
     },
     Interpreter {
         name: "ipython",
@@ -77,7 +77,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: true,
         repeats_entries: false,
         takes_pastes: true,
-        separates: true,
+        prints_blank_line: true,
     },
     Interpreter {
         name: "pdb",
@@ -86,7 +86,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: true,
         repeats_entries: true,
         takes_pastes: false,
-        separates: false,
+        prints_blank_line: false,
     },
     Interpreter {
         name: "gdb",
@@ -95,7 +95,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: false,
         repeats_entries: true,
         takes_pastes: false,
-        separates: false,
+        prints_blank_line: false,
     },
     Interpreter {
         name: "sqlite3",
@@ -104,7 +104,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: false,
         repeats_entries: false,
         takes_pastes: false,
-        separates: false,
+        prints_blank_line: false,
     },
     Interpreter {
         name: "mysql",
@@ -116,7 +116,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: false,
         repeats_entries: false,
         takes_pastes: false,
-        separates: false,
+        prints_blank_line: false,
     },
     Interpreter {
         name: "irb",
@@ -125,7 +125,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: false,
         repeats_entries: false,
         takes_pastes: false,
-        separates: false,
+        prints_blank_line: false,
     },
     Interpreter {
         name: "psql",
@@ -134,7 +134,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: false,
         repeats_entries: false,
         takes_pastes: false,
-        separates: false,
+        prints_blank_line: false,
     },
     Interpreter {
         name: NODE,
@@ -143,7 +143,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ends_with_empty_line: false,
         repeats_entries: false,
         takes_pastes: false,
-        separates: false,
+        prints_blank_line: false,
     },
 ];
 
@@ -186,7 +186,7 @@ const NODE: &str = "node";
 const PYTHON: &str = "python";
 
 /// Programs without a prompt.
-const SILENT: &[&str] = &["bc", "dc"];
+const PROMPTLESS_PROGRAMS: &[&str] = &["bc", "dc"];
 
 /// Returns whether a text is a number and then `end`.
 fn is_number_then(text: &str, end: &str) -> bool {
@@ -207,7 +207,7 @@ pub(crate) struct LearnedPrompt {
 enum Kind {
     Known(&'static Interpreter),
     /// No prompt: the cursor is in an empty row.
-    Silent,
+    Promptless,
     /// A prompt that ends with a common sigil, as in shells and many interactive programs.
     Other,
 }
@@ -218,7 +218,7 @@ pub(crate) enum RowKind {
     /// A prompt, possibly after output without a final newline.
     Prompt {
         /// Bytes before the prompt.
-        before: usize,
+        output_bytes: usize,
     },
     /// The program wants more of the entry.
     Continuation,
@@ -231,8 +231,8 @@ impl LearnedPrompt {
     ///
     /// Questions such as `Continue? [Y/n] ` and `Password: ` are not prompts.
     pub(crate) fn learn(before_cursor: &str, program: Option<&str>) -> Option<Self> {
-        if before_cursor.is_empty() && program.is_some_and(|program| SILENT.contains(&program)) {
-            return Some(Self { kind: Kind::Silent, text: String::new(), is_shell: false });
+        if before_cursor.is_empty() && program.is_some_and(|program| PROMPTLESS_PROGRAMS.contains(&program)) {
+            return Some(Self { kind: Kind::Promptless, text: String::new(), is_shell: false });
         }
         if before_cursor.chars().count() > MAX_ROW_CHARS {
             return None;
@@ -276,7 +276,7 @@ impl LearnedPrompt {
     ///
     /// # Errors
     /// If the text has an empty line that the program would take as an entry: the meaning of that line.
-    pub(crate) fn entries(&self, text: &str) -> Result<Vec<String>, &'static str> {
+    pub(crate) fn split_entries(&self, text: &str) -> Result<Vec<String>, &'static str> {
         let has_empty_line = text.split('\n').any(|line| line.trim().is_empty());
         match self.kind {
             Kind::Known(interpreter) if interpreter.repeats_entries && has_empty_line => {
@@ -284,7 +284,7 @@ impl LearnedPrompt {
             }
             Kind::Known(interpreter) if interpreter.name == PYTHON => return Ok(python_entry::statements(text)),
             Kind::Other if has_empty_line && !self.may_be_shell() => return Err("something unknown"),
-            Kind::Known(_) | Kind::Silent | Kind::Other => {}
+            Kind::Known(_) | Kind::Promptless | Kind::Other => {}
         }
         Ok(text.split('\n').map(str::to_owned).collect())
     }
@@ -319,23 +319,23 @@ impl LearnedPrompt {
     }
 
     /// Returns the kind of row that the text before the cursor is.
-    pub(crate) fn row(&self, before_cursor: &str) -> RowKind {
+    pub(crate) fn classify_row(&self, before_cursor: &str) -> RowKind {
         match self.kind {
-            Kind::Silent if before_cursor.is_empty() => RowKind::Prompt { before: 0 },
-            Kind::Silent => RowKind::Other,
+            Kind::Promptless if before_cursor.is_empty() => RowKind::Prompt { output_bytes: 0 },
+            Kind::Promptless => RowKind::Other,
             Kind::Known(interpreter) => {
                 if (interpreter.continuation)(before_cursor) {
                     RowKind::Continuation
                 } else if let Some(length) = (interpreter.prompt)(before_cursor) {
-                    RowKind::Prompt { before: before_cursor.len() - length }
+                    RowKind::Prompt { output_bytes: before_cursor.len() - length }
                 } else {
                     RowKind::Other
                 }
             }
             Kind::Other if before_cursor.ends_with(&self.text) => {
-                RowKind::Prompt { before: before_cursor.len() - self.text.len() }
+                RowKind::Prompt { output_bytes: before_cursor.len() - self.text.len() }
             }
-            Kind::Other if is_variant(&self.text, before_cursor) => RowKind::Prompt { before: 0 },
+            Kind::Other if is_variant(&self.text, before_cursor) => RowKind::Prompt { output_bytes: 0 },
             Kind::Other => RowKind::Other,
         }
     }
@@ -358,10 +358,10 @@ impl LearnedPrompt {
 
     /// Removes the trailing prompt from `output`: an empty line before the prompt, and the prompt itself
     /// if only blank lines follow, because editors that reserve rows for a menu end its line.
-    pub(crate) fn trim_end(&self, output: &mut String) {
+    pub(crate) fn trim_prompt(&self, output: &mut String) {
         let Kind::Known(interpreter) = self.kind else { return };
         // Other programs print such a last line as output.
-        if !interpreter.separates {
+        if !interpreter.prints_blank_line {
             return;
         }
         let text = output.trim_end_matches(['\n', ' ']);
@@ -454,14 +454,22 @@ mod tests {
             ("12:30:01 ana@box $ ", "12:30:44 ana@box $ "),
         ];
         for (first, next) in prompts {
-            assert_eq!(learned(first).row(next), RowKind::Prompt { before: 0 }, "{first:?} and {next:?}");
+            assert_eq!(
+                learned(first).classify_row(next),
+                RowKind::Prompt { output_bytes: 0 },
+                "{first:?} and {next:?}"
+            );
         }
     }
 
     #[test]
     fn output_without_an_end_of_line_stands_before_the_prompt() {
         for prompt in [">>> ", "$ ", "(gdb) ", "ana@box:~$ ", "sqlite> "] {
-            assert_eq!(learned(prompt).row(&format!("done{prompt}")), RowKind::Prompt { before: 4 }, "{prompt:?}");
+            assert_eq!(
+                learned(prompt).classify_row(&format!("done{prompt}")),
+                RowKind::Prompt { output_bytes: 4 },
+                "{prompt:?}"
+            );
         }
     }
 
@@ -480,13 +488,13 @@ mod tests {
             ("(gdb) ", ">"),
         ];
         for (prompt, row) in rows {
-            assert_eq!(learned(prompt).row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
+            assert_eq!(learned(prompt).classify_row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
         }
     }
 
     #[test]
     fn a_text_is_typed_entry_by_entry_and_an_empty_line_is_refused_where_it_is_an_entry() {
-        let lines = |prompt: &str, text: &str| learned(prompt).entries(text);
+        let lines = |prompt: &str, text: &str| learned(prompt).split_entries(text);
         assert_eq!(lines(">>> ", "if a:\n  b\n\n  c\nd").unwrap(), ["if a:\n  b\n \n  c", "d"]);
         for prompt in ["$ ", "> ", "sqlite> ", "postgres=# ", "irb(main):001:0> "] {
             assert_eq!(lines(prompt, "a\n\nb").unwrap(), ["a", "", "b"], "{prompt:?}");
@@ -531,7 +539,7 @@ mod tests {
         for (prompt, row) in
             [(">>> ", "Name: "), ("$ ", "total 12"), ("(gdb) ", "--Type <RET> for more--"), ("$ ", "# ")]
         {
-            assert_eq!(learned(prompt).row(row), RowKind::Other, "{prompt:?} and {row:?}");
+            assert_eq!(learned(prompt).classify_row(row), RowKind::Other, "{prompt:?} and {row:?}");
         }
     }
 
@@ -561,19 +569,19 @@ mod tests {
         ];
         for (output, expected) in outputs {
             let mut trimmed = output.to_owned();
-            prompt.trim_end(&mut trimmed);
+            prompt.trim_prompt(&mut trimmed);
             assert_eq!(trimmed, expected, "{output:?}");
         }
         let mut output = "$\n\n".to_owned();
-        learned("$ ").trim_end(&mut output);
+        learned("$ ").trim_prompt(&mut output);
         assert_eq!(output, "$\n\n", "a line of output may be anything");
     }
 
     #[test]
     fn a_calculator_shows_no_prompt() {
         let silent = LearnedPrompt::learn("", Some("bc")).unwrap();
-        assert_eq!(silent.row(""), RowKind::Prompt { before: 0 });
-        assert_eq!(silent.row("12"), RowKind::Other);
+        assert_eq!(silent.classify_row(""), RowKind::Prompt { output_bytes: 0 });
+        assert_eq!(silent.classify_row("12"), RowKind::Other);
         assert!(!silent.may_be_shell());
     }
 

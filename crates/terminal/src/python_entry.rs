@@ -1,7 +1,7 @@
 //! Entries for the prompt of Python without bracketed paste, which reads line by line.
 //!
 //! Owns the division of a text into statements. Such a prompt takes an empty line for the end of a block, and a line without
-//! indentation directly behind a block for an error; see "interactive mode" in the Python tutorial and
+//! indentation directly after a block for an error; see "interactive mode" in the Python tutorial and
 //! <https://docs.python.org/3/reference/toplevel_components.html#interactive-input>. Pure.
 
 /// Keywords that begin a statement with a block.
@@ -125,7 +125,7 @@ impl Scan {
     }
 }
 
-/// Returns the text behind so many characters.
+/// Returns the text after the first `characters` characters.
 fn skip(text: &str, characters: usize) -> &str {
     text.char_indices().nth(characters).map_or("", |(at, _)| &text[at..])
 }

@@ -10,8 +10,8 @@ const ENDS: &[char] = &['$', '#', '%', '>', '?', ':', ']', ')', '❯', '➜', '�
 
 /// Returns whether the text before the cursor looks like a prompt or a question.
 ///
-/// A prompt ends in one of the usual characters, with at most two blanks behind it, and the cursor stands behind
-/// these. A bracket or a colon alone also ends lines of progress, so it counts only with a blank behind it.
+/// A prompt ends in one of the usual characters, with at most two blanks after it, and the cursor after these. A
+/// bracket or a colon alone also ends lines of progress, so it counts only with a blank after it.
 pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
     let skipped = before_cursor.chars().count().saturating_sub(MAX_ROW_CHARS);
     let row: String = before_cursor.chars().skip(skipped).collect();
@@ -27,7 +27,7 @@ pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
     }
 }
 
-/// Returns whether the text requests a password, which many programs write without a blank behind it.
+/// Returns whether the text requests a password, which many programs write without a blank after it.
 fn is_password(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("password") || text.contains("passphrase") || text.contains("passcode")

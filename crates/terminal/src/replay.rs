@@ -103,7 +103,7 @@ impl Replay {
 }
 
 impl Ending {
-    /// Returns where output ends that continues with `bytes`.
+    /// Returns the end of output that continues with `bytes`.
     fn behind(self, bytes: &[u8]) -> Self {
         let (before, rest) = match memchr::memrchr(ESC, bytes) {
             Some(last) => (Self::Escape, &bytes[last + 1..]),

@@ -84,7 +84,7 @@ impl MouseReports {
 pub struct Modes {
     /// Cursor keys go out as `ESC O A` rather than `ESC [ A` (DECCKM).
     pub application_cursor: bool,
-    /// Pasted text needs `ESC [ 200 ~` before it and `ESC [ 201 ~` behind it.
+    /// Pasted text needs `ESC [ 200 ~` before it and `ESC [ 201 ~` after it.
     pub bracketed_paste: bool,
     /// A full-screen program has the alternate screen.
     pub alternate_screen: bool,
@@ -107,9 +107,9 @@ pub(crate) trait Screen: Send {
     fn soft_reset(&mut self);
     /// Performs a sequence that the emulator lacks, at its place in the output.
     fn perform(&mut self, control: &Control);
-    /// Begins what one read brought: from now on, few bytes may draw so many cells.
+    /// Begins the output of one read, which limits the cells that few bytes may draw.
     fn begin_portion(&mut self);
-    /// Returns how many of `asked` repetitions of a character to draw: no more than the screen can show, and than the
+    /// Returns the number of `asked` repetitions of a character to draw: no more than the screen can show, and than the
     /// portion has left.
     fn grant_repeats(&mut self, asked: u16) -> u16;
     /// Takes combining characters off the cells at the cursor, which carry more than any script needs.
@@ -140,14 +140,14 @@ pub(crate) trait Screen: Send {
     fn ansi(&self) -> String;
     /// The cells with their colours, as data for a painter.
     fn picture(&self) -> Picture;
-    /// The cells of at most so many rows that scrolled away and are still known, and below them those of the screen.
-    fn scrollback(&self, most: usize) -> Picture;
+    /// The cells of at most `max_rows` rows that scrolled away and are still known, and below them those of the screen.
+    fn scrollback(&self, max_rows: usize) -> Picture;
     /// Escape sequences that show exactly this state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
     /// Escape sequences from which a new screen of the same size continues as this one would; `None` while it depends
     /// on more than they can express.
     fn keyframe(&self) -> Option<String>;
-    /// Returns how often the emulator began anew because it failed on a program's output.
+    /// Returns the number of restarts of the emulator because it failed on a program's output.
     #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]
     fn failures(&self) -> u32;
     /// Returns the latest time to show output that a program holds back (synchronized update, mode 2026).

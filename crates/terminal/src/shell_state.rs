@@ -1,9 +1,9 @@
 //! The state of a shell that decides the meaning of a command line: its directory, variables, functions, aliases, traps, keys and options.
 //!
 //! A shell at its prompt reports it in an exchange ([`exchange`](crate::exchange)). This module keeps only hashes,
-//! enough to compare two states and to name the differences. It leaves out what changes by itself, such as `SECONDS`
-//! and what prompts keep to themselves ([`is_volatile`]). The report is the shell's own: a shell prepared to lie before
-//! the first request goes undetected.
+//! enough to compare two states and to name the differences. It leaves out variables that change on their own, such as
+//! `SECONDS` and what prompts keep to themselves ([`is_volatile`]). The report is the shell's own: a shell prepared to
+//! lie before the first request goes undetected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// The keys of the hashes, random so that no program can make a text with the hash of another one.
 static HASHING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Maximum number of named differences. A count stands for the others.
+/// Maximum number of named differences. A count replaces the others.
 const MAX_NAMED: usize = 5;
 
 /// Maximum number of named signals and events of traps.
@@ -29,7 +29,7 @@ const MAX_PROGRAMS: usize = 5000;
 pub(crate) struct ShellState {
     /// The hash of each part, by its name.
     parts: BTreeMap<String, u64>,
-    /// The names of the parts that change with every drawing of the prompt. They are no difference.
+    /// The names of the parts that change with every drawing of the prompt. They do not count as a difference.
     varying: BTreeSet<String>,
     /// The signals and events that the user's traps are for.
     traps: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct ShellState {
 pub enum NotedState {
     /// The state of its shell, for comparison before the next approved input.
     Shell {
-        /// Signals and events at which the shell runs a command by itself.
+        /// Signals and events at which the shell runs a command on its own.
         traps: Vec<String>,
     },
     /// A program waits for input. The comparison checks only that it is the same one.
@@ -91,7 +91,7 @@ impl ShellState {
         }
         let is_few = programs.len() <= MAX_PROGRAMS;
         for (name, place) in programs {
-            // What a shell has looked up by itself is no change.
+            // A shell's own look-ups are not changes.
             if !(is_few && search_path.as_deref().is_some_and(|path| is_first(path, &name, &place))) {
                 state.add("place of", &name, &place);
             }
@@ -207,8 +207,8 @@ fn is_first(search_path: &str, name: &str, place: &str) -> bool {
     found.is_some_and(|found| found == Path::new(place))
 }
 
-/// Returns whether a variable changes by itself, or by a look at it: clocks, counters, what line editors and prompts
-/// keep to themselves. A shell may compute prompts in the background.
+/// Returns whether a variable changes on its own, or by a look at it: clocks, counters, values that line editors and
+/// prompts keep to themselves. A shell may compute prompts in the background.
 fn is_volatile(name: &str) -> bool {
     /// Of bash, zsh and fish.
     const NAMES: &[&str] = &[
@@ -262,7 +262,7 @@ fn is_volatile(name: &str) -> bool {
         "last_pid",
         "fish_last_status",
     ];
-    /// Of bash's debugging, completion and line editor, and of the usual prompts. `BASH_ENV` is no such variable.
+    /// Of bash's debugging, completion and line editor, and of the usual prompts. `BASH_ENV` is not such a variable.
     const PREFIXES: &[&str] = &[
         "__steplatch",
         "BASH_ALIASES",

@@ -7,11 +7,11 @@ mod floods;
 mod input_watch;
 mod outgoing;
 mod screen_marks;
-pub(crate) mod seat;
 mod shell;
 mod task;
 mod viewers;
 mod watchers;
+pub(crate) mod write_lock;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::MetadataExt as _;
@@ -26,10 +26,10 @@ use steplatch_ids::TerminalId;
 use tokio::sync::{OwnedMutexGuard, broadcast, mpsc, oneshot};
 
 pub(crate) use floods::OutputScheduler;
-pub use seat::{Handover, HoldKey, LockHolder};
 pub(crate) use task::{TerminalParts, run};
 pub use viewers::QueryFilter;
 use watchers::{ScreenReply, ScreenWatcher};
+pub use write_lock::{Handover, HoldKey, LockHolder};
 
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};
@@ -103,13 +103,13 @@ struct Stages {
 }
 
 impl Lifecycle {
-    /// Notes that its program has ended.
+    /// Records that its program has ended.
     fn end(&self) {
         // A second call changes nothing.
         let _ = self.0.ended.set(Instant::now());
     }
 
-    /// Notes that it closes: no id or name finds it any longer.
+    /// Records that it closes: no id or name finds it any longer.
     fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
@@ -130,7 +130,7 @@ pub enum InputError {
         /// Bytes that wait.
         waiting: usize,
     },
-    /// It is longer than the terminal takes at once.
+    /// The input is longer than the terminal takes at once.
     #[error("it is longer than {} MB; send it in parts", .most >> 20)]
     TooLong {
         /// The most bytes.
@@ -142,7 +142,7 @@ pub enum InputError {
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
-    /// It is a run's, and others have begun a line or a command, which no key takes away for certain.
+    /// The input is a run's, and other clients have begun a line or a command, which no key takes away for certain.
     #[error(
         "others have begun a line there, so nothing was typed behind it; enter it or take it away (ctrl-c): {text}"
     )]
@@ -173,13 +173,13 @@ pub struct Input {
     pub mouse: Vec<MouseInput>,
     /// Bytes to send unchanged, after all else: what a person's own terminal produced.
     pub raw: Vec<u8>,
-    /// Time of the answer: the next prompt, or the moment when the program has been quiet for so long. Without it, as
-    /// soon as the terminal accepts the input.
+    /// Time of the answer: the next prompt, or the moment when the program has been quiet for the given time. Without
+    /// it, as soon as the terminal accepts the input.
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
     /// The gate at which a person has approved it: the terminal refuses the input if it is another one than it was
-    /// then, see [`Terminal::note_state`].
+    /// then, see [`Terminal::record_state`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
     /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line:
@@ -199,7 +199,7 @@ pub struct Input {
     pub secret: bool,
     /// True if the answer to an input that does not settle has no [`View`]: the sender follows the screen, or waits for
     /// the output next. Taking the view reads `/proc`, which would delay the echo of a key. A host of an older version
-    /// returns a view all the same.
+    /// returns a view anyway.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_view: bool,
 }
@@ -245,7 +245,7 @@ pub struct View {
     pub exit_code: Option<i32>,
     /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
-    /// Offset behind all output so far.
+    /// Offset after all output so far.
     pub end: u64,
     /// A client held the terminal and gave it back, with no call of [`Terminal::handed_back`] since.
     pub handed_back: bool,
@@ -364,7 +364,7 @@ pub struct Excerpt {
     pub tail: Option<String>,
     /// Bytes of text missing after `head`. Not characters: a count of these would read all of it.
     pub left_out: u64,
-    /// Offset behind `head`, to continue reading from.
+    /// Offset after `head`, to continue reading from.
     pub next: u64,
     /// Offset of the oldest held output, where the request includes older, dropped output.
     pub dropped_before: Option<u64>,
@@ -456,7 +456,7 @@ pub struct Attached {
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,
-    /// The output from then on, as the program wrote it, without the queries that the viewer's terminal would answer.
+    /// The later output, as the program wrote it, without the queries that the viewer's terminal would answer.
     pub output: broadcast::Receiver<Output>,
 }
 
@@ -581,7 +581,7 @@ impl Terminal {
         answer.await.map_err(|_| TerminalClosed)
     }
 
-    /// Types into the terminal, and returns when the program has answered as far as `input.settle` requires.
+    /// Types into the terminal, and returns when the program has answered as `input.settle` requires.
     ///
     /// # Errors
     /// If a key is unknown, the program has ended, or it does not read. The program receives nothing then.
@@ -590,7 +590,7 @@ impl Terminal {
         let checked = self.check_approved(&gate, input.run.as_deref()).await?;
         checked.map_err(InputError::Changed)?;
         let sent = self.ask(|reply| Request::Send(input, reply)).await?;
-        self.note_use(&gate, sent.is_ok());
+        self.record_use(&gate, sent.is_ok());
         sent
     }
 
@@ -632,13 +632,13 @@ impl Terminal {
         self.ask(Request::Picture).await
     }
 
-    /// Returns the cells of at most so many rows that scrolled away, and below them those of the screen. A full-screen program
-    /// has no such rows.
+    /// Returns the cells of at most `max_rows` rows that scrolled away, and below them those of the screen. A
+    /// full-screen program has no such rows.
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn scrollback(&self, most: usize) -> Result<Picture, TerminalClosed> {
-        self.ask(|reply| Request::Scrollback(most, reply)).await
+    pub async fn scrollback(&self, max_rows: usize) -> Result<Picture, TerminalClosed> {
+        self.ask(|reply| Request::Scrollback(max_rows, reply)).await
     }
 
     /// Returns the entries of the log of inputs from this number on, oldest first.
@@ -649,19 +649,19 @@ impl Terminal {
         self.ask(|reply| Request::Inputs(from, reply)).await
     }
 
-    /// Returns the texts between offsets, each of at most so many characters: its beginning and its end. What full-screen
-    /// programs drew is no part of them. All together have at most 4 MiB.
+    /// Returns the texts between offsets, each of at most `max_chars` characters: its beginning and its end. What
+    /// full-screen programs drew is not part of them. All together have at most 4 MiB.
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, TerminalClosed> {
-        self.ask(|reply| Request::Pieces(ranges, most, reply)).await
+    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, max_chars: usize) -> Result<Vec<String>, TerminalClosed> {
+        self.ask(|reply| Request::Pieces(ranges, max_chars, reply)).await
     }
 
     /// Returns the screen once it differs from the known version; at once without one.
     ///
     /// # Errors
-    /// If the terminal has closed, or closes meanwhile.
+    /// If the terminal has closed, or closes in the meantime.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
@@ -670,7 +670,7 @@ impl Terminal {
     /// version comes from this method or from [`Terminal::watch_screen`].
     ///
     /// # Errors
-    /// If the terminal has closed, or closes meanwhile.
+    /// If the terminal has closed, or closes in the meantime.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, TerminalClosed> {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
     }
@@ -693,8 +693,8 @@ impl Terminal {
 
     /// Runs one command in the shell at its prompt, and returns what it printed and its exit code.
     ///
-    /// Exact as far as the shell's marks are: works in an integrated bash, zsh or fish that waits at its prompt.
-    /// Dropping the future stops the waiting, not the command.
+    /// As exact as the shell's marks: works in an integrated bash, zsh or fish that waits at its prompt. Dropping the
+    /// future stops the waiting, not the command.
     ///
     /// # Errors
     /// If entering the command failed; no part of it ran then.
@@ -705,9 +705,9 @@ impl Terminal {
         let checked = self.check_approved(&gate, None).await?;
         checked.map_err(RunError::Changed)?;
         // Its end may be far, and others of the run may type until then.
-        self.note_use(&gate, true);
+        self.record_use(&gate, true);
         let ran = self.ask(|reply| Request::Run(request, reply)).await?;
-        self.note_use(&gate, ran.is_ok());
+        self.record_use(&gate, ran.is_ok());
         ran
     }
 
@@ -721,7 +721,7 @@ impl Terminal {
     /// If a name is invalid, the shell is not at its prompt, or it does not answer.
     pub async fn variables(&self, names: Vec<String>) -> Result<Vec<(String, Option<Variable>)>, VariablesError> {
         names.iter().try_for_each(|name| exchange::checked(name))?;
-        let told = self
+        let variables = self
             .exchange(|script| {
                 for name in &names {
                     script.query(name);
@@ -729,7 +729,7 @@ impl Terminal {
             })
             .await?;
         // A shell that failed at one of them did not report the rest.
-        if told.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(told) }
+        if variables.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(variables) }
     }
 
     /// Sets variables of the live shell; `export` also hands them down to programs. Works as [`Terminal::variables`]
@@ -744,7 +744,7 @@ impl Terminal {
                 return Err(VariablesError::Value(name.clone()));
             }
         }
-        let told = self
+        let reported = self
             .exchange(|script| {
                 for (name, value) in &values {
                     script.set(name, value, export);
@@ -755,21 +755,25 @@ impl Terminal {
             })
             .await?;
         // Of a name that is set twice, the last value counts.
-        let wanted: HashMap<&String, &String> = values.iter().map(|(name, value)| (name, value)).collect();
+        let expected: HashMap<&String, &String> = values.iter().map(|(name, value)| (name, value)).collect();
         let has = |name: &String| {
-            let told = told.iter().find(|(told, _)| told == name).and_then(|(_, variable)| variable.as_ref());
-            told.is_some_and(|variable| wanted.get(name) == Some(&&variable.value) && (variable.exported || !export))
+            let reported = reported
+                .iter()
+                .find(|(variable_name, _)| variable_name == name)
+                .and_then(|(_, variable)| variable.as_ref());
+            reported
+                .is_some_and(|variable| expected.get(name) == Some(&&variable.value) && (variable.exported || !export))
         };
         let refused: Vec<String> = values.iter().map(|(name, _)| name.clone()).filter(|name| !has(name)).collect();
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
-    /// Notes the state of the terminal at a question to a person at a gate; once for each gate. The terminal checks an
-    /// input [approved there](Input::approved_at) against it.
+    /// Records the state of the terminal at a question to a person at a gate; once for each gate. The terminal checks
+    /// an input [approved there](Input::approved_at) against it.
     ///
     /// # Errors
     /// If the terminal has closed.
-    pub async fn note_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
+    pub async fn record_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
         if self.noted_at(&gate).is_none() {
             // A begun line keeps bash from answering. The next approved input would take it away first.
             let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
@@ -798,8 +802,8 @@ impl Terminal {
         self.noted.lock().iter().find(|noted| noted.gate == gate).map(|noted| noted.state.clone())
     }
 
-    /// Notes whether the input approved at a gate was typed.
-    fn note_use(&self, gate: &str, is_used: bool) {
+    /// Records whether the input approved at a gate was typed.
+    fn record_use(&self, gate: &str, is_used: bool) {
         if let Some(noted) = self.noted.lock().iter_mut().find(|noted| noted.gate == gate) {
             noted.is_used = is_used;
         }
@@ -811,7 +815,7 @@ impl Terminal {
     /// If the terminal has closed; inside, with what has changed.
     pub async fn check_state(&self, gate: &str) -> Result<Result<(), String>, TerminalClosed> {
         let checked = self.check_approved(gate, None).await?;
-        self.note_use(gate, checked.is_ok());
+        self.record_use(gate, checked.is_ok());
         Ok(checked)
     }
 
@@ -820,13 +824,13 @@ impl Terminal {
         match self.shell_state().await {
             Ok(state) => Ok(TerminalState::Shell(state)),
             Err(VariablesError::Gone(closed)) => Err(closed),
-            Err(why @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
+            Err(error @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
                 Ok(match self.ask(Request::Waiter).await? {
                     Some((group, program)) => TerminalState::Program { group, program },
-                    None => TerminalState::Unknown(why.to_string()),
+                    None => TerminalState::Unknown(error.to_string()),
                 })
             }
-            Err(why) => Ok(TerminalState::Unknown(why.to_string())),
+            Err(error) => Ok(TerminalState::Unknown(error.to_string())),
         }
     }
 
@@ -900,8 +904,8 @@ impl Terminal {
             (TerminalState::Program { group, .. }, TerminalState::Program { group: now, .. }) if group == now => {
                 self.check_settings(settings).await?
             }
-            (TerminalState::Shell(_), TerminalState::Unknown(why)) => {
-                Err(format!("its shell does not report its state any more ({why})"))
+            (TerminalState::Shell(_), TerminalState::Unknown(reason)) => {
+                Err(format!("its shell does not report its state any more ({reason})"))
             }
             _ => Err("the program that waits for input".to_owned()),
         })
@@ -989,7 +993,7 @@ impl Terminal {
         self.ask(|reply| Request::Signal(signal, reply)).await
     }
 
-    /// Joins the terminal: its screen now, its output from now on.
+    /// Joins the terminal: its current screen, its later output.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -1022,7 +1026,7 @@ impl Terminal {
         self.ask(|reply| Request::GiveBack(key, note, reply)).await
     }
 
-    /// Returns who held the terminal since the last call, if a client held it and gave it back.
+    /// Returns the client that held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -1047,7 +1051,7 @@ struct ForgetOnDrop<'a> {
 
 impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
-        // A terminal that is gone has no waits.
+        // A closed terminal has no waits.
         let _ = self.terminal.requests.send(Request::Forget(self.number));
     }
 }

@@ -94,7 +94,7 @@ const OF_A_CONNECTION: &[&str] =
 
 impl Spec {
     /// Returns it with the environment of the machine for which a request came from elsewhere: what the terminal
-    /// inherits, and the home at which a relative directory, or one that begins with `~`, begins.
+    /// inherits, and the home at which a relative directory, or one with `~`, begins.
     #[must_use]
     pub fn at_home(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_lasting =
@@ -163,7 +163,7 @@ pub struct Terminals {
     names: Arc<Mutex<HashMap<String, TerminalId>>>,
     /// Held by the request that waits for a place next.
     waiting: Arc<tokio::sync::Mutex<()>>,
-    hushed: HiddenInputLog,
+    hidden_log: HiddenInputLog,
     floods: OutputScheduler,
     memory: MemoryReturn,
     count: Arc<watch::Sender<usize>>,
@@ -186,7 +186,7 @@ impl Terminals {
             open: Arc::default(),
             names: Arc::default(),
             waiting: Arc::default(),
-            hushed: HiddenInputLog::default(),
+            hidden_log: HiddenInputLog::default(),
             floods: OutputScheduler::default(),
             memory: MemoryReturn::default(),
             count: Arc::new(watch::Sender::new(0)),
@@ -201,7 +201,7 @@ impl Terminals {
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
-            // A terminal whose program has ended makes room for one that runs.
+            // A terminal whose program has ended makes room for a running one.
             Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {
                 self.reserve(&id, spec.name.as_deref())?
             }
@@ -244,7 +244,7 @@ impl Terminals {
         let id = reservation.id.clone().expect("a reservation has its id until it is kept");
         let mut arguments = spec.arguments;
         let mut environment = environment_of(spec.inherited, spec.environment, &id);
-        let agreed = self
+        let integration = self
             .options
             .integration
             .as_ref()
@@ -262,8 +262,8 @@ impl Terminals {
         });
         let (pty, child) = started.await.map_err(std::io::Error::other).map_err(SpawnError::from)??;
         let pid = child.pid().as_raw_nonzero().get();
-        let integrated = agreed.is_some();
-        let nonce = agreed.as_ref().map(|agreed| agreed.nonce.clone());
+        let integrated = integration.is_some();
+        let nonce = integration.as_ref().map(|integration| integration.nonce.clone());
         let now = SystemTime::now();
         let life = Lifecycle::default();
         let folder = self.options.history_folder.clone();
@@ -293,11 +293,11 @@ impl Terminals {
                 viewers: 0,
                 holder: None,
             },
-            agreed: agreed.clone(),
+            integration: integration.clone(),
             grace: self.options.grace,
             logs_inputs: self.options.logs_inputs,
             idle: self.options.idle,
-            hushed: self.hushed.clone(),
+            hidden_log: self.hidden_log.clone(),
             scheduler: self.floods.clone(),
             activity: self.activity.clone(),
             life: life.clone(),
@@ -305,16 +305,16 @@ impl Terminals {
         let terminal = reservation.into_id();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
-            let real = Terminal::new(terminal, pid, life, requests).with_integration(agreed);
+            let real = Terminal::new(terminal, pid, life, requests).with_integration(integration);
             self.lock().insert(id.clone(), real.clone());
             real
         };
-        self.activity.note_event();
+        self.activity.record_event();
         let terminals = self.clone();
         let memory = self.memory.clone();
         tokio::spawn(async move {
             run(parts, received, move || terminals.remove(&id)).await;
-            memory.note_freed();
+            memory.record_freed();
         });
         Ok(Opened { terminal, integrated })
     }
@@ -330,8 +330,8 @@ impl Terminals {
 
     /// Returns the lines typed unseen.
     #[must_use]
-    pub fn hushed(&self) -> &HiddenInputLog {
-        &self.hushed
+    pub fn hidden_log(&self) -> &HiddenInputLog {
+        &self.hidden_log
     }
 
     /// Returns a receiver of the number of terminals, including opening and closing ones.
@@ -361,7 +361,7 @@ impl Terminals {
             .map(|terminal| tokio::spawn(async move { terminal.close(Closing::default()).await }))
             .collect();
         for closed in closing {
-            // It fails only if another caller has closed the terminal meanwhile.
+            // It fails only if another caller has closed the terminal in the meantime.
             let _ = closed.await;
         }
     }
@@ -401,13 +401,13 @@ impl Terminals {
     }
 
     fn remove(&self, id: &TerminalId) {
-        self.hushed.forget(id);
+        self.hidden_log.forget(id);
         let mut open = self.lock();
         open.remove(id);
         self.count.send_replace(open.len());
         drop(open);
         self.names.lock().retain(|_, named| named != id);
-        self.activity.note_event();
+        self.activity.record_event();
     }
 }
 

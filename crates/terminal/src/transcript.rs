@@ -29,7 +29,7 @@ pub(crate) struct Marked {
 pub(crate) enum Mark {
     /// The shell shows its prompt and is ready to read (OSC 133 ; B).
     PromptReady,
-    /// Something that may be a prompt, and is none if the shell does not read then: the end of a prompt came while a
+    /// Text that may be a prompt, and is not one if the shell does not read then: the end of a prompt came while a
     /// command runs, or the prompt can carry no mark.
     PromptClaimed,
     /// The shell took a command line and begins to run it (OSC 133 ; C).
@@ -43,7 +43,7 @@ pub(crate) enum Mark {
     LineTaken,
     /// The line editor takes pastes, so it has begun to read.
     EditorReady,
-    /// The entered text is no complete command, and the shell requests more (OSC 133 ; P ; k=s).
+    /// The entered text is not a complete command, and the shell requests more (OSC 133 ; P ; k=s).
     MoreWanted,
     /// The shell has answered a request, see `exchange` (OSC 133 ; V, which is ours alone).
     Answered,
@@ -135,7 +135,7 @@ impl Transcript {
         self.writer.enter(Zone::Output);
     }
 
-    /// Believes a claimed prompt: the cursor stands behind it.
+    /// Believes a claimed prompt: the cursor is after it.
     pub(crate) fn confirm_prompt(&mut self) {
         if let Some(source) = self.writer.sources.last_mut() {
             source.running = false;
@@ -144,7 +144,7 @@ impl Transcript {
     }
 
     /// Returns the sequences that take a screen from the program that has ended, and those that turn off what else it
-    /// left on. The position of the cursor is certain only behind the first ones.
+    /// left on. The position of the cursor is certain only after the first ones.
     pub(crate) fn leftovers(&mut self) -> (String, Leftovers) {
         let writer = &mut self.writer;
         let mut screen = String::new();
@@ -159,7 +159,7 @@ impl Transcript {
         (screen, std::mem::take(&mut writer.leftovers))
     }
 
-    /// Returns where the output of the command ended that ends the shell itself, where the shell marks that.
+    /// Returns the end of the output of the command that ends the shell itself, if the shell marks it.
     pub(crate) fn output_end(&self) -> Option<u64> {
         self.writer.output_end
     }
@@ -196,7 +196,7 @@ impl Transcript {
 
 /// A shell whose marks count, where they can be its own.
 ///
-/// The marks of its prompts stand in variables, which a command can print. So nothing but the end of a command counts
+/// The marks of its prompts are in variables, which a command can print. So nothing but the end of a command counts
 /// while one runs, and that carries a number which no earlier one had.
 struct MarkSource {
     nonce: String,
@@ -225,7 +225,7 @@ impl MarkSource {
     }
 }
 
-/// Returns the number behind `name` in a mark.
+/// Returns the number after `name` in a mark.
 fn value_of<T: std::str::FromStr>(params: &[&[u8]], name: &[u8]) -> Option<T> {
     let value = params.iter().find_map(|param| param.strip_prefix(name))?;
     std::str::from_utf8(value).ok()?.parse().ok()
@@ -356,12 +356,12 @@ impl Writer {
             // Shells fill such a line up and continue below it; they overwrite no output.
             return self.end_line();
         }
-        self.note_wrapped();
+        self.record_wrapped();
         self.line.go(&mut self.history);
     }
 
-    /// Notes a change of a line with several rows. The transcript does not follow how the screen shows them.
-    fn note_wrapped(&mut self) {
+    /// Records a change of a line with several rows. The transcript does not follow how the screen shows them.
+    fn record_wrapped(&mut self) {
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
             self.moved_rows = true;
         }
@@ -411,7 +411,7 @@ impl Writer {
         }
     }
 
-    /// Notes that the cursor went to another row: words on different rows are different words. The new row is at most
+    /// Records that the cursor went to another row: words on different rows are different words. The new row is at most
     /// `rows_above` rows above the lowest row with text.
     fn leave_row(&mut self, rows_above: usize) {
         if !self.alternate {
@@ -459,7 +459,7 @@ impl Writer {
     }
 
     fn erase_in_line(&mut self, which: u16) {
-        self.note_wrapped();
+        self.record_wrapped();
         match which {
             0 => self.line.erase_to_end(&mut self.history, false),
             1 if !self.alternate => self.line.erase_to_cursor(&mut self.history),
@@ -474,7 +474,7 @@ impl Writer {
             return;
         }
         if which == 0 && self.line.is_full(&self.history) {
-            // Unlike EL, it erases the character in the last column behind which the cursor is.
+            // Unlike EL, it erases the character in the last column after which the cursor is.
             self.line.erase_characters(&mut self.history, 1);
         }
         if which == 0 && self.rows_above == 0 {
@@ -492,7 +492,7 @@ impl Writer {
         }
     }
 
-    /// Writes the last character so many times again (REP), at most a row of it.
+    /// Writes the last character `count` times again (REP), at most a row of it.
     fn repeat(&mut self, count: u16) {
         let last = self.history.newest().1.chars().next_back().filter(|last| !last.is_control());
         let columns = self.line.columns();
@@ -568,7 +568,7 @@ impl Writer {
                 source.begins_at_line_end = source.is_posix || without.contains(&b'C');
                 match self.command_zone {
                     Zone::Output => self.line_behind_prompt = self.is_behind_output(),
-                    // The shell draws the prompt again and took no line: the text between is no command line. It may
+                    // The shell draws the prompt again and took no line: the text between is not a command line. It may
                     // come from a background job.
                     Zone::Input if !self.alternate => self.history.turn_zone(Zone::Output),
                     _ => {}
@@ -606,7 +606,7 @@ impl Writer {
                 if self.command_zone == Zone::Output {
                     self.line_behind_prompt = !self.history.at_line_start();
                 }
-                // Where a command prints the variable with this mark, another comes behind it.
+                // Where a command prints the variable with this mark, another follows.
                 self.output_end = Some(self.history.end());
                 self.hooks_begin = self.output_end;
             }
@@ -626,14 +626,14 @@ impl Writer {
         }
     }
 
-    /// Returns whether a prompt that begins here stands behind output on its line. What a shell prints to keep a line
-    /// without an end is no output, and the prompt overwrites it.
+    /// Returns whether a prompt that begins here follows output on its line. What a shell prints to keep a line without
+    /// an end is not output, and the prompt overwrites it.
     fn is_behind_output(&self) -> bool {
         let keeps_line = self.hooks_begin.is_some_and(|begin| begin < self.history.end()) && self.returned;
         !keeps_line && !self.history.at_line_start()
     }
 
-    /// Notes that the prompt ends here, and that the shell reads.
+    /// Records that the prompt ends here, and that the shell reads.
     fn show_prompt(&mut self) {
         self.enter(Zone::Input);
         self.line_behind_prompt = false;
@@ -645,7 +645,7 @@ impl Writer {
         self.marks.push(Marked { mark, offset: self.history.end() });
     }
 
-    /// Whatever was on the alternate screen, it is gone.
+    /// The content of the alternate screen is lost.
     fn reset(&mut self) {
         self.leave_row(0);
         self.alternate = false;
@@ -725,8 +725,8 @@ fn folder_of(url: &[u8]) -> Option<String> {
             }
         }
     }
-    let told = String::from_utf8(bytes).ok()?;
-    (!told.contains(char::is_control)).then_some(told)
+    let folder = String::from_utf8(bytes).ok()?;
+    (!folder.contains(char::is_control)).then_some(folder)
 }
 
 impl Perform for Writer {
@@ -814,7 +814,7 @@ impl Perform for Writer {
             ([], 'J') => self.erase_in_screen(first),
             // ICH, DCH, ECH.
             ([], '@' | 'P' | 'X') if !self.alternate => {
-                self.note_wrapped();
+                self.record_wrapped();
                 match action {
                     '@' => self.line.insert_blanks(&mut self.history, count),
                     'P' => self.line.delete_characters(&mut self.history, count),

@@ -30,7 +30,7 @@ pub struct Wait {
     /// Set if the wait also ends when the program waits for typed input, see [`Reason::Input`].
     pub input: Option<InputWait>,
     /// A match ends the wait only once the program waits for typed input, and only where it reads it in this way.
-    /// Output meanwhile may take the match away.
+    /// Output in the meantime may take the match away.
     pub reads: Option<InputReading>,
     /// True if the program must read whole lines for that: the terminal or a line editor collects them. Where it reads keys, Enter
     /// answers the question behind the one whose text is found.
@@ -79,9 +79,9 @@ pub enum InputWait {
 /// Mode in which a program reads the input that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputReading {
-    /// It shows what is typed, or takes keys.
+    /// The program shows what is typed, or takes keys.
     Shown,
-    /// It reads a line without showing it, as for a password.
+    /// The program reads a line without showing it, as for a password.
     Hidden,
     /// Either of both.
     Any,
@@ -167,7 +167,7 @@ pub struct Waited {
     pub reason: Reason,
     /// The match, if there was one.
     pub found: Option<PatternMatch>,
-    /// Offset from which the next wait may look: behind the match, else behind all output.
+    /// Offset from which the next wait may look: after the match, else after all output.
     pub offset: u64,
     /// The exit of the program, once it has ended.
     pub exit: Option<Exit>,
@@ -253,7 +253,7 @@ impl Search {
 
     /// Searches overwritten lines as they look in the end, which is how people see them.
     ///
-    /// `text` begins `begin` bytes behind the offset `base`.
+    /// `text` begins `begin` bytes after the offset `base`.
     fn in_settled_lines(
         &self,
         history: &History,
@@ -287,7 +287,7 @@ impl Search {
         let stop = history.end();
         let from = self.from.max(history.start());
         for part in echo.inside(history, from..stop) {
-            // A match that begins in the echo may end behind it.
+            // A match that begins in the echo may end after it.
             let (base, text) = text_between(history, part.start, (part.end + REACH).min(stop));
             let text: &str = text.as_ref();
             let found = self.first_in(text, base, base..base + text.len() as u64).ok().flatten();

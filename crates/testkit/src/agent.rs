@@ -29,7 +29,7 @@ pub struct Agent {
 /// Version of an agent's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// It begins with a handshake, as clients did until 2025.
+    /// The client begins with a handshake, as clients did until 2025.
     Handshake,
     /// Every request names its client, as since 2026-07-28.
     Stateless,
@@ -132,10 +132,10 @@ impl Agent {
     }
 
     fn ask(&self, id: u64, method: &str, params: &Value) -> Receiver<Value> {
-        let (sender, said) = channel();
+        let (sender, receiver) = channel();
         self.waiting.lock().unwrap().insert(id, sender);
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        said
+        receiver
     }
 
     /// Begins to call a tool.

@@ -8,8 +8,8 @@ use serde_json::Value;
 use steplatch_protocol::{Client, DaemonPaths, Hello, PROTOCOL_VERSION, connect};
 use tempfile::TempDir;
 
-/// A home with a state directory of its own, so that programs started in it share a daemon of their own. The daemon is
-/// stopped with it.
+/// A home with its own state directory, so that programs started in it share one daemon. The daemon is stopped with
+/// it.
 #[derive(Debug)]
 pub struct Home {
     folder: TempDir,

@@ -1,7 +1,7 @@
 //! An in-process daemon, for tests.
 //!
-//! Owns a daemon in a directory of its own, reached over a pipe with the same lines as over the socket, and the helpers
-//! for writing tests. For tests only: a failure panics with the expectation.
+//! Owns a daemon in its own directory, reached over a pipe with the same lines as over the socket, and the helpers for
+//! writing tests. For tests only: a failure panics with the expectation.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod agent;
@@ -35,8 +35,8 @@ pub use steplatch_patience::{eventually, eventually_blocking, leave_out};
 /// Returns the name of the user who runs the tests, as daemons see it.
 #[must_use]
 pub fn user_name() -> String {
-    let told = std::process::Command::new("id").arg("-un").output().unwrap();
-    String::from_utf8(told.stdout).unwrap().trim().to_owned()
+    let output = std::process::Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// A daemon in this process, and a client of it.
@@ -192,7 +192,7 @@ impl TestDaemon {
         drop(self.ended(ShutdownMode::CloseTerminals).await);
     }
 
-    /// Waits until the daemon has ended by itself.
+    /// Waits until the daemon has ended on its own.
     pub async fn ends(self) {
         tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
     }

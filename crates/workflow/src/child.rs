@@ -1,7 +1,7 @@
 //! Child runs: the action `run_workflow`.
 //!
-//! A child is a run of its own. It has only the variables that the action passes, and works in an existing terminal
-//! only if the action names one or it inherits its parent's. Its parent sees only the fields of one result.
+//! A child is a separate run. It has only the variables that the action passes, and works in an existing terminal only
+//! if the action names one or it inherits its parent's. Its parent sees only the fields of one result.
 
 mod error;
 
@@ -83,11 +83,11 @@ impl Child {
     /// Reads the child from an action's parameters, with all variables replaced.
     ///
     /// # Errors
-    /// With the first problem of the parameters.
+    /// Returns the first problem of the parameters.
     pub(crate) fn read(params: &Map<String, Value>, parent: ParentRun) -> Result<Self, InvalidChild> {
         let set = |key: &str| params.get(key).filter(|value| !value.is_null());
-        if let Some(complaint) = complaints(params, |_| false).into_iter().next() {
-            return Err(complaint);
+        if let Some(problem) = problems(params, |_| false).into_iter().next() {
+            return Err(problem);
         }
         let workflow = match (set(DEFINITION), set("workflow_name").and_then(Value::as_str)) {
             (Some(document), _) => ChildWorkflow::Inline(document.clone()),
@@ -123,17 +123,17 @@ fn is_scalar(value: &Value) -> bool {
 }
 
 /// Returns the problems of the parameters, except of `open` ones: their values are not known yet.
-pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<InvalidChild> {
+pub(crate) fn problems(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<InvalidChild> {
     let set = |key: &str| params.get(key).filter(|value| !value.is_null());
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     match (set(DEFINITION), set("workflow_name")) {
-        (None, None) => complaints.push(InvalidChild::NoWorkflow),
-        (Some(_), Some(_)) => complaints.push(InvalidChild::TwoWorkflows),
-        (Some(document), None) if !document.is_object() => complaints.push(InvalidChild::DefinitionType),
+        (None, None) => problems.push(InvalidChild::NoWorkflow),
+        (Some(_), Some(_)) => problems.push(InvalidChild::TwoWorkflows),
+        (Some(document), None) if !document.is_object() => problems.push(InvalidChild::DefinitionType),
         (None, Some(name)) if !open(name) => match name.as_str().map(str::parse::<WorkflowName>) {
             Some(Ok(_)) => {}
-            Some(Err(error)) => complaints.push(InvalidChild::Name(error)),
-            None => complaints.push(InvalidChild::NameType),
+            Some(Err(error)) => problems.push(InvalidChild::Name(error)),
+            None => problems.push(InvalidChild::NameType),
         },
         _ => {}
     }
@@ -141,15 +141,15 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
         None => {}
         Some(Value::Object(_)) => {}
         Some(value) if open(value) => {}
-        Some(_) => complaints.push(InvalidChild::VariablesType),
+        Some(_) => problems.push(InvalidChild::VariablesType),
     }
     for key in ["max_states", "execution_timeout"] {
         if let Some(value) = set(key).filter(|value| !open(value)) {
             let alone = Map::from_iter([(key.to_owned(), value.clone())]);
-            complaints.extend(limits(&alone).err().map(InvalidChild::Limit));
+            problems.extend(limits(&alone).err().map(InvalidChild::Limit));
         }
     }
-    complaints
+    problems
 }
 
 fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
@@ -172,7 +172,7 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
     Ok(Limits::new(max_states, timeout)?)
 }
 
-/// Returns how a child ended, read from its outcome, and the reason if it did not complete.
+/// Returns the end of a child, read from its outcome, and the reason if it did not complete.
 pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
     let Outcome::Finished { result } = outcome else {
         // A parent that stops waiting for a child cancels it.

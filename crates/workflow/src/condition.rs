@@ -80,7 +80,7 @@ impl Ending<'_> {
             let output = field(tool::OUTPUT);
             let trimmed = self.trimmed_output().filter(|output| !output.is_empty());
             let with_end = trimmed.map(|output| format!("{output}\n"));
-            // With `limit`, the end of a long output stands apart.
+            // With `limit`, the end of a long output is separate.
             let tail = self.result.get("omitted").and_then(|omitted| omitted.get("tail")).map(substitute::as_text);
             return [Some(output), with_end, tail].into_iter().flatten().collect();
         }
@@ -242,7 +242,7 @@ mod tests {
             (&both, "^v1.2 ok$", true, true),
             (&screen, r"^ ok", true, true),
             (&both, "built v1", false, false),
-            // A line of either by itself.
+            // A single line of either.
             (&screen, "^ok$", false, true),
             (&both, "^ok$", false, true),
             (&both, "^v1.2$", false, true),

@@ -52,7 +52,7 @@ impl ContractVariable {
         &self.name
     }
 
-    /// Returns what the variable is for, in the author's words.
+    /// Returns the purpose of the variable, in the author's words.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
@@ -90,7 +90,7 @@ impl ContractVariable {
         self.export
     }
 
-    /// Returns what the value must look like.
+    /// Returns the required form of the value.
     #[must_use]
     pub fn schema(&self) -> Option<&ValueSchema> {
         self.schema.as_ref()
@@ -143,7 +143,7 @@ impl Contract {
         self.variables.iter().filter_map(made).collect()
     }
 
-    /// Returns the names of those that the shell has.
+    /// Returns the names of the variables that the shell has.
     pub(crate) fn names_in_shell(&self) -> impl Iterator<Item = &str> {
         let is_in_shell = |variable: &&ContractVariable| variable.from.is_none() && is_of_environment(&variable.name);
         self.variables.iter().filter(is_in_shell).map(|variable| variable.name.as_str())
@@ -174,21 +174,21 @@ impl Contract {
         values
     }
 
-    /// Returns which of the initial variables do not fit their schemas, one sentence each. The sentences have no values
-    /// of secrets.
+    /// Returns the initial variables that do not fit their schemas, one sentence each. The sentences have no values of
+    /// secrets.
     pub(crate) fn violations(&self, initial: &Map<String, Value>) -> Vec<String> {
         let given = self.initial_values(initial);
-        let wrong = |variable: &ContractVariable| {
+        let problem = |variable: &ContractVariable| {
             let value = given.get(&variable.name)?;
             let problem = variable.schema.as_ref()?.problem(value)?;
             let shown: String = value.chars().take(MAX_SHOWN_CHARS).collect();
             let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
             Some(format!("{}={shown} {problem}", variable.name))
         };
-        self.variables.iter().filter_map(wrong).collect()
+        self.variables.iter().filter_map(problem).collect()
     }
 
-    /// Returns the defaults of those that have no value.
+    /// Returns the defaults of the variables without a value.
     pub(crate) fn defaults(&self, known: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let unset = self.variables.iter().filter(|variable| !known.contains_key(&variable.name));
         unset.filter_map(|variable| Some((variable.name.clone(), variable.default.clone()?))).collect()
@@ -207,7 +207,7 @@ impl Contract {
         names.iter().filter_map(|name| self.get(name)).any(ContractVariable::matters)
     }
 
-    /// Returns what is wrong with the values, one sentence for each that does not fit its schema.
+    /// Returns the problems of the values, one sentence for each that does not fit its schema.
     pub(crate) fn unfit(&self, known: &BTreeMap<String, String>) -> Vec<String> {
         let unfit = |variable: &ContractVariable| {
             let problem = variable.schema.as_ref()?.problem(known.get(&variable.name)?)?;

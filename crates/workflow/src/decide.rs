@@ -296,7 +296,7 @@ pub enum Effect {
     },
 }
 
-/// Returns what follows from `input`, given all earlier events.
+/// Returns the decision that follows from `input`, given all earlier events.
 ///
 /// Pure: the same arguments give the same decision, today and on replay.
 #[must_use]
@@ -358,7 +358,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(pause) if pause.above || !above => DecisionBuilder::new(definition, history, now).resume(by),
             _ => Decision::default(),
         },
-        // The deadline does not pass while the clock of the run stands still.
+        // The deadline does not pass while the clock of the run is stopped.
         (Status::Running, Input::DeadlinePassed) if history.stands_still() => Decision::default(),
         (Status::Running, Input::DeadlinePassed) => DecisionBuilder::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
@@ -384,7 +384,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
 /// Returns the effects that a history has requested and has no outcome of, to repeat after a restart.
 ///
 /// All of them may happen twice, except [`Effect::Perform`]: for that the driver keeps a ledger by step. The time limit
-/// of a state keeps running meanwhile, but an outcome that arrived still counts.
+/// of a state keeps running in the meantime, but an outcome that arrived still counts.
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
@@ -597,16 +597,19 @@ impl<'a> DecisionBuilder<'a> {
         // Each state leads on at most once: a circle of exhausted states ends the run.
         for _ in self.definition.states() {
             let Some(state) = self.definition.state(name) else { break };
-            let Some(most) = state.max_visits().filter(|most| self.history.visits(name) >= *most) else { break };
+            let Some(max_visits) = state.max_visits().filter(|max_visits| self.history.visits(name) >= *max_visits)
+            else {
+                break;
+            };
             let Some(to) = state.on_exhausted() else { break };
-            let because = format!("state '{name}' was visited {most} times");
+            let because = format!("state '{name}' was visited {max_visits} times");
             self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.to_owned(), because });
             name = to;
         }
-        if let Some(most) = self.definition.state(name).and_then(State::max_visits)
-            && self.history.visits(name) >= most
+        if let Some(max_visits) = self.definition.state(name).and_then(State::max_visits)
+            && self.history.visits(name) >= max_visits
         {
-            let error = format!("State '{name}' was visited {most} times (max_visits), and nothing leads on");
+            let error = format!("State '{name}' was visited {max_visits} times (max_visits), and nothing leads on");
             return self.fail(FailureReason::TooManyStates, error, terminals);
         }
         self.enter_now(name, variables, terminals)
@@ -614,9 +617,9 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Enters a state, unless the run has executed as many as it may.
     fn enter_now(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
-        let most = self.history.most_states();
-        if self.history.states_executed() >= most {
-            let error = format!("Maximum states limit ({most}) reached - possible infinite loop");
+        let max_states = self.history.most_states();
+        if self.history.states_executed() >= max_states {
+            let error = format!("Maximum states limit ({max_states}) reached - possible infinite loop");
             return self.fail(FailureReason::TooManyStates, error, terminals);
         }
         let (Some(state), Some(run)) = (self.definition.state(name), self.history.run()) else {
@@ -801,7 +804,7 @@ impl<'a> DecisionBuilder<'a> {
         self.fail(FailureReason::UnknownState, format!("State '{name}' is not in this definition"), terminals)
     }
 
-    /// Returns what is wrong with a placeholder of a state that has no value.
+    /// Returns the problem of a placeholder of a state that has no value.
     fn unresolved(&self, state: &str, name: &str) -> String {
         format!("State '{state}': {}", names::no_value(self.definition, self.history, name))
     }
@@ -984,7 +987,7 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
     let left_out = params.get("session_id").is_none_or(Value::is_null);
     let usual = match action.tool() {
         tool::RUN_WORKFLOW => terminals.handed_down(),
-        // Without a terminal, a command is run in a shell of its own.
+        // Without a terminal, a command is run in a separate shell.
         tool::RUN_COMMAND => terminals.open_one(),
         _ => terminals.usual(),
     };
@@ -1007,12 +1010,12 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
 }
 
 /// Returns whether an action is a command that the time limit of its state bounds: the command then ends with that limit
-/// by itself, and its result has what it printed so far.
+/// on its own, and its result has the output so far.
 fn is_command_without_limit(action: &Action) -> bool {
     action.tool() == tool::RUN_COMMAND && action.params().get("timeout").is_none_or(Value::is_null)
 }
 
-/// Returns how long a state may take; `None` where the action bounds itself.
+/// Returns the time limit of a state; `None` if the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
     let action = state.action();
     if is_command_without_limit(action) {

@@ -152,7 +152,7 @@ impl Definition {
     /// ```
     ///
     /// # Errors
-    /// With every problem, and the warnings beside them.
+    /// Returns every problem, and the warnings beside them.
     pub fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         parse::parse(document, tools)
     }
@@ -191,7 +191,7 @@ impl Definition {
         self.name.as_ref()
     }
 
-    /// Returns what the workflow is for, in its author's words.
+    /// Returns the purpose of the workflow, in its author's words.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
@@ -238,13 +238,13 @@ impl Definition {
         self.secrets.iter().map(String::as_str)
     }
 
-    /// Returns what an author may do better, where nothing is wrong.
+    /// Returns suggestions for the author, if nothing is wrong.
     #[must_use]
     pub fn advice(&self) -> Vec<Problem> {
         gated::advice(&self.states).into_iter().collect()
     }
 
-    /// Returns what is suspicious and yet allowed.
+    /// Returns the warnings about suspicious, yet allowed parts.
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
@@ -270,13 +270,13 @@ impl State {
         &self.name
     }
 
-    /// Returns what the state does.
+    /// Returns the action of the state.
     #[must_use]
     pub fn action(&self) -> &Action {
         &self.action
     }
 
-    /// Returns where the state leads, in the order of their checks.
+    /// Returns the transitions of the state, in the order of their checks.
     #[must_use]
     pub fn transitions(&self) -> &[Transition] {
         &self.transitions
@@ -293,19 +293,19 @@ impl State {
         self.has_own_host
     }
 
-    /// Returns where the state leads when it takes longer, and when its action failed and no transition holds.
+    /// Returns the next state after a timeout, and after a failed action without a transition that holds.
     #[must_use]
     pub fn on_timeout(&self) -> Option<&str> {
         self.on_timeout.as_deref()
     }
 
-    /// Returns how often a run may enter the state, when its author set a limit.
+    /// Returns the maximum number of visits to the state, if its author set a limit.
     #[must_use]
     pub fn max_visits(&self) -> Option<u32> {
         self.max_visits
     }
 
-    /// Returns where a run goes instead of entering the state once more.
+    /// Returns the next state in place of one more visit.
     #[must_use]
     pub fn on_exhausted(&self) -> Option<&str> {
         self.on_exhausted.as_deref()
@@ -416,7 +416,7 @@ impl Transition {
         &self.condition
     }
 
-    /// Returns where it leads.
+    /// Returns the next state.
     #[must_use]
     pub fn next_state(&self) -> &str {
         &self.next_state

@@ -2,7 +2,7 @@
 //!
 //! A dialogue is an action of turns. In each turn the driver types an answer, if there is one, and then waits until a
 //! pattern matches, the program ends or asks, or the time is up. [`Dialogue::after`] chooses what follows: another
-//! answer, or the result of the action. The record of an answer precedes its input, which has a step of its own
+//! answer, or the result of the action. The record of an answer precedes its input, which has its own step
 //! ([`StepId::part`]), so that a restart neither repeats nor loses it.
 //!
 //! Only the text of an answer has late placeholders, with values from the match of its question: it may name the groups
@@ -23,7 +23,7 @@ use crate::history::CurrentStep;
 use crate::substitute::{self, Lookup, as_text};
 use crate::{groups, time, tool};
 pub(crate) use read::{
-    DEFAULT_TIMEOUT_SECONDS, InvalidDialogue, MAX_ANSWERS, MAX_RULES, MAX_TIMEOUT_SECONDS, complaints,
+    DEFAULT_TIMEOUT_SECONDS, InvalidDialogue, MAX_ANSWERS, MAX_RULES, MAX_TIMEOUT_SECONDS, problems,
 };
 pub use script::{Conversation, DialogueScript};
 
@@ -148,7 +148,8 @@ impl Dialogue {
         until.chain(active.map(|(index, rule)| (rule.when.as_str(), Some(index))))
     }
 
-    /// Returns what follows from the result of a turn: `matched` is the number of the matching pattern, counted from 0.
+    /// Returns the next step after the result of a turn: `matched` is the number of the matching pattern, counted from
+    /// 0.
     pub(crate) fn after(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>, variables: &dyn Lookup) -> Next {
         if !tool::succeeded(heard) {
             return Next::Over(self.result(answers, heard, None, None));
@@ -207,7 +208,7 @@ impl Dialogue {
         substitute::text(text, &Matched { before: variables, text: text_matched, groups })
     }
 
-    /// Returns why a turn without a match is a failure; `None` at an awaited end.
+    /// Returns the reason that a turn without a match is a failure; `None` at an awaited end.
     fn unanswered(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>) -> Option<String> {
         let code = heard.get("exit_code").and_then(Value::as_i64);
         let lines = last_lines(heard);
@@ -452,7 +453,7 @@ fn groups_of(pattern: &str, heard: &Map<String, Value>) -> Option<Value> {
     groups::of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), heard)
 }
 
-/// Returns what a turn matched.
+/// Returns the match of a turn.
 fn question(heard: &Map<String, Value>) -> String {
     heard.get("match_text").map(as_text).unwrap_or_default()
 }

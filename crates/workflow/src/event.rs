@@ -280,14 +280,14 @@ pub enum Event {
         /// Fields that its run returned.
         result: Map<String, Value>,
     },
-    /// The run that a state started waits for an answer, itself or through a child of its own.
+    /// The run that a state started waits for an answer, itself or through its own child.
     ChildWaits {
         /// Time of the event.
         at: Timestamp,
         /// The step that started it.
         step: StepId,
     },
-    /// It does not wait any more.
+    /// The child does not wait any more.
     ChildGoesOn {
         /// Time of the event.
         at: Timestamp,
@@ -416,7 +416,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Event {
-    /// Returns when the event happened.
+    /// Returns the time of the event.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         match self {
@@ -492,7 +492,7 @@ pub struct DialogueAnswer {
     /// The groups of the match, by number and by name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub groups: Map<String, Value>,
-    /// The offset behind the question, in the output of the terminal: the search for the next question begins there.
+    /// The offset after the question, in the output of the terminal: the search for the next question begins there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// The typed text. Empty for a secret, which the rule makes again for each input.
@@ -698,7 +698,7 @@ impl Purpose {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ShellAnswer {
-    /// It succeeded. An unset variable to read has no value.
+    /// The request succeeded. An unset variable to read has no value.
     Told {
         /// The values, by name.
         #[serde(default)]
@@ -741,11 +741,11 @@ pub enum FailureReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildEnd {
-    /// It completed.
+    /// The run completed.
     Completed,
-    /// It failed.
+    /// The run failed.
     Failed,
-    /// It was cancelled, itself or because its parent was cancelled.
+    /// The run was cancelled, itself or because its parent was cancelled.
     Cancelled,
 }
 
@@ -753,7 +753,7 @@ pub enum ChildEnd {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// It returned something, success or not.
+    /// The action returned something, success or not.
     Finished {
         /// The fields that it returned.
         result: Map<String, Value>,
@@ -826,13 +826,13 @@ impl Limits {
         Ok(Self { max_states, execution_timeout: Duration::from_secs_f64(execution_timeout_seconds) })
     }
 
-    /// Returns how many states the run may execute.
+    /// Returns the maximum number of states that the run may execute.
     #[must_use]
     pub fn max_states(&self) -> u32 {
         self.max_states
     }
 
-    /// Returns how long the run may last.
+    /// Returns the time limit of the run.
     #[must_use]
     pub fn execution_timeout(&self) -> Duration {
         self.execution_timeout

@@ -28,7 +28,7 @@ impl Form {
     /// Reads a form.
     ///
     /// # Errors
-    /// With everything that is wrong with it, in fragments that name their field.
+    /// Returns every problem of it, in fragments that name their field.
     pub fn read(schema: &Value) -> Result<Self, Vec<String>> {
         let example = r#"{"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}"#;
         let Value::Object(document) = schema else {
@@ -37,17 +37,17 @@ impl Form {
         let Some(Value::Object(properties)) = document.get("properties") else {
             return Err(vec![format!("'form' needs 'properties', as in {example}")]);
         };
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         for key in document.keys() {
             if !["$schema", "type", "title", "description", "properties", "required"].contains(&key.as_str()) {
-                wrong.push(format!("'form' has an unknown key '{key}'"));
+                problems.push(format!("'form' has an unknown key '{key}'"));
             }
         }
         if document.get("type").is_some_and(|kind| kind != "object") {
-            wrong.push("'type' of 'form' is \"object\"".to_owned());
+            problems.push("'type' of 'form' is \"object\"".to_owned());
         }
         if properties.is_empty() || properties.len() > MAX_FIELDS {
-            wrong.push(format!("'form' has 1 to {MAX_FIELDS} fields, not {}", properties.len()));
+            problems.push(format!("'form' has 1 to {MAX_FIELDS} fields, not {}", properties.len()));
         }
         let mut required = Vec::new();
         match document.get("required") {
@@ -56,16 +56,16 @@ impl Form {
                 for name in names {
                     match name.as_str() {
                         Some(known) if properties.contains_key(known) => required.push(known),
-                        _ => wrong.push(format!("'required' names {name}, which is no field of the form")),
+                        _ => problems.push(format!("'required' names {name}, which is no field of the form")),
                     }
                 }
             }
-            Some(_) => wrong.push("'required' must be a list of names of fields".to_owned()),
+            Some(_) => problems.push("'required' must be a list of names of fields".to_owned()),
         }
         let mut fields = Vec::new();
         for (name, about) in properties {
             if !is_name(name) {
-                wrong.push(format!(
+                problems.push(format!(
                     "field '{name}' has no good name: it begins with a letter, and up to {MAX_NAME_CHARS} letters, digits, \
                      '_' and '-' make it"
                 ));
@@ -73,10 +73,10 @@ impl Form {
             }
             match Field::read(name, about, required.contains(&name.as_str())) {
                 Ok(field) => fields.push(field),
-                Err(problems) => wrong.extend(problems.iter().map(|problem| format!("field '{name}' {problem}"))),
+                Err(found) => problems.extend(found.iter().map(|problem| format!("field '{name}' {problem}"))),
             }
         }
-        if wrong.is_empty() { Ok(Self { fields }) } else { Err(wrong) }
+        if problems.is_empty() { Ok(Self { fields }) } else { Err(problems) }
     }
 
     /// Returns the form's schema in one normal form, independent of its notation.
@@ -102,23 +102,23 @@ impl Form {
     /// value, and null where it has none. Converts texts to the type of their field.
     ///
     /// # Errors
-    /// With what is wrong, field by field, in fragments.
+    /// Returns the problems, field by field, in fragments.
     pub fn fill(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, Vec<String>> {
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         let mut filled = Map::new();
         for field in &self.fields {
             match field.value_or_default(given.get(field.name())) {
                 Ok(value) => drop(filled.insert(field.name().to_owned(), value)),
-                Err(problem) => wrong.push(format!("'{}' {problem}", field.name())),
+                Err(problem) => problems.push(format!("'{}' {problem}", field.name())),
             }
         }
         let names = || self.fields.iter().map(Field::name);
         for name in given.keys().filter(|name| !names().any(|known| known == *name)) {
             let known = names().collect::<Vec<_>>().join(", ");
             let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-            wrong.push(format!("'{name}' is no field of the form, which has {known}"));
+            problems.push(format!("'{name}' is no field of the form, which has {known}"));
         }
-        if wrong.is_empty() { Ok(filled) } else { Err(wrong) }
+        if problems.is_empty() { Ok(filled) } else { Err(problems) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The groups of a pattern that a wait found.
 //!
 //! A wait returns what the groups matched as a list. For a machine they are an object: `"0"` is the whole match, `"1"` the
-//! first group, as in patterns, and a named group stands under its name too.
+//! first group, as in patterns, and a named group is stored under its name too.
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
@@ -32,13 +32,13 @@ pub(crate) fn of_match(params: &Map<String, Value>, result: &Map<String, Value>)
     Some(groups.into())
 }
 
-/// Returns what the named groups of a result matched, by name.
+/// Returns the matches of the named groups of a result, by name.
 pub(crate) fn named_groups(result: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
     let groups = result.get("groups").and_then(Value::as_object).into_iter().flatten();
     groups.map(|(name, text)| (name.as_str(), text)).filter(|(name, _)| !is_number(name))
 }
 
-/// Returns what a named group of a result matched.
+/// Returns the match of a named group of a result.
 pub(crate) fn named_as<'r>(result: &'r Map<String, Value>, name: &str) -> Option<&'r Value> {
     result.get("groups")?.as_object()?.get(name).filter(|_| !is_number(name))
 }
@@ -63,7 +63,7 @@ pub(crate) fn is_number(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns what the groups of a pattern match in a text.
+/// Returns the matches of the groups of a pattern in a text.
 fn matched(pattern: &Pattern, text: &str) -> Vec<Value> {
     let Ok(Some(found)) = pattern.find_at(text, 0) else { return Vec::new() };
     found.groups.into_iter().map(|range| range.and_then(|range| text.get(range)).into()).collect()

@@ -26,23 +26,23 @@ use crate::variables::Variables;
 /// The status of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Status {
-    /// It has not begun.
+    /// The run has not begun.
     #[default]
     NotStarted,
-    /// It is in progress.
+    /// The run is in progress.
     Running,
-    /// It waits for an answer to a gate; its clock stands still.
+    /// The run waits for an answer to a gate; its clock is stopped.
     Waiting,
-    /// It completed.
+    /// The run completed.
     Completed,
-    /// It failed.
+    /// The run failed.
     Failed {
         /// The kind of failure.
         reason: FailureReason,
         /// The error.
         error: String,
     },
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled {
         /// The reason.
         reason: String,
@@ -197,7 +197,7 @@ impl Gate {
         }
     }
 
-    /// Returns who may answer.
+    /// Returns the actors that may answer.
     #[must_use]
     pub fn answered_by(&self) -> AnsweredBy {
         match &self.asks {
@@ -313,9 +313,9 @@ pub struct History {
     paused: Option<Pause>,
     /// The decision that waits for the end of the pause.
     held: Option<Continuation>,
-    /// Time since which the clock of the run stands still.
+    /// Time since which the clock of the run is stopped.
     still_since: Option<Timestamp>,
-    /// Time for which the clock stood still in earlier periods.
+    /// Time for which the clock was stopped in earlier periods.
     stood_still: Duration,
     /// Number of requests to the shell.
     exchanges: u32,
@@ -332,7 +332,7 @@ pub struct History {
     terminals: Terminals,
 }
 
-/// Returns whether a step runs a command in a shell of its own.
+/// Returns whether a step runs a command in a separate shell.
 fn opens_shell(current: &CurrentStep) -> bool {
     current.tool == tool::RUN_COMMAND && current.params.get("session_id").is_none_or(Value::is_null)
 }
@@ -350,7 +350,7 @@ pub(crate) struct FinallyPhase {
 /// Time that the finally state and those after it may take when the time of the run is up, or nearly.
 const FINALLY_TIME: Duration = Duration::from_secs(60);
 
-/// Maximum number of states from the finally state on, after a run that has executed as many as it may.
+/// Maximum number of states starting at the finally state, after a run that has executed as many as it may.
 const FINALLY_STATES: u32 = 20;
 
 /// The terminals a run works with.
@@ -391,7 +391,7 @@ impl Terminals {
                 None => {}
             },
             tool::RUN_COMMAND if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
-            // A shell of its own stays open while the command continues.
+            // A separate shell stays open while the command continues.
             tool::RUN_COMMAND if opens_shell(current) => {
                 if let Some(opened) = session(result) {
                     self.add(opened);
@@ -434,7 +434,8 @@ impl Terminals {
         }
     }
 
-    /// Returns what the run closes when it ends without completing: terminals, and steps that may have opened one.
+    /// Returns the resources that the run closes when it ends without completing: terminals, and steps that may have
+    /// opened one.
     pub(crate) fn leftover(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
         (self.open.iter().chain(&self.failed).chain(&self.of_branches), &self.unclaimed)
     }
@@ -825,13 +826,13 @@ impl History {
         self.waiting.clear();
     }
 
-    /// Returns how many events this history has seen: the number of the next one, counted from 0.
+    /// Returns the number of events applied to this history: the number of the next one, counted from 0.
     #[must_use]
     pub fn events_applied(&self) -> usize {
         self.events_applied
     }
 
-    /// Returns how far the run has come.
+    /// Returns the progress of the run.
     #[must_use]
     pub fn status(&self) -> &Status {
         &self.status
@@ -932,13 +933,13 @@ impl History {
         self.save_on_success
     }
 
-    /// Returns when the run started.
+    /// Returns the start time of the run.
     #[must_use]
     pub fn started_at(&self) -> Option<Timestamp> {
         self.started_at
     }
 
-    /// Returns when the run was over.
+    /// Returns the end time of the run.
     #[must_use]
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.ended_at
@@ -969,7 +970,7 @@ impl History {
         self.finally.as_ref()
     }
 
-    /// Returns how many states the run may execute in all.
+    /// Returns the maximum number of states that the run may execute.
     pub(crate) fn most_states(&self) -> u32 {
         let more = if self.finally.is_some() { FINALLY_STATES } else { 0 };
         self.limits.max_states().saturating_add(more)
@@ -1009,7 +1010,7 @@ impl History {
         self.waiting.iter()
     }
 
-    /// Returns whether a run that the current step started waits for an answer: then this run's clock stands still too.
+    /// Returns whether a run that the current step started waits for an answer: then this run's clock is stopped too.
     #[must_use]
     pub fn child_waits(&self) -> bool {
         !self.waiting.is_empty()
@@ -1056,12 +1057,12 @@ impl History {
         self.held.as_ref()
     }
 
-    /// Returns whether the clock of the run stands still: during a wait for an answer, and during a pause.
+    /// Returns whether the clock of the run is stopped: during a wait for an answer, and during a pause.
     pub(crate) fn stands_still(&self) -> bool {
         self.gate.is_some() || self.child_waits() || self.paused.is_some()
     }
 
-    /// Returns how long the run may still continue at `now`; neither the time at gates counts, nor that of a pause.
+    /// Returns the time that is left to the run at `now`; neither the time at gates nor that of a pause counts.
     #[must_use]
     pub fn time_left(&self, now: Timestamp) -> Duration {
         let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
@@ -1077,7 +1078,7 @@ impl History {
         &self.return_values
     }
 
-    /// Returns what a `return` returned.
+    /// Returns the value of a `return`.
     #[must_use]
     pub fn result(&self) -> Option<&Value> {
         self.result.as_ref()
@@ -1210,8 +1211,8 @@ pub(crate) fn learned(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMap<Str
     let mut known = BTreeMap::new();
     if let ShellAnswer::Told { values } = answer {
         known.clone_from(&exchange.set);
-        let wanted = exchange.read.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()?)));
-        known.extend(wanted);
+        let learned_values = exchange.read.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()?)));
+        known.extend(learned_values);
     }
     known
 }

@@ -1,7 +1,7 @@
 //! States with one execution for each item of a list: `for_each`.
 //!
-//! Each item is a visit of its own: its action has a step of its own, and pauses, cancellations and continuations as
-//! any other. Transitions follow after the last item, and after an item that failed. The results of all items are the
+//! Each item is a separate visit: its action has its own step, and pauses, cancellations and continuations as any
+//! other. Transitions follow after the last item, and after an item that failed. The results of all items are the
 //! result field `results` of that visit.
 
 use serde_json::{Map, Value};
@@ -49,7 +49,7 @@ pub(crate) struct ForEachParallel {
     pub(crate) fail_fast: bool,
 }
 
-/// Reason that the items of a state are no list.
+/// Reason that the items of a state are not a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ItemsError {
     #[error("for_each has {count} items, more than the {most} that max_items allows")]
@@ -160,7 +160,7 @@ pub(crate) fn failure(label: (&str, Value), item: Option<&Value>, error: String,
 /// Fields of which the first that a result has is the value of its item.
 const VALUES: [&str; 5] = [tool::RESULT, tool::OUTPUT, "return_values", "match_text", "answer"];
 
-/// Returns what the results of a list have of one item: what the action returned, printed or found.
+/// Returns the part of the results of a list for one item: the action's value, output or match.
 pub(crate) fn value_of(result: &Map<String, Value>) -> Value {
     let has_value = |value: &&Value| match value {
         Value::Null => false,

@@ -116,14 +116,15 @@ pub struct CheckedVariable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VariableStatus {
-    /// It is.
+    /// The variable is set.
     Present,
-    /// It is not.
+    /// The variable is not set.
     Missing,
 }
 
 impl ValidationResult {
-    /// Returns what a check of a side of the contract in `document` found: `values` are the variables that are set.
+    /// Returns the findings of a check of a side of the contract in `document`: `values` are the variables that are
+    /// set.
     fn from_check(document: Option<&Value>, side: Side, values: &BTreeMap<String, String>, valid: bool) -> Self {
         let key = match side {
             Side::Arguments => "arguments",
@@ -145,8 +146,8 @@ impl ValidationResult {
 /// Returns the execution log of a run, from its first event on.
 #[must_use]
 pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<LogEntry> {
-    let mut told = LogBuilder::default();
-    events.into_iter().flat_map(|event| told.next(event)).collect()
+    let mut builder = LogBuilder::default();
+    events.into_iter().flat_map(|event| builder.next(event)).collect()
 }
 
 /// Builder that folds a history into log entries, one event at a time.
@@ -161,18 +162,18 @@ impl LogBuilder {
     /// Takes over one more event. Returns its entries in the log, of which most events have none or one.
     pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
         // The entry of a finished state needs its beginning, which folding the event forgets.
-        let begun = match event {
+        let current = match event {
             Event::StateCompleted { step, .. } => {
                 self.history.current().filter(|current| current.step == *step).cloned()
             }
             _ => None,
         };
         self.history.apply(event);
-        self.end(event).into_iter().chain(entry(event, begun, &self.history)).collect()
+        self.end(event).into_iter().chain(entry(event, current, &self.history)).collect()
     }
 
-    /// Returns the entry for the end of the last state, from which no transition led on. It has no event of its own:
-    /// the log gets it at the next event.
+    /// Returns the entry for the end of the last state, from which no transition led on. It has no event: the log gets
+    /// it at the next event.
     fn end(&mut self, event: &Event) -> Option<LogEntry> {
         let is_end = matches!(
             event,
@@ -206,7 +207,7 @@ impl LogBuilder {
     }
 }
 
-fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option<LogEntry> {
+fn entry(event: &Event, current: Option<CurrentStep>, history: &History) -> Option<LogEntry> {
     match event {
         Event::Started { .. }
         | Event::StateEntered { .. }
@@ -245,7 +246,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
             })
         }
         Event::StateCompleted { outcome, elapsed, .. } => {
-            let CurrentStep { step, tool, params, limit, .. } = begun?;
+            let CurrentStep { step, tool, params, limit, .. } = current?;
             let result = outcome.result(&step.place, &tool, limit).into_owned();
             Some(LogEntry::Execution {
                 variables_after: history.variables().to_map_after(&step.place, &result),

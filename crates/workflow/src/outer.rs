@@ -147,10 +147,10 @@ pub struct FunctionTurn {
     /// The name of its last open call, for lists.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shown: String,
-    /// True if a gate of its own is open.
+    /// True if its own gate is open.
     #[serde(default, skip_serializing_if = "is_false")]
     pub gate: bool,
-    /// True if it waits for a person, at a gate of its own or of a run below it.
+    /// True if it waits for a person, at its own gate or at one of a run below it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub waits: bool,
     /// Requester of its present pause.
@@ -174,7 +174,7 @@ pub enum EngineAnswer {
     Begun {
         /// The name of its workflow.
         workflow: String,
-        /// The first events; a function has none of its own.
+        /// The first events; a function has none.
         events: Vec<Event>,
         /// True if it is a function.
         #[serde(default, skip_serializing_if = "is_false")]

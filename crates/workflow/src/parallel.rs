@@ -118,7 +118,7 @@ pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> V
 /// Reads how many branches run at once.
 ///
 /// # Errors
-/// If it is no whole number within the bounds.
+/// If it is not a whole number within the bounds.
 pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
     match value.filter(|value| !value.is_null()) {
         None => Ok(DEFAULT_AT_ONCE),
@@ -134,11 +134,11 @@ pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
 pub(crate) struct Parallel<'p> {
     /// The parameters of each branch, with its key.
     branches: Vec<(String, &'p Map<String, Value>)>,
-    /// The definition of all branches that have none of their own. A list that runs one definition has it once.
+    /// The definition of all branches without their own definition. A list that runs one definition has it once.
     shared: Option<&'p Value>,
     /// Items for the executions of the branches.
     items: Option<&'p Vec<Value>>,
-    /// True if the branches have names of their own.
+    /// True if the branches have their own names.
     named: bool,
     at_once: usize,
     fail_fast: bool,
@@ -148,7 +148,7 @@ impl<'p> Parallel<'p> {
     /// Reads the parameters.
     ///
     /// # Errors
-    /// With the first problem of the parameters. Those of a single branch fail that branch alone.
+    /// Returns the first problem of the parameters. Those of a single branch fail that branch alone.
     pub(crate) fn read(params: &'p Map<String, Value>) -> Result<Self, InvalidParallel> {
         let entries = entries(params).ok_or(InvalidParallel::NoWorkflows)?;
         if entries.len() > MAX_BRANCHES as usize {
@@ -283,7 +283,7 @@ impl<'p> Parallel<'p> {
     }
 }
 
-/// The branches of the current step, as far as they have come.
+/// The branches of the current step with their progress.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Branches {
     begun: usize,
@@ -292,12 +292,12 @@ pub(crate) struct Branches {
 }
 
 impl Branches {
-    /// Notes that a branch began. They begin in their order.
+    /// Records that a branch began. They begin in their order.
     pub(crate) fn begin(&mut self, number: usize) {
         self.begun = self.begun.max(number);
     }
 
-    /// Notes that a branch ended.
+    /// Records that a branch ended.
     pub(crate) fn end(&mut self, number: usize, result: Map<String, Value>) {
         self.ended.insert(number, result);
     }

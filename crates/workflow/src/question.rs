@@ -62,37 +62,37 @@ impl Question {
     /// # Errors
     /// Returns the first problem of the parameters.
     pub(crate) fn read(params: &Map<String, Value>) -> Result<(Self, Option<Duration>), InvalidQuestion> {
-        if let Some(complaint) = complaints(params, |_| false).into_iter().next() {
-            return Err(complaint);
+        if let Some(problem) = problems(params, |_| false).into_iter().next() {
+            return Err(problem);
         }
-        let text = |key: &str| set(params, key).map(substitute::as_text);
-        let choices = set(params, "choices").and_then(Value::as_array);
+        let text = |key: &str| non_null_param(params, key).map(substitute::as_text);
+        let choices = non_null_param(params, "choices").and_then(Value::as_array);
         let answered_by = text("answered_by").unwrap_or_default();
         let question = Self {
             prompt: text("prompt").unwrap_or_default(),
             choices: choices.into_iter().flatten().map(substitute::as_text).collect(),
-            form: set(params, "form").and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
+            form: non_null_param(params, "form").and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
             answered_by: AnsweredBy::ALL
                 .into_iter()
                 .find(|(name, _)| *name == answered_by)
                 .map(|(_, who)| who)
                 .unwrap_or_default(),
         };
-        Ok((question, set(params, "timeout").and_then(parse_timeout)))
+        Ok((question, non_null_param(params, "timeout").and_then(parse_timeout)))
     }
 
     /// Returns whether `answer` is valid: one of the choices, a correctly filled form as JSON, or any text.
     #[must_use]
-    pub fn takes(&self, answer: &str) -> bool {
+    pub fn accepts(&self, answer: &str) -> bool {
         match &self.form {
-            Some(_) => self.filled(answer).is_some(),
+            Some(_) => self.parse_form_answer(answer).is_some(),
             None => self.choices.is_empty() || self.choices.iter().any(|choice| choice == answer),
         }
     }
 
     /// Returns the form fields of `answer`, if there is a form and the answer is valid for it.
     #[must_use]
-    pub fn filled(&self, answer: &str) -> Option<Map<String, Value>> {
+    pub fn parse_form_answer(&self, answer: &str) -> Option<Map<String, Value>> {
         let form = Form::read(self.form.as_ref()?).ok()?;
         form.fill(serde_json::from_str::<Value>(answer).ok()?.as_object()?).ok()
     }
@@ -102,15 +102,15 @@ impl Question {
 const RESULT_FIELDS: [&str; 2] = ["by", "through"];
 
 /// Returns whether a value contains an `is_open` part.
-fn within(value: &Value, open: &impl Fn(&Value) -> bool) -> bool {
+fn contains_open(value: &Value, is_open: &impl Fn(&Value) -> bool) -> bool {
     match value {
-        Value::Object(fields) => fields.values().any(|value| within(value, open)),
-        Value::Array(items) => items.iter().any(|value| within(value, open)),
-        plain => open(plain),
+        Value::Object(fields) => fields.values().any(|value| contains_open(value, is_open)),
+        Value::Array(items) => items.iter().any(|value| contains_open(value, is_open)),
+        plain => is_open(plain),
     }
 }
 
-fn set<'p>(params: &'p Map<String, Value>, key: &str) -> Option<&'p Value> {
+fn non_null_param<'p>(params: &'p Map<String, Value>, key: &str) -> Option<&'p Value> {
     params.get(key).filter(|value| !value.is_null())
 }
 
@@ -120,49 +120,51 @@ fn parse_timeout(value: &Value) -> Option<Duration> {
 }
 
 /// Returns the problems of the parameters. Ignores `is_open` values, whose variables are not replaced yet.
-pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<InvalidQuestion> {
-    let mut complaints = Vec::new();
-    match set(params, "prompt") {
-        None => complaints.push(InvalidQuestion::NoPrompt),
-        Some(prompt) if substitute::as_text(prompt).trim().is_empty() => complaints.push(InvalidQuestion::EmptyPrompt),
+pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> bool) -> Vec<InvalidQuestion> {
+    let mut problems = Vec::new();
+    match non_null_param(params, "prompt") {
+        None => problems.push(InvalidQuestion::NoPrompt),
+        Some(prompt) if substitute::as_text(prompt).trim().is_empty() => problems.push(InvalidQuestion::EmptyPrompt),
         Some(_) => {}
     }
-    match set(params, "choices") {
+    match non_null_param(params, "choices") {
         None => {}
         Some(Value::Array(choices)) => {
             let texts: Vec<String> = choices.iter().map(substitute::as_text).collect();
             if texts.is_empty() || texts.len() > MAX_CHOICES {
-                complaints.push(InvalidQuestion::ChoiceCount);
+                problems.push(InvalidQuestion::ChoiceCount);
             } else if texts.iter().any(|text| text.trim().is_empty()) || !choices.iter().all(Value::is_string) {
-                complaints.push(InvalidQuestion::ChoiceType);
+                problems.push(InvalidQuestion::ChoiceType);
             } else if (1..texts.len()).any(|at| texts[..at].iter().any(|known| known.trim() == texts[at].trim())) {
                 // They would look alike.
-                complaints.push(InvalidQuestion::SameChoices);
+                problems.push(InvalidQuestion::SameChoices);
             }
         }
-        Some(value) if open(value) => {}
-        Some(_) => complaints.push(InvalidQuestion::ChoicesType),
+        Some(value) if is_open(value) => {}
+        Some(_) => problems.push(InvalidQuestion::ChoicesType),
     }
-    if let Some(form) = set(params, "form").filter(|form| !within(form, &open)) {
-        if set(params, "choices").is_some() {
-            complaints.push(InvalidQuestion::ChoicesAndForm);
+    if let Some(form) = non_null_param(params, "form").filter(|form| !contains_open(form, &is_open)) {
+        if non_null_param(params, "choices").is_some() {
+            problems.push(InvalidQuestion::ChoicesAndForm);
         }
         match Form::read(form) {
-            Err(problems) => complaints.extend(problems.into_iter().map(InvalidQuestion::Form)),
+            Err(found) => problems.extend(found.into_iter().map(InvalidQuestion::Form)),
             Ok(form) => {
-                let taken = |name: &str| STANDARD_FIELDS.contains(&name) || RESULT_FIELDS.contains(&name);
-                let taken = form.fields().iter().map(Field::name).filter(|name| taken(name));
-                complaints.extend(taken.map(|name| InvalidQuestion::TakenField(name.to_owned())));
+                let is_reserved = |name: &str| STANDARD_FIELDS.contains(&name) || RESULT_FIELDS.contains(&name);
+                let reserved = form.fields().iter().map(Field::name).filter(|name| is_reserved(name));
+                problems.extend(reserved.map(|name| InvalidQuestion::ReservedField(name.to_owned())));
             }
         }
     }
-    if let Some(value) = set(params, "timeout").filter(|value| !open(value) && parse_timeout(value).is_none()) {
-        complaints.push(InvalidQuestion::Timeout(value.clone()));
+    if let Some(value) =
+        non_null_param(params, "timeout").filter(|value| !is_open(value) && parse_timeout(value).is_none())
+    {
+        problems.push(InvalidQuestion::Timeout(value.clone()));
     }
-    if let Some(value) = set(params, "answered_by").filter(|value| !open(value))
+    if let Some(value) = non_null_param(params, "answered_by").filter(|value| !is_open(value))
         && !AnsweredBy::ALL.iter().any(|(name, _)| *value == *name)
     {
-        complaints.push(InvalidQuestion::AnsweredBy(value.clone()));
+        problems.push(InvalidQuestion::AnsweredBy(value.clone()));
     }
-    complaints
+    problems
 }

@@ -47,7 +47,7 @@ pub struct Rehearsal {
     pub final_state: Option<String>,
     /// Number of executed states.
     pub states_executed: u32,
-    /// The time that the run would have taken, as far as the stubs specify it.
+    /// The time that the run would have taken according to the stubs.
     #[serde(with = "seconds")]
     pub elapsed_time: Duration,
     /// Values that the run returned.
@@ -391,12 +391,12 @@ impl<'a> RehearsalState<'a> {
         }
         if let Some(Ok(form)) = form.map(Form::read) {
             let given = serde_json::from_str::<Map<String, Value>>(choice);
-            let wrong = given.map_or_else(
+            let problems = given.map_or_else(
                 |_| vec!["the answer is no object".to_owned()],
                 |given| form.fill(&given).err().unwrap_or_default(),
             );
-            if !wrong.is_empty() {
-                return Err(format!("State '{state}' does not take its answer: {}", wrong.join("; ")));
+            if !problems.is_empty() {
+                return Err(format!("State '{state}' does not take its answer: {}", problems.join("; ")));
             }
         }
         self.path.push(RehearsalStep::Gate {

@@ -1,6 +1,6 @@
 //! Meaning of an action's outcome for a machine.
 //!
-//! An action that returned something may have failed all the same, by the rules of the run. The history has the judged
+//! An action that returned something may have failed nevertheless, by the rules of the run. The history has the judged
 //! outcome, so that conditions, variables, logs and events agree on it.
 
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ pub(crate) fn judged<'o>(
 /// Maximum number of characters of a command's last line in an error.
 const MAX_LINE_CHARS: usize = 200;
 
-/// Returns why a command that was run to its end has failed: its exit code, and the last line that it printed.
+/// Returns the reason that a completed command has failed: its exit code, and the last line that it printed.
 fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
     let code = result.get("exit_code").and_then(Value::as_i64).filter(|code| *code != 0)?;
     if tool != tool::RUN_COMMAND || !tool::succeeded(result) {
@@ -77,7 +77,7 @@ fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
     Some(format!("the command ended with exit code {code}{}", last.unwrap_or_default()))
 }
 
-/// Returns why a wait ended without what it waited for, as a sentence without a full stop.
+/// Returns the reason that a wait ended without a match, as a sentence without a full stop.
 fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
     let text = |fields: &Map<String, Value>, name: &str| {
         fields.get(name).map(substitute::as_text).filter(|text| !text.is_empty())

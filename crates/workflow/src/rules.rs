@@ -58,7 +58,7 @@ impl Rules {
         self.version >= 5
     }
 
-    /// From 5: `{name.part}` reaches into a value. Before: it is no placeholder.
+    /// From 5: `{name.part}` reaches into a value. Before: it is not a placeholder.
     pub(crate) fn has_paths(self) -> bool {
         self.version >= 5
     }

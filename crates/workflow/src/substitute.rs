@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use crate::path::reach;
+use crate::path::value_at_path;
 
 /// Prefix of the name of a secret, as a variable.
 pub(crate) const SECRET: &str = "secret:";
@@ -132,7 +132,7 @@ pub(crate) fn unresolved_but<'t>(
 fn find<'v>(variables: &'v dyn Lookup, name: &str) -> Option<&'v Value> {
     variables.get(name).or_else(|| {
         let (root, path) = name.split_once('.')?;
-        reach(variables.get(root)?, path)
+        value_at_path(variables.get(root)?, path)
     })
 }
 
@@ -228,8 +228,8 @@ pub fn as_text(value: &Value) -> String {
     }
 }
 
-/// Returns the forms in which the filters write `text`, as far as they differ from it: hiding the text means hiding
-/// each of them.
+/// Returns the forms in which the filters write `text`, if they differ from it: hiding the text means hiding each of
+/// them.
 #[must_use]
 pub fn filtered_forms(text: &str) -> Vec<String> {
     let value = Value::from(text);

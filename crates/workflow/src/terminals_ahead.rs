@@ -51,7 +51,7 @@ pub fn terminals_ahead(definition: &Definition, history: &History) -> TerminalsA
     ahead
 }
 
-/// Returns the states that a run may execute from these on, themselves included.
+/// Returns the states that a run may execute starting at these, themselves included.
 fn reached<'d>(definition: &'d Definition, from: Vec<&'d str>) -> Vec<&'d State> {
     let (mut seen, mut open) = (BTreeSet::new(), from);
     open.extend(definition.finally_state());

@@ -14,7 +14,7 @@ pub const RUN_COMMAND: &str = "run_command";
 pub const EXIT_TERMINAL: &str = "exit_terminal";
 /// Types, and waits for what follows if its parameters request it.
 pub const SEND_INPUT: &str = "send_input";
-/// Waits for output, within a time-out of its own.
+/// Waits for output, within its own time-out.
 pub const AWAIT_OUTPUT: &str = "await_output";
 /// Writes a file, here or on another machine.
 pub const PUT_FILE: &str = "put_file";
@@ -35,7 +35,7 @@ pub const SET: &str = "set";
 /// Ends the run as completed, with a result of any form. Decided here too.
 pub const RETURN: &str = "return";
 
-/// The tool that opens a gate. Not in the catalog: the answer arrives as an input of its own.
+/// The tool that opens a gate. Not in the catalog: the answer arrives as a separate input.
 pub const GATE: &str = "gate";
 
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
@@ -134,7 +134,7 @@ pub(crate) fn ran_out_of_time(tool: &str, result: &Map<String, Value>) -> bool {
     (tool == RUN_COMMAND && is_true("timed_out")) || (tool == DIALOGUE && is_true("timeout_occurred"))
 }
 
-/// Returns whether an action has a time limit of its own, also where its parameters name none.
+/// Returns whether an action has its own time limit, even if its parameters name none.
 pub(crate) fn bounds_itself(tool: &str, params: &Map<String, Value>) -> bool {
     matches!(tool, SLEEP | GATE | RUN_WORKFLOW | PARALLEL | RUN_COMMAND | DIALOGUE | SET | RETURN)
         || waits(tool, params)

@@ -36,7 +36,7 @@ pub(crate) const STANDARD_FIELDS: &[&str] = &[
     "saved_workflow_name",
 ];
 
-/// Names that a run knows without an argument, an initial variable or a state of its own: [`STANDARD_FIELDS`], and what a
+/// Names that a run knows without an argument, an initial variable or its own state: [`STANDARD_FIELDS`], and what a
 /// run begins with.
 pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
     LazyLock::new(|| STANDARD_FIELDS.iter().chain(&[OUTPUT, VISITS, "run_id", "workflow_name"]).copied().collect());
@@ -108,7 +108,7 @@ impl Variables {
         self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(visits).or_else(given)
     }
 
-    /// Returns what a state gave this name to.
+    /// Returns the value to which a state gave this name.
     fn named_value(&self, name: &str) -> Option<&Value> {
         self.named.get(name).filter(|value| !value.is_null())
     }
@@ -133,7 +133,7 @@ impl Variables {
         all
     }
 
-    /// Returns what is not of a state. Secrets by reference are in no list.
+    /// Returns the variables that do not come from a state. Secrets by reference are in no list.
     fn shared(&self) -> Map<String, Value> {
         let arguments = self.defaults.iter().chain(&self.arguments);
         let mut shared: Map<String, Value> = arguments.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -216,7 +216,7 @@ pub(crate) fn may_be_named(name: &str) -> bool {
     !STANDARD_NAMES.contains(&name)
 }
 
-/// Returns the value that a result gives a standard name. An action without an error has one that is null.
+/// Returns the value that a result gives a standard name. Without an error, it is null.
 fn standard_value<'a>(name: &str, result: &'a Map<String, Value>) -> Option<&'a Value> {
     match result.get(name) {
         None if name == "error" => Some(&Value::Null),

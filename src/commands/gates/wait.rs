@@ -41,8 +41,8 @@ impl Wait {
             runs.insert(find(place, run).await?);
         }
         let limit = TimeLimit::start(self.options.timeout);
-        let wanted = Some(runs.clone()).filter(|runs| !runs.is_empty());
-        let mut changes = RunChanges::for_runs(front::steady(place)?, wanted);
+        let selection = Some(runs.clone()).filter(|runs| !runs.is_empty());
+        let mut changes = RunChanges::for_runs(front::steady(place)?, selection);
         loop {
             let update = tokio::select! {
                 update = changes.next() => update?,

@@ -35,13 +35,13 @@ pub(crate) struct Events {
 impl Events {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let id = pick::run(place, self.id).await?;
-        let wanted = StorySelection { follow: self.follow, nested: self.nested };
+        let selection = StorySelection { follow: self.follow, nested: self.nested };
         let unknown = |error| match error {
             FollowError::Unknown(_) => not_found(&id),
             error => Failure::from(error),
         };
         let mut stories =
-            Stories::follow_run(front::steady(place)?, &id, self.from.max(1), wanted).await.map_err(unknown)?;
+            Stories::follow_run(front::steady(place)?, &id, self.from.max(1), selection).await.map_err(unknown)?;
         while let Some((event, depth)) = stories.next().await.map_err(unknown)? {
             if self.json {
                 print::json_line(&event)?;
@@ -131,8 +131,8 @@ fn line(event: &RunEvent) -> String {
 }
 
 fn variables(values: &Value) -> String {
-    let told = |(name, value): (&String, &Value)| {
+    let format_variable = |(name, value): (&String, &Value)| {
         format!("{}={}", visible(name), value.as_str().map_or_else(|| value.to_string(), visible))
     };
-    values.as_object().into_iter().flatten().map(told).collect::<Vec<_>>().join(", ")
+    values.as_object().into_iter().flatten().map(format_variable).collect::<Vec<_>>().join(", ")
 }

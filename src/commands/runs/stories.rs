@@ -1,7 +1,7 @@
 //! The events of a run and of its nested runs, in a readable order.
 //!
-//! Each run has a stream of its own, across restarts of the daemon. A parent's event about the end of a nested run
-//! waits until the nested run's own events are complete.
+//! Each run has its own stream, across restarts of the daemon. A parent's event about the end of a nested run waits
+//! until the nested run's own events are complete.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,7 +22,7 @@ pub(super) struct Stories {
 /// Selection of the events to return.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StorySelection {
-    /// Includes events from now on, until the run has ended.
+    /// Includes later events, until the run has ended.
     pub(super) follow: bool,
     /// Includes the events of nested runs.
     pub(super) nested: bool,
@@ -72,8 +72,8 @@ impl Stories {
     /// If the events of the first run break off. For a nested run this prints the problem, and the others continue.
     pub(super) async fn next(&mut self) -> Result<Option<(RunEvent, usize)>, FollowError> {
         loop {
-            let told = |story: &Story| self.stories.iter().all(|below| Some(below.run.as_str()) != story.awaits());
-            if let Some(at) = self.stories.iter().position(|story| story.held.is_some() && told(story))
+            let is_due = |story: &Story| self.stories.iter().all(|below| Some(below.run.as_str()) != story.awaits());
+            if let Some(at) = self.stories.iter().position(|story| story.held.is_some() && is_due(story))
                 && let Some(event) = self.stories[at].held.take()
             {
                 return Ok(Some(self.pass(at, event).await?));
@@ -123,7 +123,7 @@ impl Stories {
             let child = event.data.get("child_run_id").and_then(Value::as_str).unwrap_or_default();
             match self.begin(child, 1, depth + 1).await {
                 Err(FollowError::Unknown(error)) => print::remark(&format!("run {child} cannot be followed: {error}")),
-                begun => begun?,
+                started => started?,
             }
         }
         Ok((event, depth))

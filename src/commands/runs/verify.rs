@@ -153,14 +153,14 @@ fn checked(
         answer.passkey = Some(signed.passkey.clone());
         answer.registered = passkeys.iter().any(|known| known.public_key == signed.public_key);
         let shown = text("shown").unwrap_or_default();
-        let said =
+        let answer_text =
             SignedText { gate_id: &answer.gate_id, digest: &shown, number: signed.number, answer: &signed.answer };
         let parts = Assertion {
             client_data: &signed.client_data,
             authenticator_data: &signed.authenticator_data,
             signature: &signed.signature,
         };
-        verify(&key, &signed.origin, parts, &Challenge::of_answer(&said)).map_err(|error| error.to_string())?;
+        verify(&key, &signed.origin, parts, &Challenge::of_answer(&answer_text)).map_err(|error| error.to_string())?;
         let question = questions.get(&answer.gate_id).ok_or("the question is missing")?;
         match question.is_answered(&answer.answer, &signed) {
             true => Ok(()),
@@ -181,8 +181,8 @@ fn in_words(signed: &SignedAnswer) -> String {
 }
 
 fn line(answer: &CheckedAnswer) -> String {
-    let said = question::answered(&answer.answer);
-    let said = format!("{}  {} answered: {said}", answer.gate_id, visible(&answer.by));
+    let summary = question::answered(&answer.answer);
+    let summary = format!("{}  {} answered: {summary}", answer.gate_id, visible(&answer.by));
     let passkey = || {
         let name = answer.passkey.as_deref().map(visible).unwrap_or_default();
         let id = answer.passkey_id.as_deref().unwrap_or_default();
@@ -190,14 +190,14 @@ fn line(answer: &CheckedAnswer) -> String {
         format!("the passkey {name} {id}{now}")
     };
     match (answer.holds, &answer.error) {
-        (Some(true), _) => format!("{GOOD}✓{GOOD:#} {said} {QUIET}signed with {}{QUIET:#}", passkey()),
+        (Some(true), _) => format!("{GOOD}✓{GOOD:#} {summary} {QUIET}signed with {}{QUIET:#}", passkey()),
         (Some(false), error) => {
             let error = error.as_deref().unwrap_or_default();
-            format!("{BAD}✗{BAD:#} {said} {BAD}the signature does not hold: {}{BAD:#}", visible(error))
+            format!("{BAD}✗{BAD:#} {summary} {BAD}the signature does not hold: {}{BAD:#}", visible(error))
         }
         (None, _) => {
             let proof = answer.proof.as_deref().unwrap_or("none");
-            format!("{QUIET}·{QUIET:#} {said} {QUIET}not signed; proof: {proof}{QUIET:#}")
+            format!("{QUIET}·{QUIET:#} {summary} {QUIET}not signed; proof: {proof}{QUIET:#}")
         }
     }
 }

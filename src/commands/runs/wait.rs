@@ -95,7 +95,7 @@ impl Wait {
     }
 }
 
-/// Returns how the wait for a run ended; `None` while it is in progress.
+/// Returns the end of the wait for a run; `None` while it is in progress.
 fn outcome(record: &RunRecord, through_gates: bool) -> Option<WaitOutcome> {
     match record.state.as_str() {
         "completed" => Some(WaitOutcome::Done),
@@ -107,7 +107,7 @@ fn outcome(record: &RunRecord, through_gates: bool) -> Option<WaitOutcome> {
     }
 }
 
-/// Returns what is worth knowing about a run besides its state, on one line.
+/// Returns the notable facts about a run besides its state, on one line.
 pub(crate) fn detail(record: &RunRecord) -> String {
     if has_ended(record) {
         let error = record.error.as_deref().map(|error| error.trim_end().lines().next_back().unwrap_or_default());

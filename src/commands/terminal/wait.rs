@@ -132,7 +132,7 @@ pub(crate) async fn awaited(daemon: &ReconnectingClient, verb: AwaitOutput) -> R
     }
 }
 
-/// Returns how a wait for `until` ended.
+/// Returns the end of a wait for `until`.
 pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcome {
     let done = |is_done: bool| if is_done { WaitOutcome::Done } else { WaitOutcome::Failed };
     let succeeded = reply.exit_code.is_none_or(|code| code == 0);
@@ -151,12 +151,12 @@ pub(crate) fn reason(reply: &AwaitOutputReply) -> String {
     serde_json::to_value(reply.reason).ok().and_then(|reason| Some(reason.as_str()?.to_owned())).unwrap_or_default()
 }
 
-/// Returns why a wait ended: `prompt  exit code 0`, `match  BUILD OK`.
+/// Returns the reason that a wait ended: `prompt  exit code 0`, `match  BUILD OK`.
 fn describe(reply: &AwaitOutputReply) -> String {
     format!("{}  {}", reason(reply), detail(reply)).trim_end().to_owned()
 }
 
-/// Returns what is worth knowing about the end of a wait besides its reason.
+/// Returns the notable facts about the end of a wait besides its reason.
 pub(crate) fn detail(reply: &AwaitOutputReply) -> String {
     match (&reply.match_text, reply.exit_code) {
         (Some(text), _) => visible(text.trim_end()),

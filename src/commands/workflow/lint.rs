@@ -31,8 +31,8 @@ impl Lint {
             found.push((file, problems(file, place).await?));
         }
         if self.json {
-            let told = |(file, problems): &(&String, Vec<Problem>)| json!({"file": file, "problems": problems});
-            print::json(&found.iter().map(told).collect::<Vec<_>>())?;
+            let to_json = |(file, problems): &(&String, Vec<Problem>)| json!({"file": file, "problems": problems});
+            print::json(&found.iter().map(to_json).collect::<Vec<_>>())?;
         } else {
             for (file, problems) in &found {
                 if problems.is_empty() {
@@ -43,8 +43,9 @@ impl Lint {
                 }
             }
         }
-        let wrong = found.iter().flat_map(|(_, problems)| problems).any(|problem| problem.severity == Severity::Error);
-        Ok(if wrong { ExitCode::from(USAGE) } else { ExitCode::SUCCESS })
+        let has_errors =
+            found.iter().flat_map(|(_, problems)| problems).any(|problem| problem.severity == Severity::Error);
+        Ok(if has_errors { ExitCode::from(USAGE) } else { ExitCode::SUCCESS })
     }
 }
 

@@ -213,7 +213,7 @@ pub(super) fn wrong(file: &str, reply: &LoadFunctionsReply) -> String {
     for (index, problem) in reply.problems.iter().enumerate() {
         let begin = if index == 0 { "" } else { "\n" };
         let message = print::visible_lines(&problem.message, "");
-        // The interpreter's message shows the place itself, in aligned lines of its own.
+        // The interpreter's message shows the place itself, in its own aligned lines.
         let gap = if message.contains("File \"") { "\n" } else { " " };
         // Writing to a String does not fail.
         let _ = write!(text, "{begin}{file}{}:{gap}{message}", line(problem.line));
@@ -252,8 +252,8 @@ fn total(all: &[LoadOutcome]) -> String {
     let declared = [counted(workflows, "workflow"), counted(nodes, "node"), counted(graphs, "graph")];
     let declared: Vec<String> = declared.into_iter().flatten().collect();
     let what = if declared.is_empty() { String::new() } else { format!(": {}", declared.join(", ")) };
-    let wrong = all.len() - files;
-    let mark = if wrong == 0 { format!("{GOOD}✓{GOOD:#}") } else { format!("{BAD}✗{BAD:#}") };
-    let rest = if wrong == 0 { String::new() } else { format!("{QUIET}; {wrong} not{QUIET:#}") };
+    let invalid = all.len() - files;
+    let mark = if invalid == 0 { format!("{GOOD}✓{GOOD:#}") } else { format!("{BAD}✗{BAD:#}") };
+    let rest = if invalid == 0 { String::new() } else { format!("{QUIET}; {invalid} not{QUIET:#}") };
     format!("{mark} {STRONG}{files} of {} files loaded{STRONG:#}{what}{rest}", all.len())
 }

@@ -14,7 +14,7 @@ pub(super) struct RecordedRun {
     pub(super) variables: Map<String, Value>,
 }
 
-/// Reads a run as far as it has come.
+/// Reads the events of a run so far.
 ///
 /// # Errors
 /// If there is no such run, or no daemon answers.
@@ -22,8 +22,8 @@ pub(super) async fn read(place: &DaemonPaths, run: &str, definition: &Definition
     Ok(of_events(&run_steps::events(place, run).await?, definition))
 }
 
-/// Returns what these events of a run have from outside. Results of states that the definition does not have any more,
-/// and of states that the rules decide by themselves, stay out.
+/// Returns the values that these events of a run have from outside. Results of states that the definition does not have
+/// any more, and of states that the rules decide by themselves, stay out.
 fn of_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
     let mut recorded = RecordedRun::default();
     let (mut states, mut gates, mut shell) = (Map::new(), Map::new(), Map::new());

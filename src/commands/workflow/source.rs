@@ -41,8 +41,8 @@ pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Workflow
     })
 }
 
-/// Returns whether `workflow` is a file, which may be a pipe. A directory is none: programs make directories with the
-/// name of a workflow.
+/// Returns whether `workflow` is a file, which may be a pipe. A directory is not one: programs make directories with
+/// the name of a workflow.
 pub(super) fn is_given_as_file(workflow: &str) -> bool {
     let path = Path::new(workflow);
     path.exists() && !path.is_dir()

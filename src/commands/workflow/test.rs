@@ -125,7 +125,7 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
         RehearsalStep::Transition { .. } | RehearsalStep::Gate { .. } | RehearsalStep::Contract { .. } => (0, 0),
     };
     let (state, tool) =
-        rehearsal.path.iter().map(name).fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
+        rehearsal.path.iter().map(name).fold((0, 0), |widths, one| (widths.0.max(one.0), widths.1.max(one.1)));
     // A name may have 64 characters; an unusually long one shifts its line.
     let columns = Columns { state: state.min(24), tool, width: print::width() };
     for (number, passage) in rehearsal.path.iter().enumerate() {
@@ -170,7 +170,7 @@ struct Columns {
 const TIME: usize = 11;
 
 impl Columns {
-    /// Returns the line of a step. `led_on` is true if a transition follows: a failure that it takes is no alarm.
+    /// Returns the line of a step. `led_on` is true if a transition follows: a failure that it takes is not an alarm.
     fn line(&self, passage: &RehearsalStep, led_on: bool) -> String {
         let below = " ".repeat(TIME + 2);
         match passage {
@@ -179,7 +179,7 @@ impl Columns {
                 let outcome = Outcome::from_result(None, &result);
                 let (mark, style) = if outcome == Outcome::Failed && led_on { ("·", QUIET) } else { outcome.mark() };
                 let params = Value::Object(params.clone());
-                let told = action::led_to(&action::detail(tool, &params), &outcome.describe(tool, &result));
+                let detail = action::led_to(&action::detail(tool, &params), &outcome.describe(tool, &result));
                 let mut remarks = Vec::new();
                 if *elapsed_time > 0.0 {
                     remarks.push(format!("takes {}", duration_of(*elapsed_time)));
@@ -197,7 +197,7 @@ impl Columns {
                     duration_of(*at),
                     padded(state, self.state),
                     padded(tool, self.tool),
-                    fitted(&told, room),
+                    fitted(&detail, room),
                 )
             }
             RehearsalStep::Transition { to, because, .. } => {

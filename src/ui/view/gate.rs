@@ -76,7 +76,7 @@ fn draw_answer(model: &Model, view: &GateView, below: usize, buffer: &mut Buffer
         AnswerStep::Reading => {
             let (text, style) = match view.refusal(model.at) {
                 Some("it has just appeared") => ("it takes an answer in a moment".to_owned(), QUIET),
-                Some(why) => (format!("no answer yet: {why}"), QUIET),
+                Some(reason) => (format!("no answer yet: {reason}"), QUIET),
                 None => ("a begins an answer".to_owned(), ACCENT),
             };
             write(buffer, rows.next()?, &Line::styled(text, style));

@@ -41,7 +41,7 @@ pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
 fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
     let width = usize::from(place.width);
     let selected = model.selected_index(list);
-    let widest = |wide: fn(&Row) -> usize, most: usize| list.iter().map(wide).max().unwrap_or(0).min(most);
+    let widest = |wide: fn(&Row) -> usize, max_width: usize| list.iter().map(wide).max().unwrap_or(0).min(max_width);
     let name = widest(|row| row.name.width(), NAME.min(width * 2 / 5));
     let state = widest(|row| row.state.width(), STATE.min(width / 4));
     for (at, line) in place.rows().zip(lines(list).into_iter().skip(model.top)) {
@@ -77,7 +77,7 @@ fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
     }
 }
 
-/// Returns what stands behind the title of a section.
+/// Returns the text after the title of a section.
 fn heading_detail(model: &Model, section: Section, count: usize) -> String {
     let is_filtered = !model.filter.text().is_empty();
     match (count, section) {

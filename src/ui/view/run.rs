@@ -116,8 +116,8 @@ fn draw_values(model: &Model, view: &RunView, step: Option<&Step>, buffer: &mut 
         let error = run.traceback.as_deref().or(run.error.as_deref()).unwrap_or_default();
         part("error of the run", value_lines(&error.into()));
     }
-    let most = lines.len().saturating_sub(usize::from(inside.height));
-    write_all(buffer, inside, lines.into_iter().skip(view.scroll.min(most)));
+    let max_scroll = lines.len().saturating_sub(usize::from(inside.height));
+    write_all(buffer, inside, lines.into_iter().skip(view.scroll.min(max_scroll)));
 }
 
 /// Wraps a line with its indent before every row.

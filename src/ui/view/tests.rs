@@ -18,7 +18,7 @@ use crate::ui::key::{Key, TerminalInput};
 use crate::ui::model::{DaemonState, Model};
 use crate::ui::update::update;
 
-/// A full screen with a time of its own.
+/// A full screen with its own time.
 struct Desk {
     model: Model,
     at: Duration,
@@ -515,7 +515,7 @@ fn a_line_that_is_typed_for_one_question_answers_no_other() {
     desk.types("a1");
     let effects = desk.presses(&[Key::Enter]);
     let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
-    // What is typed while the answer is on its way, and behind it, means nothing: not a, not q, not the choice.
+    // What is typed while the answer is on its way, and after it, means nothing: not a, not q, not the choice.
     assert!(desk.types("qa1").is_empty() && desk.presses(&[Key::Enter]).is_empty());
     let mut next = runs().pop().unwrap();
     next.pending_gates[0].gate_id = "run_bbbb/ask/2".to_owned();

@@ -1,8 +1,7 @@
 //! `cargo xtask conformance mcp`: results of the public test suite for MCP servers.
 //!
-//! The suite is `@modelcontextprotocol/conformance`, from npm. It expects tools of its own, which an example of the
-//! crate offers on the server that agents use. The tests run it as well; this chore writes its results into the
-//! document.
+//! The suite is `@modelcontextprotocol/conformance`, from npm. It expects its own tools, which an example of the crate
+//! offers on the server that agents use. The tests run it as well; this chore writes its results into the document.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -79,7 +78,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends by itself; its exit code is not part of the results.
+        // It ends on its own; its exit code is not part of the results.
         let _ = self.child.wait();
     }
 }

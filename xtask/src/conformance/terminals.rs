@@ -64,7 +64,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Passed,
-    /// It fails on xterm as well, or requires a higher level than the given one.
+    /// The test fails on xterm as well, or requires a higher level than the given one.
     Excused,
     Failed,
 }

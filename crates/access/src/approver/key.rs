@@ -6,7 +6,7 @@
 //!
 //! Every seal is HPKE in base mode (RFC 9180, <https://www.rfc-editor.org/rfc/rfc9180>) with DHKEM(X25519,
 //! HKDF-SHA256), HKDF-SHA256 and ChaCha20Poly1305. A sealed text is `sealed:1:` and the Base64 of the encapsulated
-//! key, 32 bytes, with the ciphertext behind it.
+//! key, 32 bytes, with the ciphertext after it.
 
 use argon2::Argon2;
 use base64::Engine as _;
@@ -79,14 +79,14 @@ pub enum KeyError {
     /// HPKE does not seal the key.
     #[error("the approver's key cannot be sealed")]
     Seal,
-    /// It is not the passphrase of the key, or the file is damaged.
+    /// The text is not the passphrase of the key, or the file is damaged.
     #[error("the approver's key does not open with the passphrase")]
     Open,
 }
 
 impl StoredKey {
-    /// Returns the key pairs of `key`, opened by `passphrase` from now on. Derives a key for each, which takes as long as checking a
-    /// passphrase.
+    /// Returns the key pairs of `key`, to be opened by `passphrase`. Derives a key for each, which takes as long as
+    /// checking a passphrase.
     ///
     /// # Errors
     /// If the system gives no random bytes.
@@ -145,8 +145,8 @@ impl OpeningKey {
         Ok(Self(vec![X25519HkdfSha256::derive_keypair(&ikm).0]))
     }
 
-    /// Returns a new key that opens what the keys of `before` do, up to [`MAX_KEYS`]. A text sealed from now on does
-    /// not open with the keys of `before`.
+    /// Returns a new key that opens what the keys of `before` do, up to [`MAX_KEYS`]. A text sealed later does not open
+    /// with the keys of `before`.
     ///
     /// # Errors
     /// As [`Self::generate`].

@@ -69,7 +69,7 @@ impl RedirectFiles {
     /// # Errors
     /// If the address is not one of the page, or writing the file fails.
     pub(super) fn write(&mut self, address: &str, ticket: &str) -> Result<PathBuf, RedirectError> {
-        let text = document(address, ticket).ok_or(RedirectError::Address)?;
+        let text = redirect_html(address, ticket).ok_or(RedirectError::Address)?;
         let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", secret()?.0));
         private_file::write_text(&file, &text)?;
         self.files.push(RedirectFile { ticket: SecretHash::from_secret(ticket), file: file.clone() });
@@ -88,7 +88,7 @@ impl RedirectFiles {
 }
 
 /// Returns HTML that redirects to `address` with `ticket`. `None` if the address is not an address of the page.
-fn document(address: &str, ticket: &str) -> Option<String> {
+fn redirect_html(address: &str, ticket: &str) -> Option<String> {
     let (port, fragment) = address.strip_prefix("http://localhost:")?.split_once('/')?;
     port.parse::<u16>().ok()?;
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_=&".contains(&byte));
@@ -112,9 +112,11 @@ mod tests {
 
     #[test]
     fn a_file_leads_to_the_page_only() {
-        let found = document("http://localhost:7878/#passkey=a-B_1", "t-1").unwrap();
+        let found = redirect_html("http://localhost:7878/#passkey=a-B_1", "t-1").unwrap();
         assert!(found.contains("url=http://localhost:7878/#ticket=t-1&amp;passkey=a-B_1\""), "{found}");
-        assert!(document("http://localhost:7878/", "t").unwrap().contains("url=http://localhost:7878/#ticket=t\""));
+        assert!(
+            redirect_html("http://localhost:7878/", "t").unwrap().contains("url=http://localhost:7878/#ticket=t\"")
+        );
         for foreign in [
             "http://evil.example:80/",
             "http://localhost:7878.evil.example/",
@@ -125,7 +127,7 @@ mod tests {
             "javascript:alert(1)",
             "",
         ] {
-            assert!(document(foreign, "t").is_none(), "{foreign}");
+            assert!(redirect_html(foreign, "t").is_none(), "{foreign}");
         }
     }
 

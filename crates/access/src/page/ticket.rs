@@ -43,7 +43,7 @@ pub(crate) enum Exchange {
 }
 
 impl TicketTable {
-    /// Creates a table of tickets that last so long.
+    /// Creates a table of tickets with this lifetime.
     pub(crate) fn lasting(lasts: Duration) -> Self {
         Self { lasts, tickets: Vec::new() }
     }

@@ -18,7 +18,7 @@ const CGROUP_NAME: &str = "steplatch-kept";
 /// If cgroup v2 is not available, or the user may not create a cgroup.
 pub fn join() -> io::Result<()> {
     let own = fs::read_to_string("/proc/self/cgroup")?;
-    if is_of_ours(&own) {
+    if is_daemon_group(&own) {
         return Ok(());
     }
     let unsupported = || io::Error::new(io::ErrorKind::Unsupported, "cgroup v2 is not available");
@@ -34,7 +34,7 @@ pub fn join() -> io::Result<()> {
 }
 
 /// Returns whether `/proc/PID/cgroup` (`groups`) names the cgroup of a daemon.
-pub(super) fn is_of_ours(groups: &str) -> bool {
+pub(super) fn is_daemon_group(groups: &str) -> bool {
     let is_match =
         |line: &str| cgroup_v2_path(line).is_some_and(|group| Path::new(group).iter().any(|part| part == CGROUP_NAME));
     groups.lines().any(is_match)
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn a_process_of_ours_is_known_by_any_part_of_its_group() {
-        assert!(is_of_ours("4:memory:/x\n0::/user.slice/app.scope/steplatch-kept\n"));
-        assert!(is_of_ours("0::/steplatch-kept/below\n"));
-        assert!(!is_of_ours("0::/user.slice/steplatch-kept-not\n1:name=systemd:/steplatch-kept\n"));
+        assert!(is_daemon_group("4:memory:/x\n0::/user.slice/app.scope/steplatch-kept\n"));
+        assert!(is_daemon_group("0::/steplatch-kept/below\n"));
+        assert!(!is_daemon_group("0::/user.slice/steplatch-kept-not\n1:name=systemd:/steplatch-kept\n"));
     }
 
     #[test]

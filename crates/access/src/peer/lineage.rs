@@ -7,7 +7,7 @@
 use super::table::{Evidence, ProcessTable, Status};
 
 /// Maximum length of a walk, in ancestors. Linux gives no more than four million ids, and a person's process never has
-/// so many.
+/// that many.
 const MAX_ANCESTORS: usize = 400;
 
 /// The process that every other one descends from, unless its parent is in another namespace.
@@ -44,9 +44,9 @@ impl Lineage {
 /// Reason for unknown ancestors of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// It had ended before the read.
+    /// The process had ended before the read.
     Gone,
-    /// It has more ancestors than the walk follows.
+    /// The process has more ancestors than the walk follows.
     TooDeep,
     /// Its ancestors changed faster than the walk could read them.
     Changing,
@@ -96,7 +96,7 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
             let parent = table.status(status.parent);
             let again = match table.status(child) {
                 Some(again) if again.started == status.started => again,
-                // A process that has ended looks the same as another one that has taken its id.
+                // A process that has ended looks the same as another process that has taken its id.
                 _ => return Err(if links.len() == 1 { Cut::Gone } else { Cut::Changing }),
             };
             match parent {
@@ -124,7 +124,7 @@ mod tests {
     use super::super::table::Status;
     use super::*;
 
-    /// A table whose contents change after so many looks.
+    /// A table whose contents change after certain numbers of looks.
     #[derive(Default)]
     struct Table {
         processes: RefCell<HashMap<i32, Status>>,

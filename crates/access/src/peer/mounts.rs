@@ -13,7 +13,7 @@ pub(super) struct Mount<'t> {
     pub(super) options: &'t str,
 }
 
-/// Returns the mounts of a list. Leaves out lines that are none.
+/// Returns the mounts of a list. Leaves out other lines.
 pub(super) fn mounts(list: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     list.lines().filter_map(|line| {
         let (of_mount, of_system) = line.split_once(" - ")?;

@@ -28,7 +28,7 @@ pub(crate) struct Evidence {
     /// The mark that steplatch sets in the environment of the processes that it starts, if the first environment is
     /// readable.
     pub(crate) mark: Option<String>,
-    /// It is in the control group of a daemon.
+    /// True if it is in the control group of a daemon.
     pub(crate) in_group: bool,
 }
 
@@ -65,14 +65,14 @@ impl ProcessTable for Proc {
         // A read that failed for lack of resources may have missed the evidence.
         let is_starved = read.as_ref().err().is_some_and(is_want_of_room);
         let in_group = match groups {
-            Ok(groups) => group::is_of_ours(&groups),
+            Ok(groups) => group::is_daemon_group(&groups),
             Err(error) => is_want_of_room(&error),
         };
         Evidence { mark: read.ok().and_then(|_| mark_of(&environment)), in_group: in_group || is_starved }
     }
 }
 
-/// Returns whether an error is no evidence about the process: too few descriptors or too little memory to inspect it.
+/// Returns whether an error is not evidence about the process: too few descriptors or too little memory to inspect it.
 fn is_want_of_room(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

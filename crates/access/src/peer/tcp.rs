@@ -76,12 +76,12 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
 
 /// Returns the inodes of the sockets of connections with this address, in tables as the kernel writes them.
 fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
-    let wanted = [written(peer.ip().to_canonical()), written(mapped(peer.ip()))];
-    let wanted = wanted.map(|address| format!("{address}:{:04X}", peer.port()));
+    let addresses = [written(peer.ip().to_canonical()), written(mapped(peer.ip()))];
+    let addresses = addresses.map(|address| format!("{address}:{:04X}", peer.port()));
     let of_line = |line| {
         let fields: Vec<&str> = str::split_whitespace(line).collect();
         let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
-        (wanted.iter().any(|address| address == local) && !UNUSED.contains(state)).then_some(*inode)
+        (addresses.iter().any(|address| address == local) && !UNUSED.contains(state)).then_some(*inode)
     };
     // A socket closed before it sent everything has the inode 0, which no process has.
     tables.lines().filter_map(of_line).collect()
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn an_address_of_this_machine_without_a_socket_is_here_and_others_are_not() {
         assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Location::Here(Vec::new()));
-        // TEST-NET-3 of RFC 5737 is no machine's.
+        // TEST-NET-3 of RFC 5737 belongs to no machine.
         assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Location::Elsewhere);
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn encodings(secret: &str) -> Vec<String> {
     all
 }
 
-/// Returns what Base64 makes of bytes behind `place` others, without the characters that depend on their neighbours.
+/// Returns the Base64 form of bytes after `place` others, without the characters that depend on their neighbours.
 fn base64_at(place: usize, bytes: &[u8], engine: &impl base64::Engine) -> String {
     let mut whole = vec![0; place];
     whole.extend_from_slice(bytes);

@@ -69,7 +69,7 @@ struct MachineSecrets {
     terminals: HashMap<TerminalId, SecretSet>,
     len: usize,
     bytes: usize,
-    /// It wants more hidden than its limits allow.
+    /// True if it wants more hidden than its limits allow.
     hides_all: bool,
 }
 
@@ -132,7 +132,7 @@ impl KnownSecrets {
         kept.hides_all || set.is_some_and(|set| hideable(&secret.text).all(|line| set.known.contains(line)))
     }
 
-    /// Remembers a secret of another machine. Beyond its limits, all text of the machine is hidden from then on.
+    /// Remembers a secret of another machine. Beyond its limits, all later text of the machine is hidden.
     pub(super) fn keep_for_machine(&mut self, machine: &str, secret: SecretText) {
         if !self.machines.contains_key(machine) {
             self.machines.insert(machine.to_owned(), MachineSecrets::default());
@@ -160,7 +160,7 @@ impl KnownSecrets {
         }
     }
 
-    /// Notes that a terminal is on another machine.
+    /// Records that a terminal is on another machine.
     pub(super) fn place(&mut self, terminal: &TerminalId, machine: &str) {
         self.places.insert(terminal.clone(), machine.to_owned());
     }
@@ -189,8 +189,8 @@ impl KnownSecrets {
     fn sets(&self, terminal: Option<&TerminalId>) -> impl Iterator<Item = &SecretSet> {
         let machine = self.machine_of(terminal);
         let own = terminal.and_then(|terminal| self.terminals.get(terminal));
-        let there = terminal.and_then(|terminal| machine?.terminals.get(terminal));
-        let all = [Some(&self.everywhere), own, machine.map(|kept| &kept.everywhere), there];
+        let of_terminal = terminal.and_then(|terminal| machine?.terminals.get(terminal));
+        let all = [Some(&self.everywhere), own, machine.map(|kept| &kept.everywhere), of_terminal];
         all.into_iter().flatten().filter(|set| !set.arrived.is_empty())
     }
 

@@ -34,7 +34,7 @@ pub struct RedactedStream {
 struct Item {
     kind: Kind,
     character: char,
-    /// It is a byte that is no part of any character.
+    /// A byte that is not part of any character.
     raw: Option<u8>,
     hidden: bool,
 }
@@ -86,7 +86,7 @@ impl<'a> SecretIndex<'a> {
 }
 
 impl RedactedStream {
-    /// Begins in plain text. What becomes a secret later is hidden from then on.
+    /// Begins in plain text. Later secrets are hidden as soon as they are known.
     pub fn new(secrets: Arc<Redactor>) -> Self {
         Self { secrets, state: State::default(), unfinished: Vec::new(), held: VecDeque::new() }
     }
@@ -178,7 +178,7 @@ impl RedactedStream {
         }
     }
 
-    /// The bytes so far are no character: they pass unchanged.
+    /// The bytes so far are not a character: they pass unchanged.
     fn give_up_character(&mut self) {
         let kind = self.text_kind();
         for byte in std::mem::take(&mut self.unfinished) {
@@ -190,7 +190,7 @@ impl RedactedStream {
         self.held.push_back(Item { kind, character, raw, hidden: false });
     }
 
-    /// Masks every complete secret. Returns the number of decided items: behind them a secret may begin whose end is
+    /// Masks every complete secret. Returns the number of decided items: after them a secret may begin whose end is
     /// still to come, unless this is the `end`.
     fn look(&mut self, end: bool) -> usize {
         let secrets = self.secrets.clone();
@@ -208,17 +208,17 @@ impl RedactedStream {
             let secrets = &SecretIndex::new(secrets);
             let shown: Vec<usize> = (0..self.held.len()).filter(|at| self.held[*at].kind == Kind::Shown).collect();
             decided = decided.min(self.look_in(&shown, secrets));
-            let mut told: Vec<usize> = Vec::new();
+            let mut ends: Vec<usize> = Vec::new();
             for at in 0..self.held.len() {
                 if self.held[at].kind == Kind::Told {
-                    told.push(at);
-                } else if !told.is_empty() {
+                    ends.push(at);
+                } else if !ends.is_empty() {
                     // The string has ended, so nothing in it is still to come.
-                    self.look_in(&told, secrets);
-                    told.clear();
+                    self.look_in(&ends, secrets);
+                    ends.clear();
                 }
             }
-            decided = decided.min(self.look_in(&told, secrets));
+            decided = decided.min(self.look_in(&ends, secrets));
             if end {
                 self.held.len()
             } else {
@@ -235,8 +235,8 @@ impl RedactedStream {
             for secret in secrets.that_begin_with(self.held[places[first]].character) {
                 let mut read = places[first..].iter();
                 let mut complete = true;
-                let matches = secret.chars().all(|wanted| match read.next() {
-                    Some(at) => self.held[*at].character == wanted && self.held[*at].raw.is_none(),
+                let matches = secret.chars().all(|expected| match read.next() {
+                    Some(at) => self.held[*at].character == expected && self.held[*at].raw.is_none(),
                     None => {
                         complete = false;
                         true

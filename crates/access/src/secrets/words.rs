@@ -1,7 +1,7 @@
 //! Places of secrets in a text.
 //!
-//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it where it stands as a
-//! word of its own, and any other secret everywhere.
+//! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it where it is a
+//! separate word, and any other secret everywhere.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use super::MASK;
 /// The most characters of a short word.
 const MAX_WORD_CHARS: usize = 7;
 
-/// Returns whether a secret is hidden only where it stands as a whole word: it has at most 7 characters, which are letters of an
-/// alphabet, and behind the first one capitals or small ones only. Encodings have both.
+/// Returns whether a secret is hidden only as a whole word: it has at most 7 characters, which are letters of an
+/// alphabet, and after the first one capitals or small ones only. Encodings have both.
 pub fn is_short_word(secret: &str) -> bool {
     let is_letter = |sign: char| sign.is_lowercase() || sign.is_uppercase();
     let behind_first = || secret.chars().skip(1);
@@ -58,13 +58,13 @@ pub(super) fn replaced(text: &str, secret: &str) -> Option<String> {
     (at > 0).then(|| masked + &text[at..])
 }
 
-/// Returns what is before the first `length` bytes of a secret that a text ends with, if it does.
+/// Returns the text before the first `length` bytes of a secret that a text ends with, if it does.
 pub(super) fn ends_with_beginning<'a>(text: &'a str, secret: &str, length: usize) -> Option<&'a str> {
     let before = text.strip_suffix(&secret[..length])?;
     (!is_short_word(secret) || !is_word_split(before, secret)).then_some(before)
 }
 
-/// Returns what is behind the rest of a secret, from byte `from` on, that a text begins with, if it does.
+/// Returns the text after the rest of a secret, starting at byte `from`, that a text begins with, if it does.
 pub(super) fn starts_with_end<'a>(text: &'a str, secret: &str, from: usize) -> Option<&'a str> {
     let behind = text.strip_prefix(&secret[from..])?;
     (!is_short_word(secret) || !is_word_split(secret, behind)).then_some(behind)

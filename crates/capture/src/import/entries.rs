@@ -16,7 +16,7 @@ const MAX_PASTE_BYTES: usize = 64 << 10;
 const MAX_PARTS: usize = 64;
 
 /// Returns the log entries, and the number of inputs that the output does not show.
-pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
+pub(super) fn log_entries(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
     let Recorded { text, mut inputs, exit, .. } = read;
     for input in &mut inputs {
         input.line_begin = floor(&text, input.line_begin);
@@ -77,7 +77,7 @@ fn final_prompt_entry(inputs: &[RawInput], end: usize) -> Moment {
 
 /// An input, as far as it can be reconstructed from the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Known {
+enum Reconstruction {
     /// Text that the output shows, followed by keys.
     Typed { text: String, keys: Vec<String> },
     /// Text that the output does not show.
@@ -128,15 +128,15 @@ impl Writer<'_> {
             return;
         }
         let line = EditedLine::from_input(&input.text);
-        let known = if input.is_full_screen {
+        let reconstructed = if input.is_full_screen {
             self.reconstruct_full_screen(index)
         } else {
             self.reconstruct_line(index, &line)
         };
-        if known == (Known::Typed { text: String::new(), keys: Vec::new() }) {
+        if reconstructed == (Reconstruction::Typed { text: String::new(), keys: Vec::new() }) {
             return;
         }
-        let is_hidden = matches!(known, Known::Hidden { .. });
+        let is_hidden = matches!(reconstructed, Reconstruction::Hidden { .. });
         let context = match (self.at_prompt[index], input.is_full_screen, is_hidden) {
             (true, ..) => "prompt",
             (_, true, _) => "full_screen",
@@ -144,9 +144,9 @@ impl Writer<'_> {
             _ => "program",
         };
         context.clone_into(&mut record.context);
-        match known {
-            Known::Typed { text, keys } => (record.text, record.keys) = (Some(text), keys),
-            Known::Hidden { is_entered } => {
+        match reconstructed {
+            Reconstruction::Typed { text, keys } => (record.text, record.keys) = (Some(text), keys),
+            Reconstruction::Hidden { is_entered } => {
                 record.kind = InputKind::Hidden;
                 record.keys = vec!["enter".to_owned(); usize::from(is_entered)];
             }
@@ -192,18 +192,18 @@ impl Writer<'_> {
     }
 
     /// Reconstructs an input to a line editor.
-    fn reconstruct_line(&mut self, index: usize, line: &EditedLine) -> Known {
+    fn reconstruct_line(&mut self, index: usize, line: &EditedLine) -> Reconstruction {
         let input = &self.inputs[index];
         let with_newline = |text: &str| if line.is_entered { format!("{text}\n") } else { text.to_owned() };
         let end = line.end.map(str::to_owned);
-        let (rest, behind) = rest_of_line(self.text, input.line_begin, input.column);
+        let (line_rest, line_end) = rest_of_line(self.text, input.line_begin, input.column);
         let is_pasted = index > 0 && {
             let before = &self.inputs[index - 1];
             (before.line_begin, before.column) == (input.line_begin, input.column) && before.size.is_none()
         };
         if line.is_plain() {
             if line.text.trim().is_empty() {
-                return Known::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
+                return Reconstruction::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
             }
             let next = self.inputs[index..].iter().find(|next| next.line_begin > input.line_begin);
             let limit = next.map_or(self.text.len(), |next| next.begin);
@@ -212,54 +212,61 @@ impl Writer<'_> {
                 let limit = limit.min(floor(self.text, from + MAX_PASTE_BYTES));
                 end_of_pasted(self.text, from, limit, &input.row, &line.text)
             } else {
-                stands_in(rest, &line.text).then_some(behind)
+                stands_in(line_rest, &line.text).then_some(line_end)
             };
-            let Some(echo_end) = echo else { return Known::Hidden { is_entered: line.is_entered } };
+            let Some(echo_end) = echo else { return Reconstruction::Hidden { is_entered: line.is_entered } };
             self.echo_end = (echo_end + 1).min(self.text.len());
-            return Known::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
+            return Reconstruction::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
         }
-        let is_found = !is_pasted && has_pieces(rest, &line.pieces);
-        let shown = rest.trim_end();
+        let is_found = !is_pasted && has_pieces(line_rest, &line.pieces);
+        let shown = line_rest.trim_end();
         // An unnamed key may have inserted a character.
         if !is_found || line.has_unknown_key && shown.trim_matches(MASKS).is_empty() {
-            return Known::Hidden { is_entered: line.is_entered };
+            return Reconstruction::Hidden { is_entered: line.is_entered };
         }
-        self.echo_end = (behind + 1).min(self.text.len());
+        self.echo_end = (line_end + 1).min(self.text.len());
         let enter = line.is_entered.then(|| "enter".to_owned());
         let keys: Vec<String> = line.keys.iter().cloned().chain(enter).chain(end).collect();
         let is_completed = line.is_entered && (self.at_prompt[index] || line.keys.iter().any(|key| key == "tab"));
         match line.pieces.as_slice() {
             // The editor completed the line: it differs from the keys.
-            _ if is_completed && !shown.is_empty() => Known::Typed { text: with_newline(shown), keys: Vec::new() },
-            [] if !line.has_unknown_key => Known::Typed { text: String::new(), keys },
-            [piece] if input.text.starts_with(piece.as_str()) && stands_in(rest, piece) && !line.has_unknown_key => {
-                Known::Typed { text: piece.clone(), keys }
+            _ if is_completed && !shown.is_empty() => {
+                Reconstruction::Typed { text: with_newline(shown), keys: Vec::new() }
             }
-            _ => Known::Hidden { is_entered: line.is_entered },
+            [] if !line.has_unknown_key => Reconstruction::Typed { text: String::new(), keys },
+            [piece]
+                if input.text.starts_with(piece.as_str()) && stands_in(line_rest, piece) && !line.has_unknown_key =>
+            {
+                Reconstruction::Typed { text: piece.clone(), keys }
+            }
+            _ => Reconstruction::Hidden { is_entered: line.is_entered },
         }
     }
 
     /// Reconstructs an input to a full-screen program: either text or keys; the reader has split them.
-    fn reconstruct_full_screen(&self, index: usize) -> Known {
+    fn reconstruct_full_screen(&self, index: usize) -> Reconstruction {
         let input = &self.inputs[index];
         if let Some(keys) = named_keys(&input.text) {
-            return Known::Typed { text: String::new(), keys };
+            return Reconstruction::Typed { text: String::new(), keys };
         }
         if !input.text.starts_with(|sign: char| !sign.is_control()) {
             // Some terminals send characters as escape sequences.
             return if is_motion(&input.text) {
-                Known::Typed { text: input.text.clone(), keys: Vec::new() }
+                Reconstruction::Typed { text: input.text.clone(), keys: Vec::new() }
             } else {
-                Known::Hidden { is_entered: input.text.ends_with(['\r', '\n']) }
+                Reconstruction::Hidden { is_entered: input.text.ends_with(['\r', '\n']) }
             };
         }
         let is_entered = self.is_entered_on_screen(index);
         let before = input.screen.as_deref().unwrap_or_default();
         let after = self.inputs.get(index + 1).and_then(|next| next.screen.as_deref()).unwrap_or_default();
         if input.screen.is_some() && is_on_screen(&input.text, before, after, &input.drawn) {
-            Known::Typed { text: format!("{}{}", input.text, if is_entered { "\n" } else { "" }), keys: Vec::new() }
+            Reconstruction::Typed {
+                text: format!("{}{}", input.text, if is_entered { "\n" } else { "" }),
+                keys: Vec::new(),
+            }
         } else {
-            Known::Hidden { is_entered }
+            Reconstruction::Hidden { is_entered }
         }
     }
 

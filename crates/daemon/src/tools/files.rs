@@ -59,7 +59,7 @@ impl Files {
                 if !inner.watched.contains_key(&folder)
                     && let Err(error) = self.begin(&mut inner, &folder)
                 {
-                    // The daemon reports its own changes all the same.
+                    // The daemon reports its own changes anyway.
                     tracing::warn!(folder = %folder.display(), %error, "changes in a directory are not detected");
                     continue;
                 }
@@ -77,12 +77,12 @@ impl Files {
             Some(watcher) => watcher,
             none => {
                 let (changes, libraries) = (self.changes.clone(), self.libraries.clone());
-                let told = move |event: notify::Result<Event>| {
+                let on_event = move |event: notify::Result<Event>| {
                     if event.map_or(true, |event| concerns(&event, &locked(&libraries))) {
                         changes.tools();
                     }
                 };
-                none.insert(notify::recommended_watcher(told)?)
+                none.insert(notify::recommended_watcher(on_event)?)
             }
         };
         watcher.watch(folder, RecursiveMode::NonRecursive)

@@ -14,17 +14,17 @@ impl Tools {
     /// Lists the workflows that `caller` may run by name: saved ones, and those of remote services by the names of
     /// their tools.
     pub(crate) async fn list_workflows(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
-        let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
-        let most = usize::try_from(verb.limit).unwrap_or(usize::MAX);
+        let query = verb.containing.as_deref().unwrap_or_default().to_lowercase();
+        let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
         let mut reply = self.workflows.list(caller, verb).await;
         let is_wanted = |tool: &ToolInfo| {
-            [&tool.name, &tool.title, &tool.description].iter().any(|text| text.to_lowercase().contains(&wanted))
+            [&tool.name, &tool.title, &tool.description].iter().any(|text| text.to_lowercase().contains(&query))
         };
         let remote: Vec<ToolInfo> = self.remotes.tools().into_iter().filter(is_wanted).collect();
         reply.total += remote.len();
         reply.workflows.extend(remote.into_iter().map(info));
         reply.workflows.sort_by(|one, other| (&one.name, one.hidden).cmp(&(&other.name, other.hidden)));
-        reply.workflows.truncate(most);
+        reply.workflows.truncate(limit);
         for workflow in &mut reply.workflows {
             workflow.id.clone_from(&workflow.name);
             workflow.description.get_or_insert_default();

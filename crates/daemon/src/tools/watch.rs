@@ -22,7 +22,7 @@ pub(crate) struct ToolSubscription {
 }
 
 impl Tools {
-    /// Subscribes `caller` to changes of the tools from now on.
+    /// Subscribes `caller` to later changes of the tools.
     pub(crate) async fn watch(&self, caller: &Arc<Caller>) -> ToolSubscription {
         let watching = self.changes.watch();
         let (tools, caller) = (self.clone(), caller.clone());
@@ -35,8 +35,8 @@ impl Tools {
 impl ToolSubscription {
     /// Fetches the list, and returns whether it differs.
     async fn look(&mut self) -> bool {
-        let wanted = self.tools.configuration.borrow().library_tools;
-        let files = match wanted {
+        let has_library_tools = self.tools.configuration.borrow().library_tools;
+        let files = match has_library_tools {
             true => {
                 // Resolved each time, since directories appear and disappear.
                 let (tools, caller) = (self.tools.clone(), self.caller.clone());

@@ -8,7 +8,7 @@ fn target(path: &Path) -> WriteTarget {
     WriteTarget { path: path.to_owned(), transfer: "t1".to_owned() }
 }
 
-/// Writes `content` in pieces of so many bytes, each `times` times.
+/// Writes `content` in pieces of `piece` bytes, each `times` times.
 fn send(path: &Path, content: &[u8], piece: usize, times: usize) -> Result<(), FileError> {
     for _ in 0..times {
         write(&target(path), 0, &content[..content.len().min(piece)])?;
@@ -94,7 +94,7 @@ fn a_copy_that_differs_from_what_was_sent_does_not_take_the_place() {
         send(&path, sent, 10, 1).unwrap();
         assert_eq!(placed(&path, b"new", None, true), Err(FileError::Damaged(display_path(&path))));
     }
-    // A piece whose predecessors are gone begins no file.
+    // A piece whose predecessors are missing begins no file.
     assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(display_path(&path))));
     assert_eq!(placed(&path, b"new", None, true), Err(FileError::Lost(display_path(&path))));
     assert_eq!(fs::read(&path).unwrap(), b"old");

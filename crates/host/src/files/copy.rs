@@ -86,11 +86,11 @@ impl Drop for Writing<'_> {
 
 impl MachineFiles {
     /// Copies a file of this machine to `path` on another one, or on the same. `progress` receives the number of copied
-    /// bytes. The copy of a file that grows meanwhile has the length from the beginning.
+    /// bytes. The copy of a file that grows in the meantime has the length from the beginning.
     ///
     /// # Errors
-    /// If the read of the source fails, it changes meanwhile or is longer than the limit, or the write of the target
-    /// fails. Then this removes the unfinished copy.
+    /// If the read of the source fails, it changes in the meantime or is longer than the limit, or the write of the
+    /// target fails. Then this removes the unfinished copy.
     pub async fn copy(
         &self,
         source: (&Path, &FileFacts),
@@ -124,8 +124,8 @@ impl MachineFiles {
             let began = Instant::now();
             // A file without a length, such as those of /proc, ends where a read returns nothing more.
             let rest = if source.size == 0 { u64::MAX } else { source.size - writing.length };
-            let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
-            let piece = self.read(from.to_owned(), source.identity, writing.length, wanted).await?;
+            let max_bytes = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
+            let piece = self.read(from.to_owned(), source.identity, writing.length, max_bytes).await?;
             let is_last = piece.bytes.is_empty() || piece.bytes.len() as u64 == rest;
             if piece.bytes.is_empty() && source.size != 0 {
                 return Err(FileError::Changed(source.path.clone()).into());
@@ -187,7 +187,7 @@ impl MachineFiles {
         writing.finish(None, mode, replace).await
     }
 
-    /// Reads a part of a file, at most `limit` bytes from `offset` on.
+    /// Reads a part of a file, at most `limit` bytes starting at `offset`.
     ///
     /// # Errors
     /// If the read fails.

@@ -21,7 +21,7 @@ pub(crate) struct UnfinishedFiles {
 }
 
 impl UnfinishedFiles {
-    /// Notes a piece of a file. Removes the file if no other one follows within [`UNFINISHED_TIMEOUT`].
+    /// Records a piece of a file. Removes the file if no other one follows within [`UNFINISHED_TIMEOUT`].
     pub(crate) fn touch(&self, target: &WriteTarget) {
         let mut files = self.files.lock();
         if let Some(touched) = files.get(target) {

@@ -159,7 +159,7 @@ impl Route {
             // Other hosts there are of no use: their terminals are not those of this installation, or have notes.
             Ok((hello, RelayReply::Open { socket, is_current, others: _ })) => {
                 let is_wanted = match request {
-                    RelayRequest::Open(wanted) => *wanted == socket,
+                    RelayRequest::Open(requested) => *requested == socket,
                     RelayRequest::OpenCurrent | RelayRequest::OpenExisting => is_socket(&socket),
                 };
                 if !is_wanted {
@@ -169,7 +169,7 @@ impl Route {
                 Ok(Dialed::Reached(Box::new(Reached { channel, rest, version, socket, is_current })))
             }
             Ok((_, RelayReply::Gone)) => Ok(Dialed::Gone),
-            Ok((_, RelayReply::Failed(why))) => Err(ConnectFailure::Host(printable(&why))),
+            Ok((_, RelayReply::Failed(reason))) => Err(ConnectFailure::Host(printable(&reason))),
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection(error)),
             Err(_) => {
                 let Channel { errors, mut guard, reader, writer } = channel;
@@ -186,7 +186,7 @@ impl Route {
 }
 
 /// Reads lines until one has `mark`, and parses what follows there. A login shell may print before the mark, also without
-/// an end of line. `rest` receives what came behind the line.
+/// an end of line. `rest` receives the bytes after the line.
 async fn line<T: serde::de::DeserializeOwned>(
     reader: &mut (impl AsyncRead + Unpin),
     rest: &mut BytesMut,
@@ -197,7 +197,7 @@ async fn line<T: serde::de::DeserializeOwned>(
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = rest.split_to(end + 1);
             read += line.len();
-            // Without a mark, each line is one: an empty one stands at its beginning.
+            // Without a mark, each line is one: an empty one is at its beginning.
             let marked = (0..line.len()).find(|at| line[*at..].starts_with(mark.as_bytes()));
             if let Some(at) = marked {
                 return serde_json::from_slice(&line[at + mark.len()..]).map_err(std::io::Error::other);
@@ -307,7 +307,8 @@ impl RemoteHost {
     /// Returns the session once it has a connection.
     ///
     /// # Errors
-    /// If it has none for so long, the host has ended, or an attempt fails for a reason that only a person can remove.
+    /// If it has none for `patience`, the host has ended, or an attempt fails for a reason that only a person can
+    /// remove.
     pub(crate) async fn reached(&self, patience: Duration) -> Result<Host, AskError> {
         self.reached_until(patience, Awaited::Connection).await
     }
@@ -318,7 +319,7 @@ impl RemoteHost {
             return Ok(host);
         }
         let mut follow = self.follow();
-        // The cause of an earlier failure may have gone by now: this attempt counts.
+        // The cause of an earlier failure may have passed by now: this attempt counts.
         let before = follow.borrow_and_update().interruption().map_or(0, |interruption| interruption.failures);
         self.retry();
         let up = async {
@@ -346,8 +347,8 @@ impl RemoteHost {
         }
     }
 
-    /// Waits until the session has had no connection for so long, or a person has to do something for the next one.
-    /// Returns what is wrong; none if the session has ended.
+    /// Waits until the session has had no connection for `limit`, or a person has to do something for the next one.
+    /// Returns the problem; none if the session has ended.
     pub(crate) async fn stalled(&self, limit: Duration) -> Option<AskError> {
         let mut follow = self.follow();
         loop {
@@ -372,7 +373,7 @@ impl RemoteHost {
         }
     }
 
-    /// Returns what is wrong with the connection.
+    /// Returns the problem of the connection.
     pub(crate) fn trouble(&self) -> AskError {
         match &*self.shared.connection.borrow() {
             Connection::Over { pid } => self.ended(*pid),
@@ -447,7 +448,7 @@ impl OpenSession {
         Ok(Self { session: Session::new(), id, local, speaker: Some(speaker), is_known: false, lost: None })
     }
 
-    /// Returns how much longer it waits for its next connection.
+    /// Returns the remaining time until its next connection.
     fn time_left(&self) -> Duration {
         let away = self.lost.map_or(Duration::ZERO, |lost| since_boot().saturating_sub(lost));
         RECONNECT_TIMEOUT.saturating_sub(away)
@@ -511,7 +512,7 @@ impl Supervisor {
         }
     }
 
-    /// Connects to the relay and requests the host. Ends a session whose time has run out meanwhile.
+    /// Connects to the relay and requests the host. Ends a session whose time has run out in the meantime.
     async fn dial(&self, session: &mut Option<OpenSession>) -> Result<Dialed, ConnectFailure> {
         let request = RelayRequest::Open(self.socket.clone());
         let dialing = self.route.dial(&request);
@@ -530,9 +531,9 @@ impl Supervisor {
     fn give_up(&self, session: &mut Option<OpenSession>) {
         *session = None;
         if let Some(shared) = self.shared.upgrade()
-            && let Some(why) = last_failure(&shared.connection)
+            && let Some(failure) = last_failure(&shared.connection)
         {
-            interrupt(&shared.connection, why, false);
+            interrupt(&shared.connection, failure, false);
         }
     }
 
@@ -623,12 +624,12 @@ impl Supervisor {
             *session = None;
         }
         drop((reader, writer));
-        let said = match &ended {
+        let output = match &ended {
             Ended::Lost(_) => errors.into_text().await,
             _ => String::new(),
         };
         drop(guard);
-        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let last = output.lines().map(str::trim).rfind(|line| !line.is_empty());
         Ok(match last {
             Some(last) => explain(&self.route.config.name, &self.route.config.ssh, last, false, None),
             None if ended.is_violation() && !is_met => ConnectFailure::Protocol(ended.to_string()),
@@ -695,12 +696,12 @@ impl Supervisor {
     }
 }
 
-/// Returns why there is no connection.
+/// Returns the reason that there is no connection.
 fn last_failure(connection: &watch::Sender<Connection>) -> Option<ConnectFailure> {
     connection.borrow().interruption().map(|interruption| interruption.why.clone())
 }
 
-/// Notes that there is no connection, with the newest reason. The time at which the loss began stays.
+/// Records that there is no connection, with the newest reason. The time at which the loss began stays.
 fn interrupt(connection: &watch::Sender<Connection>, why: ConnectFailure, has_session: bool) {
     connection.send_modify(|connection| {
         let interruption = match connection.interruption().cloned() {

@@ -190,18 +190,18 @@ impl Machine {
     ///
     /// # Errors
     /// If the machine is unreachable for that long, or a person has to act first.
-    pub(crate) async fn current(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
+    pub(crate) async fn current(&self, timeout: Duration) -> Result<RemoteHost, RemoteError> {
         let began = Instant::now();
         let mut pause = RETRY_PAUSES.0;
         loop {
-            let left = patience.saturating_sub(began.elapsed());
+            let left = timeout.saturating_sub(began.elapsed());
             match self.connect(left, Awaited::Connection).await {
                 Err(RemoteError::Failed { why, .. })
                     if why.is_passing()
                         && !(matches!(why, ConnectFailure::UnknownHost { .. })
                             && self.contact.lock().version.is_none())
-                        && patience > CLIENT_CONNECT_TIMEOUT
-                        && pause < patience.saturating_sub(began.elapsed()) =>
+                        && timeout > CLIENT_CONNECT_TIMEOUT
+                        && pause < timeout.saturating_sub(began.elapsed()) =>
                 {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(RETRY_PAUSES.1);
@@ -215,16 +215,16 @@ impl Machine {
     ///
     /// # Errors
     /// If the attempt fails or times out.
-    pub(crate) async fn check(&self, patience: Duration) -> Result<(), RemoteError> {
-        self.connect(patience, Awaited::FirstFailure).await.map(drop)
+    pub(crate) async fn check(&self, timeout: Duration) -> Result<(), RemoteError> {
+        self.connect(timeout, Awaited::FirstFailure).await.map(drop)
     }
 
     /// Makes one connection attempt, which continues after this call has timed out: the answer to an `ssh` question may
     /// arrive after the request has ended.
-    async fn connect(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
+    async fn connect(&self, timeout: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let Some(machine) = self.weak_self.upgrade() else { return Err(self.not_connected_error()) };
-        let connecting = tokio::spawn(async move { machine.connect_alone(patience, until).await });
-        match tokio::time::timeout(patience + REASON_TIMEOUT, connecting).await {
+        let connecting = tokio::spawn(async move { machine.connect_alone(timeout, until).await });
+        match tokio::time::timeout(timeout + REASON_TIMEOUT, connecting).await {
             Ok(Ok(connected)) => connected,
             Ok(Err(_)) | Err(_) => Err(self.not_connected_error()),
         }
@@ -245,14 +245,14 @@ impl Machine {
         RemoteError::Failed { host, why }
     }
 
-    async fn connect_alone(&self, patience: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
+    async fn connect_alone(&self, timeout: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let _guard = self.connect_lock.lock().await;
         let current = self.hosts().into_iter().find(|host| host.opens_new() && !host.is_over());
         let host = match current {
             Some(host) => host,
             None => self.find_current().await?,
         };
-        match host.reached_until(patience, until).await {
+        match host.reached_until(timeout, until).await {
             Ok(_) => {
                 self.contact.lock().failure = None;
                 Ok(host)
@@ -260,14 +260,14 @@ impl Machine {
             // The host has ended in the meantime; start another one.
             Err(AskError::RemoteHostLost { .. }) => {
                 let host = self.find_current().await?;
-                host.reached_until(patience, until).await.map_err(|error| self.failed(&host, &error))?;
+                host.reached_until(timeout, until).await.map_err(|error| self.connect_error(&host, &error))?;
                 Ok(host)
             }
-            Err(error) => Err(self.failed(&host, &error)),
+            Err(error) => Err(self.connect_error(&host, &error)),
         }
     }
 
-    fn failed(&self, host: &RemoteHost, error: &AskError) -> RemoteError {
+    fn connect_error(&self, host: &RemoteHost, error: &AskError) -> RemoteError {
         let why = match host.connection() {
             Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. } => interruption.why,
             _ => ConnectFailure::Connection(error.to_string()),
@@ -280,7 +280,7 @@ impl Machine {
         self.contact.lock().is_connecting = true;
         self.changed.send_modify(|changed| *changed += 1);
         let dialed = self.route.dial(&RelayRequest::OpenCurrent).await;
-        let failed = |why: ConnectFailure| RemoteError::Failed { host: self.config().name.clone(), why };
+        let to_error = |why: ConnectFailure| RemoteError::Failed { host: self.config().name.clone(), why };
         {
             let mut contact = self.contact.lock();
             contact.is_connecting = false;
@@ -290,9 +290,9 @@ impl Machine {
         let reached = match dialed {
             Ok(Dialed::Reached(reached)) => reached,
             Ok(Dialed::Gone) => {
-                return Err(failed(ConnectFailure::Host("the relay found no terminal host".to_owned())));
+                return Err(to_error(ConnectFailure::Host("the relay found no terminal host".to_owned())));
             }
-            Err(why) => return Err(failed(why)),
+            Err(why) => return Err(to_error(why)),
         };
         self.contact.lock().version = Some(reached.version.clone());
         let known = self.hosts().into_iter().find(|host| host.socket() == reached.socket);
@@ -300,7 +300,7 @@ impl Machine {
         if let Some(known) = known {
             return Ok(known);
         }
-        self.make_room().map_err(failed)?;
+        self.make_room().map_err(to_error)?;
         let host = self.adopt(reached.socket.clone(), Some(*reached));
         // Lets the next daemon find this host before it has a terminal.
         self.write_notes().await;
@@ -397,9 +397,9 @@ impl Machine {
     ///
     /// # Errors
     /// If the machine is unreachable, or the host of the step has ended and its results are lost.
-    pub(crate) async fn host_for(&self, step: &str, patience: Duration) -> Result<RemoteHost, HostsError> {
+    pub(crate) async fn host_for(&self, step: &str, timeout: Duration) -> Result<RemoteHost, HostsError> {
         let Some(socket) = self.notes.lock().socket_of(step).map(str::to_owned) else {
-            return Ok(self.current(patience).await?);
+            return Ok(self.current(timeout).await?);
         };
         let known = self.hosts().into_iter().find(|host| host.socket() == socket && !host.is_over());
         known.ok_or_else(|| AskError::Refused(Refusal::OutcomeUnknown).into())
@@ -427,7 +427,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the id is not that of a new terminal of this machine.
-    pub(crate) async fn opened(
+    pub(crate) async fn record_opened(
         &self,
         step: &str,
         opened: &OpenedTerminal,
@@ -487,7 +487,7 @@ impl Machine {
             return Ok(None);
         };
         let opened = OpenedTerminal { id, pid: 0, integrated: false };
-        self.opened(step, &opened, is_taken).await.map_err(|what| host.implausible(what))?;
+        self.record_opened(step, &opened, is_taken).await.map_err(|what| host.implausible(what))?;
         Ok(Some(opened.id))
     }
 
@@ -575,7 +575,7 @@ impl Machine {
         }
     }
 
-    /// Notes the close of a terminal.
+    /// Records the close of a terminal.
     pub(crate) async fn forget(&self, id: &TerminalId) {
         let is_known = self.notes.lock().forget(id);
         if is_known {
@@ -592,7 +592,7 @@ impl Machine {
     }
 
     /// Returns the process id of the host that a terminal ended with.
-    pub(crate) fn lost(&self, id: &str) -> Option<u32> {
+    pub(crate) fn lost_with(&self, id: &str) -> Option<u32> {
         self.lost_terminals.lock().iter().find(|(lost_terminals, _)| lost_terminals.as_str() == id).map(|(_, pid)| *pid)
     }
 

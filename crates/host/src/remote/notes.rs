@@ -108,7 +108,7 @@ impl MachineNotes {
         SessionId(bytes)
     }
 
-    /// Notes the request of a terminal. A repeated request keeps the note of the first one. Returns whether it is the
+    /// Records the request of a terminal. A repeated request keeps the note of the first one. Returns whether it is the
     /// first.
     pub(crate) fn begin(&mut self, step: &str, opening: Opening) -> bool {
         if self.openings.contains_key(step) {
@@ -125,7 +125,7 @@ impl MachineNotes {
         true
     }
 
-    /// Notes the terminal that a step has opened.
+    /// Records the terminal that a step has opened.
     ///
     /// # Errors
     /// If the step has another terminal, or another step has opened the terminal.
@@ -157,8 +157,8 @@ impl MachineNotes {
         with_terminals.map(|(socket, _)| socket).chain(openings).chain(self.writes.values()).cloned().collect()
     }
 
-    /// Notes that the daemon has stored the results of `steps`, as [`names_step`] takes it, or has given the steps up.
-    /// `is_known` recognises the sockets of hosts that have not ended. Returns whether anything has changed.
+    /// Records that the daemon has stored the results of `steps`, as [`names_step`] takes it, or has given the steps
+    /// up. `is_known` recognises the sockets of hosts that have not ended. Returns whether anything has changed.
     pub(crate) fn settle(&mut self, steps: &str, is_known: impl Fn(&str) -> bool) -> bool {
         let mut is_changed = false;
         self.openings.retain(|step, opening| {

@@ -264,7 +264,7 @@ impl Reply for Picture {
     }
 }
 
-/// Checks a picture of so many rows.
+/// Checks a picture of `height` rows.
 fn picture(picture: &mut Picture, height: usize) -> Result<(), Reason> {
     let cols = picture.cols;
     ensure((1..=*Size::BOUNDS.end()).contains(&cols), "a picture without columns, or with too many")?;

@@ -1,4 +1,4 @@
-//! The machine that a connection leads to, as far as this machine knows before it connects.
+//! The target of a connection, as known before connecting.
 //!
 //! `ssh -G` reports what the user's configuration makes of a destination, and `ssh-keygen -F` its known keys. Both read
 //! files only. The target states the facts that neither can report: a connection that another `ssh` shares, unchecked
@@ -69,12 +69,12 @@ impl HostTarget {
         ssh: &OsString,
         options: impl Iterator<Item = OsString>,
     ) -> Result<Self, ConnectFailure> {
-        let silent = |what: &str, why: &str| {
-            ConnectFailure::Connection(format!("{what} does not report where '{}' leads: {why}", host.ssh))
+        let silent = |what: &str, error: &str| {
+            ConnectFailure::Connection(format!("{what} does not report where '{}' leads: {error}", host.ssh))
         };
         let arguments =
             [ssh.clone(), "-G".into()].into_iter().chain(options).chain(["--".into(), host.ssh.clone().into()]);
-        let report = output(arguments.collect()).await.map_err(|why| silent("ssh -G", &why.to_string()))?;
+        let report = output(arguments.collect()).await.map_err(|error| silent("ssh -G", &error.to_string()))?;
         if report.is_empty() {
             let unknown = vec!["ssh did not report where it leads (ssh -G)".to_owned()];
             return Ok(Self { ssh: host.ssh.clone(), unknown, ..Self::default() });
@@ -86,7 +86,7 @@ impl HostTarget {
             let arguments = ["ssh-keygen", "-F", &name, "-f", file].map(OsString::from);
             let found = match output(arguments.to_vec()).await {
                 Err(NoReport::Start(SpawnError::NotFound(_))) => String::new(),
-                found => found.map_err(|why| silent("ssh-keygen -F", &why.to_string()))?,
+                found => found.map_err(|error| silent("ssh-keygen -F", &error.to_string()))?,
             };
             known.push_str(&key_lines(&found));
         }
@@ -94,7 +94,7 @@ impl HostTarget {
         if let Some(file) = file_of(&known) {
             let arguments = ["ssh-keygen", "-l", "-F", &known_name(&report), "-f"].map(OsString::from);
             let arguments = arguments.into_iter().chain([file.as_os_str().to_owned()]).collect();
-            let listed = output(arguments).await.map_err(|why| silent("ssh-keygen -l", &why.to_string()))?;
+            let listed = output(arguments).await.map_err(|error| silent("ssh-keygen -l", &error.to_string()))?;
             target.keys.extend(fingerprints(&listed));
         }
         target.fixed = FixedConnection { options: fixed_options(&report), known_keys: known };
@@ -192,7 +192,7 @@ fn key_lines(report: &str) -> String {
     report.lines().filter(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Writes keys into a file of its own that only the user reads; `None` if there are none, or the write fails.
+/// Writes keys into a separate file that only the user reads; `None` if there are none, or the write fails.
 fn file_of(keys: &str) -> Option<TempPath> {
     if keys.is_empty() {
         return None;
@@ -244,7 +244,7 @@ enum NoReport {
     Unreadable,
 }
 
-/// Returns what a program prints.
+/// Returns the output of a program.
 async fn output(arguments: Vec<OsString>) -> Result<String, NoReport> {
     let environment = std::env::vars_os().collect();
     let spec = PipedSpec { arguments, folder: "/".into(), environment, stdin: Stdin::Nothing, family: None };

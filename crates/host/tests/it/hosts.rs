@@ -426,7 +426,7 @@ async fn a_host_that_has_ended_makes_no_step_doubtful_that_began_after_its_end()
     let note = serde_json::json!({"socket": folder.path().join("host-1.sock"), "pid": 1});
     let notes = folder.path().join("notes");
     std::fs::create_dir_all(&notes).unwrap();
-    std::fs::write(notes.join("host-1.note"), steplatch_liar::packed(&note)).unwrap();
+    std::fs::write(notes.join("host-1.note"), steplatch_liar::to_msgpack(&note)).unwrap();
     let next = async |pending: &str, are_all: bool| {
         let next = hosts(folder.path(), "1").await;
         next.doubt([pending.to_owned()].into(), are_all);

@@ -16,7 +16,7 @@ use steplatch_host::{
     SshEnvironment, Starter, TerminalAsk, TransferError, Transport,
 };
 use steplatch_ids::TerminalId;
-use steplatch_liar::{Liar, Lie, Lies, SOCKET, answer, packed, record, secret_frames, with};
+use steplatch_liar::{Liar, Lie, Lies, SOCKET, answer, record, secret_frames, to_msgpack, with};
 use steplatch_patience::eventually;
 use steplatch_terminal::{CommandRequest, Input, Limit, Part, SecretText, Signal, Spec};
 use tempfile::TempDir;
@@ -226,7 +226,8 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
         ("more texts than were requested", Pieces, json!(["", "", ""]), "more or fewer texts than were requested"),
     ];
     for (name, request, lie, expected) in lies {
-        let scene = Scene::new(Lies::about(|ask| !matches!(ask, TerminalAsk::Describe), Lie::Value(lie))).await;
+        let scene =
+            Scene::new(Lies::in_terminal_replies(|ask| !matches!(ask, TerminalAsk::Describe), Lie::Value(lie))).await;
         let terminal = scene.open().await;
         let what = match request {
             View => refused(terminal.view(false).await, name),
@@ -316,7 +317,7 @@ async fn what_a_text_of_a_terminal_never_has_is_taken_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_request_is_unknown() {
     let of_another_type = json!({"Ok": {"offset": 0, "view": null}});
-    let view = packed(&json!({"Ok": answer::view()}));
+    let view = to_msgpack(&json!({"Ok": answer::view()}));
     let lies: [(&str, Lie); 8] = [
         ("another type", Lie::Value(of_another_type)),
         ("a number", Lie::Value(json!(7))),
@@ -329,12 +330,12 @@ async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_reques
         ("a million arrays in each other", Lie::Body(vec![0x91; 1_000_000])),
     ];
     for (name, lie) in lies {
-        let scene = Scene::new(Lies::about(is_view, lie)).await;
+        let scene = Scene::new(Lies::in_terminal_replies(is_view, lie)).await;
         let error = scene.open().await.view(false).await.unwrap_err();
         assert!(matches!(error, AskError::Garbled(_)) && error.is_outcome_unknown(), "{name}: {error:?}");
     }
     // The second answer belongs to no request.
-    let scene = Scene::new(Lies::about(is_view, Lie::Twice(answer::view()))).await;
+    let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Twice(answer::view()))).await;
     let terminal = scene.open().await;
     for _ in 0..3 {
         assert_eq!(terminal.view(false).await.unwrap().screen, "$ ");
@@ -345,7 +346,7 @@ async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_reques
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request() {
     let (long, more) = ("x".repeat(101), "more text than was requested");
-    let of = |ask: fn(&TerminalAsk) -> bool, value: Value| Lies::about(ask, Lie::Value(value));
+    let of = |ask: fn(&TerminalAsk) -> bool, value: Value| Lies::in_terminal_replies(ask, Lie::Value(value));
     let is_run = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Run(_));
     let is_wait = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Wait(_));
     let ran = |lie: Value| async move {
@@ -369,14 +370,14 @@ async fn an_answer_that_is_longer_than_was_requested_is_an_error_of_its_request(
     assert_eq!(refused(waited, "a match"), "a match that is too long");
 
     // What no answer to such a request comes near is not even kept, and the connection goes on.
-    let scene = Scene::new(Lies::about(is_view, Lie::Body(vec![0x91; 20 << 20]))).await;
+    let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Body(vec![0x91; 20 << 20]))).await;
     let terminal = scene.open().await;
     let error = terminal.view(false).await.unwrap_err();
     assert!(error.is_outcome_unknown() && error.to_string().contains("longer than the answer"), "{error}");
     terminal.describe().await.unwrap();
     assert_eq!(scene.liar.dialed(), 1);
     // An error quotes no book.
-    let scene = Scene::new(Lies::about(is_view, Lie::Value(json!({"x".repeat(500_000): 1})))).await;
+    let scene = Scene::new(Lies::in_terminal_replies(is_view, Lie::Value(json!({"x".repeat(500_000): 1})))).await;
     let error = scene.open().await.view(false).await.unwrap_err();
     assert!(error.to_string().len() < 1000, "{}", error.to_string().len());
 }
@@ -429,7 +430,7 @@ async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_
         ("the end of the session", Lie::End),
     ];
     for (name, lie) in lies {
-        let scene = Scene::new(Lies::about(is_view, lie)).await;
+        let scene = Scene::new(Lies::in_terminal_replies(is_view, lie)).await;
         let terminal = scene.open().await.with_patience(Duration::from_secs(60));
         let error = terminal.view(false).await.unwrap_err();
         assert!(matches!(error, AskError::ConnectionLost { .. }), "{name}: {error:?}");
@@ -437,7 +438,7 @@ async fn a_host_that_breaks_its_connection_again_and_again_is_not_asked_without_
             scene.liar.received_asks().into_iter().filter(|ask| matches!(ask, Ask::Terminal(_, ask) if is_view(ask)));
         assert_eq!(views.count(), 4, "{name}");
         // What may be repeated only by its step is not reported as failed.
-        let scene = Scene::new(Lies::about(|ask| matches!(ask, TerminalAsk::Send(_)), Lie::End)).await;
+        let scene = Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Send(_)), Lie::End)).await;
         let error = scene.open().await.send(Input { text: "x".to_owned(), ..Input::default() }).await.unwrap_err();
         let steplatch_host::SendError::Ask(error) = error else { panic!("{name}: {error:?}") };
         assert!(error.is_outcome_unknown(), "{name}: {error:?}");
@@ -632,7 +633,7 @@ async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
         events.push(json!({"Resized": {"cols": 65_535, "rows": 0}}));
         events.push(json!("Closed"));
         let reply = json!({"snapshot": around, "size": {"cols": 80, "rows": 24}});
-        let lies = Lies::about(|ask| matches!(ask, TerminalAsk::Attach), Lie::Events(reply, events));
+        let lies = Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Attach), Lie::Events(reply, events));
         let scene = Scene::new(lies).await;
         let mut attached = scene.open().await.attach().await.unwrap();
         assert_eq!(attached.snapshot, "ab", "{name}");
@@ -656,7 +657,8 @@ async fn no_sequence_of_another_machine_acts_on_the_terminal_of_a_person() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_screen_of_an_impossible_size_is_not_attached_to() {
     let reply = json!({"snapshot": "", "size": {"cols": 65_535, "rows": 65_535}});
-    let scene = Scene::new(Lies::about(|ask| matches!(ask, TerminalAsk::Attach), Lie::Value(reply))).await;
+    let scene =
+        Scene::new(Lies::in_terminal_replies(|ask| matches!(ask, TerminalAsk::Attach), Lie::Value(reply))).await;
     assert_eq!(refused(scene.open().await.attach().await, "attach"), "a size that no terminal has");
 }
 
@@ -804,7 +806,8 @@ async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_sti
     let failed = format!("{}\n", json!({"failed": "the key is another one"}));
     let relay = move |_, _: &str| (!settled.load(Ordering::Relaxed)).then(|| failed.clone());
     let waiting = |ask: &TerminalAsk| matches!(ask, TerminalAsk::Wait(_));
-    let scene = Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::about(waiting, Lie::Silence) }).await;
+    let scene =
+        Scene::new(Lies { relay: Some(Box::new(relay)), ..Lies::in_terminal_replies(waiting, Lie::Silence) }).await;
     let terminal = scene.open().await.with_patience(Duration::from_secs(600));
     let wait = tokio::spawn({
         let terminal = terminal.clone();
@@ -816,7 +819,7 @@ async fn a_failure_that_a_person_has_to_settle_is_reported_while_the_session_sti
     })
     .await;
     is_settled.store(false, Ordering::Relaxed);
-    scene.liar.cut();
+    scene.liar.drop_connections();
     eventually("the loss is noticed", async || match &scene.hosts.remote_status()[0].state {
         RemoteHostState::Lost { .. } => Ok(()),
         other => Err(format!("{other:?}")),

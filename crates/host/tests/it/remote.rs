@@ -389,7 +389,7 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
             second.open_on(opening.clone(), Some("box"), Duration::from_secs(60), PlacePolicy::AtOnce).await.unwrap();
         assert_eq!(again.0.id(), &id, "the terminal that was opened");
     }
-    second.note_repeated(&step);
+    second.record_repeated(&step);
     assert!(second.is_repeated(&step));
     second.settle(&step);
     assert!(!second.is_repeated(&step));
@@ -398,10 +398,10 @@ async fn a_machine_that_is_away_does_not_make_a_request_forgotten() {
 /// Makes the notes of the machine those of a daemon that was killed before the answer to its request for a terminal came.
 fn forget_answers(folder: &Path) {
     let file = folder.join("machines/box.machine");
-    let mut notes: serde_json::Value = steplatch_liar::unpacked(&std::fs::read(&file).unwrap());
+    let mut notes: serde_json::Value = steplatch_liar::from_msgpack(&std::fs::read(&file).unwrap());
     for opening in notes["openings"].as_object_mut().unwrap().values_mut() {
         opening["terminal"] = serde_json::Value::Null;
     }
     notes["terminals"] = serde_json::json!({});
-    std::fs::write(&file, steplatch_liar::packed(&notes)).unwrap();
+    std::fs::write(&file, steplatch_liar::to_msgpack(&notes)).unwrap();
 }

@@ -104,7 +104,7 @@ impl Viewer {
         }
     }
 
-    /// Has the tab woken before others from now on: it types.
+    /// Has the tab woken before others, since it types.
     pub(super) fn put_first(&self) {
         let mut tabs = self.feed.tabs.lock();
         if let Some(place) = tabs.iter().position(|known| self.is_of(known)) {
@@ -116,7 +116,7 @@ impl Viewer {
         std::ptr::eq(tab.as_ptr(), Arc::as_ptr(&self.tab))
     }
 
-    /// Returns what is newer than `since`.
+    /// Returns the content newer than `since`.
     pub(super) fn news(&self, since: u64) -> News {
         self.feed.screen.lock().news(&self.feed.terminal, since)
     }
@@ -229,8 +229,8 @@ impl Feed {
         self.wake();
     }
 
-    fn end(self: &Arc<Self>, why: Option<String>) {
-        self.screen.lock().gone = Some(why);
+    fn end(self: &Arc<Self>, reason: Option<String>) {
+        self.screen.lock().gone = Some(reason);
         self.wake();
     }
 }
@@ -307,8 +307,8 @@ impl FeedScreen {
     }
 
     fn news(&mut self, terminal: &str, since: u64) -> News {
-        if let Some(why) = &self.gone {
-            return News::Gone(why.clone());
+        if let Some(reason) = &self.gone {
+            return News::Gone(reason.clone());
         }
         if self.version <= since {
             return News::None;
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(frame(&screen, 1), (3, false, vec![1, 2]));
         assert_eq!(frame(&screen, 2), (3, false, vec![2]));
         assert!(matches!(screen.news("term", 3), News::None));
-        // The next daemon sends everything; a row that is the same is none of the news.
+        // The next daemon sends everything; an equal row is not news.
         screen.take(ScreenChange { whole: true, ..change(vec![row(0, "a"), row(1, "c"), row(2, "e")]) });
         assert_eq!(frame(&screen, 3), (4, false, vec![2]));
         screen.take(ScreenChange { rows: 4, whole: true, ..change(vec![row(0, "a")]) });
@@ -395,7 +395,7 @@ mod tests {
         for _ in 0..3 {
             feed.take(change(vec![row(0, "a")]));
             assert!(is_woken(&tabs[37]).await.is_ok() && is_woken(&tabs[0]).await.is_ok(), "the first ones at once");
-            // A change meanwhile wakes all of them once more.
+            // A change in the meantime wakes all of them once more.
             feed.take(change(vec![row(0, "b")]));
             for tab in &tabs {
                 tokio::time::timeout(Duration::from_secs(1), tab.notified()).await.expect("each tab is woken");
@@ -426,7 +426,7 @@ mod tests {
             let (version, written) = of(&mut screen, since);
             assert_eq!((version, of(&mut screen, since).1.as_ptr()), (since + 1, written.as_ptr()));
             assert!(written.contains(&format!("\"{text}\"")), "{written}");
-            // Slow ones get frames of their own, of which few are kept.
+            // Slow ones get separate frames, of which few are kept.
             for slow in 0..since {
                 of(&mut screen, slow);
             }

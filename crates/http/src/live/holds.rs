@@ -83,7 +83,7 @@ impl Holds {
         Ok(1)
     }
 
-    /// Lets a hold go after the time of grace, unless another socket takes it meanwhile.
+    /// Lets a hold go after the time of grace, unless another socket takes it in the meantime.
     pub(super) fn leave(self: &Arc<Self>, key: String, taken: u64) {
         let holds = self.clone();
         tokio::spawn(async move {

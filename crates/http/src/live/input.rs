@@ -30,7 +30,7 @@ pub(super) struct TabInput {
     pub(super) input: TypedByTab,
 }
 
-/// Types what arrives, until the tab is gone.
+/// Types what arrives, until the tab closes.
 pub(super) async fn type_all(
     person: ReconnectingClient,
     mut inputs: mpsc::Receiver<TabInput>,

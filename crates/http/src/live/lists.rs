@@ -99,7 +99,7 @@ impl Lists {
         }
     }
 
-    /// Looks at the lists whenever they may have changed, until the daemon is gone.
+    /// Looks at the lists whenever they may have changed, until the daemon ends.
     async fn follow(&self, client: &Client) -> Option<()> {
         let (_, mut runs) = in_time(client.subscribe(Watch {})).await?.ok()?;
         let mut terminals = in_time(Activity::subscribe(client)).await??;
@@ -157,7 +157,7 @@ impl Activity {
         }
     }
 
-    /// Waits for an event; returns none once the daemon is gone.
+    /// Waits for an event; returns none once the daemon has ended.
     async fn next(&mut self) -> Option<()> {
         match &mut self.0 {
             Some(events) => events.next().await.map(drop),
@@ -196,7 +196,7 @@ impl Looks {
     }
 }
 
-/// Returns what a call returns, unless that takes too long: all tabs wait for the lists.
+/// Returns the result of a call, unless that takes too long: all tabs wait for the lists.
 async fn in_time<T>(call: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(CALL_TIMEOUT, call).await.ok()
 }
@@ -206,9 +206,9 @@ fn to_value(value: impl serde::Serialize) -> Option<Arc<Value>> {
 }
 
 async fn listed_runs(client: &Client, state: Option<&str>) -> Option<Arc<Value>> {
-    let wanted =
+    let request =
         ListWorkflowRuns { state: state.map(ToOwned::to_owned), limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
-    to_value(in_time(client.call(wanted)).await?.ok()?.runs)
+    to_value(in_time(client.call(request)).await?.ok()?.runs)
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ pub(super) fn follow(daemon: ReconnectingClient, run_id: String, from: u64, repl
 
 async fn events(daemon: ReconnectingClient, run_id: String, mut from: u64, replies: mpsc::Sender<ToTab>) {
     loop {
-        let wanted = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
-        let subscribed = async { daemon.running().await.ok()?.subscribe(wanted).await.ok() };
+        let request = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
+        let subscribed = async { daemon.running().await.ok()?.subscribe(request).await.ok() };
         let Some((reply, mut events)) = subscribed.await else {
             tokio::time::sleep(RETRY_PAUSE).await;
             continue;
@@ -42,7 +42,7 @@ async fn events(daemon: ReconnectingClient, run_id: String, mut from: u64, repli
         while let Some(event) = events.next().await {
             let is_last = is_last(&event);
             from = event["seq"].as_u64().map_or(from, |seq| seq + 1);
-            // A tab that is slow slows the events of its own run down.
+            // A slow tab slows the events of its run down.
             if replies.send(ToTab::Event { event }).await.is_err() || is_last {
                 return;
             }

@@ -98,7 +98,7 @@ impl Watched {
 struct Closing(u16, &'static str);
 
 impl Tab {
-    /// Serves a tab until it is gone.
+    /// Serves a tab until it closes.
     pub(super) async fn serve(app: Arc<App>, mut socket: WebSocket, cookie: PageSecret, peer: Peer) {
         let first = timeout(HELLO_TIME, socket.recv()).await;
         let Ok(Some(Ok(Message::Text(first)))) = first else { return };
@@ -423,6 +423,6 @@ async fn changed(lists: Option<&mut watch::Receiver<ListSnapshot>>) -> bool {
 }
 
 async fn close(mut socket: WebSocket, Closing(code, reason): Closing) {
-    // The tab may be gone already.
+    // The tab may have closed already.
     let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
 }

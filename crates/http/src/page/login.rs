@@ -28,7 +28,7 @@ pub(crate) const HALF: &str = "steplatch-half";
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// Returns the name of the cookie of the server at `port`. Servers at other ports of the host receive it as well, and
-/// have one of their own.
+/// have their own.
 fn cookie_name(port: u16) -> String {
     format!("steplatch-{port}")
 }
@@ -43,7 +43,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Returns whether a page of `origin` itself sent the request. A browser states that in `Sec-Fetch-Site`; older ones state
-/// the origin of a request that is no plain read.
+/// the origin of a request that is not a plain read.
 fn is_same_origin(headers: &HeaderMap, origin: &str) -> bool {
     let states_origin = headers.contains_key(ORIGIN);
     let is_origin = single(headers, ORIGIN.as_str()).is_some_and(|given| given.eq_ignore_ascii_case(origin));
@@ -68,7 +68,7 @@ pub(crate) fn cookie(headers: &HeaderMap, port: u16) -> Option<PageSecret> {
         (key == name).then(|| PageSecret(value.to_owned()))
     });
     match (found.next(), found.next()) {
-        // Two cookies of one name are none of ours: another server of the host has set one for a path.
+        // Two cookies of one name are not ours: another server of the host has set one for a path.
         (Some(one), None) => Some(one),
         _ => None,
     }

@@ -84,9 +84,9 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
     let kept = load(&library, NOTES, None).unwrap();
     let hash = kept.metadata.hash;
     for (run, succeeded) in [("run_1", false), ("run_2", true), ("run_2", true)] {
-        assert!(library.note_function_run(&name("notes"), "notes", run, &hash, succeeded, noon()).unwrap());
+        assert!(library.record_function_run(&name("notes"), "notes", run, &hash, succeeded, noon()).unwrap());
     }
-    assert!(library.note_function_run(&name("notes"), "other", "run_2", &hash, false, noon()).unwrap());
+    assert!(library.record_function_run(&name("notes"), "other", "run_2", &hash, false, noon()).unwrap());
     let counts =
         |library: &Library, id: &str| library.function_file(&name("notes")).unwrap().metadata.workflows[id].clone();
     let notes = counts(&library, "notes");
@@ -104,10 +104,10 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
         (2, Status::Draft, 2)
     );
     assert!(
-        !library.note_function_run(&name("notes"), "notes", "run_4", &hash, true, noon()).unwrap(),
+        !library.record_function_run(&name("notes"), "notes", "run_4", &hash, true, noon()).unwrap(),
         "of the text before"
     );
-    assert!(library.note_function_run(&name("notes"), "notes", "run_5", &edited.hash, true, noon()).unwrap());
+    assert!(library.record_function_run(&name("notes"), "notes", "run_5", &edited.hash, true, noon()).unwrap());
     let kept = library.function_file(&name("notes")).unwrap().metadata;
     assert_eq!(
         (kept.version, kept.workflows["notes"].status, kept.workflows["notes"].run_count),
@@ -144,7 +144,7 @@ fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
     }
     // What a newer build wrote is kept, also within one workflow of many.
     fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
-    assert!(library.note_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
+    assert!(library.record_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
     let about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();
     assert_eq!(
         (&about["colour"], &about["version"], &about["workflows"]["notes"]["run_count"]),
@@ -180,7 +180,7 @@ fn a_removed_file_leaves_nothing_behind() {
     assert!(!about(&library).exists() && library.functions().unwrap().is_empty());
     assert!(matches!(library.delete_functions(&name("notes")), Err(LookupError::NotFound { .. })));
     let hash = Signature::of_text(NOTES);
-    let counted = library.note_function_run(&name("notes"), "notes", "run_7", &hash, true, noon());
+    let counted = library.record_function_run(&name("notes"), "notes", "run_7", &hash, true, noon());
     assert!(matches!(counted, Err(LookupError::NotFound { .. })));
 }
 

@@ -102,7 +102,7 @@ fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = fs::read_to_string(library.file(&stored.name)).unwrap();
-    assert!(library.note_run(&stored.name, &stored.metadata.hash, true, 3, noon()).unwrap());
+    assert!(library.record_run(&stored.name, &stored.metadata.hash, true, 3, noon()).unwrap());
     let after = fs::read_to_string(library.file(&stored.name)).unwrap();
     let changed: Vec<&str> =
         after.lines().zip(before.lines()).filter(|(new, old)| new != old).map(|(new, _)| new.trim()).collect();
@@ -119,7 +119,7 @@ fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
 fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
     let (_folder, library) = library();
     let first = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    library.note_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
+    library.record_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
     let refused = library.create(&machine("build", "ninja\n"), false, &Author::default()).unwrap_err();
     assert_eq!(refused.to_string(), "Workflow 'build' already exists. Use overwrite_existing=true to replace.");
     assert_eq!(library.get(&first.name).unwrap().metadata.hash, first.metadata.hash);
@@ -195,14 +195,14 @@ fn a_draft_that_ran_to_its_end_is_proven() {
 fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
-    let note = |hash: &Signature, succeeded| library.note_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
+    let note = |hash: &Signature, succeeded| library.record_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
     assert!(note(&stored.metadata.hash, false));
     assert_eq!(library.get(&stored.name).unwrap().metadata.status, Status::Draft);
     assert!(note(&stored.metadata.hash, true));
     assert!(!note(&Signature::of_value(&machine("build", "old\n")), true), "a run of what it was before");
     let metadata = library.get(&stored.name).unwrap().metadata;
     assert_eq!((metadata.run_count, metadata.success_count, metadata.total_states), (2, 1, 4));
-    let missing = library.note_run(&name("missing"), &stored.metadata.hash, true, 1, noon());
+    let missing = library.record_run(&name("missing"), &stored.metadata.hash, true, 1, noon());
     assert!(matches!(missing, Err(LookupError::NotFound { .. })));
 }
 
@@ -232,7 +232,7 @@ fn what_a_newer_build_wrote_about_a_workflow_stays() {
     let (_folder, library) = library();
     let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     edit(&library.file(&stored.name), r#""total_states": 0"#, r#""total_states": 0, "stars": 5"#);
-    library.note_run(&stored.name, &stored.metadata.hash, true, 1, noon()).unwrap();
+    library.record_run(&stored.name, &stored.metadata.hash, true, 1, noon()).unwrap();
     assert!(fs::read_to_string(library.file(&stored.name)).unwrap().contains(r#""stars": 5"#));
 }
 
@@ -256,7 +256,7 @@ fn a_library_of_document_001_line_436_is_read_listed_and_counted_on() {
     assert_eq!(stored.definition, definition);
     assert_eq!((stored.metadata.version, stored.metadata.run_count), (1, 3));
     assert_eq!(stored.metadata.created, "2025-08-03T12:00:00.123456+00:00");
-    assert!(library.note_run(&stored.name, &stored.metadata.hash, true, 2, noon()).unwrap());
+    assert!(library.record_run(&stored.name, &stored.metadata.hash, true, 2, noon()).unwrap());
     let written: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!((&written["metadata"]["version"], &written["metadata"]["run_count"]), (&json!("1.0"), &json!(4)));
 }
@@ -276,7 +276,7 @@ fn a_library_of_document_000_line_70_is_read_and_counted_on() {
     let stored = library.get(&name("duplicate_test")).unwrap();
     assert_eq!((stored.metadata.version, stored.metadata.success_count), (1, 1));
     for states in [5, 2] {
-        assert!(library.note_run(&stored.name, &stored.metadata.hash, true, states, noon()).unwrap());
+        assert!(library.record_run(&stored.name, &stored.metadata.hash, true, states, noon()).unwrap());
     }
     let counted = library.get(&stored.name).unwrap().metadata;
     assert_eq!((counted.success_count, counted.total_states), (3, 2), "of the last execution, not of all");
@@ -471,7 +471,7 @@ fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
             assert!(matches!(&keep, CreateError::Folder(error) if read_only(error)), "{keep:?}");
             let delete = library.delete(&name("build")).unwrap_err();
             assert!(matches!(&delete, LookupError::Folder(error) if read_only(error)), "{delete:?}");
-            let note = library.note_run(&name("build"), &hash, true, 1, noon()).unwrap_err();
+            let note = library.record_run(&name("build"), &hash, true, 1, noon()).unwrap_err();
             assert!(matches!(&note, LookupError::Folder(error) if read_only(error)), "{note:?}");
             assert!(note.to_string().ends_with(".terminal_control_workflows' is read-only"), "{note}");
         });

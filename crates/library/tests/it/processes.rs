@@ -41,7 +41,7 @@ fn save_from_many_threads() {
                     .unwrap();
                 assert!(kept.saved);
                 let shared = library.get(&name("shared")).unwrap();
-                library.note_run(&shared.name, &shared.metadata.hash, thread % 2 == 0, 3, SystemTime::now()).unwrap();
+                library.record_run(&shared.name, &shared.metadata.hash, thread % 2 == 0, 3, SystemTime::now()).unwrap();
                 assert!(library.list().unwrap().broken.is_empty());
             });
         }

@@ -133,7 +133,7 @@ async fn log(asker: &ClientContext<'_>, message: &str) {
         return;
     }
     let message = rmcp::model::LoggingMessageNotificationParam::new(rmcp::model::LoggingLevel::Info, json!(message));
-    // A failure means that the client is gone.
+    // A failure means that the client has disconnected.
     let _ = context.peer.notify_logging_message(message).await;
 }
 

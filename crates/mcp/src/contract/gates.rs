@@ -100,9 +100,9 @@ impl Elicitor {
     }
 
     /// Leaves the answer to a gate to others, and remembers not to ask about it again.
-    fn leave(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
+    fn leave(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> GateStep {
         self.give_up(gate);
-        leave_to_others(reply, gate, daemon, why)
+        leave_to_others(reply, gate, daemon, reason)
     }
 
     /// Remembers not to ask about a gate again.
@@ -181,8 +181,8 @@ impl Elicitor {
                 Ok(()) => return self.proceed(&standing.run, caller.wait, caller).await.map(Some),
                 Err(Refused { why, again: true }) if standing.attempts + 1 < MAX_ATTEMPTS => {
                     let reply = caller.run(&standing.run, 0.0).await?;
-                    let wrong = Some((why.as_str(), standing.attempts + 1));
-                    return Ok(Some(question(reply, &gate, wrong, caller)));
+                    let rejected = Some((why.as_str(), standing.attempts + 1));
+                    return Ok(Some(question(reply, &gate, rejected, caller)));
                 }
                 Err(Refused { why, .. }) => why,
             },
@@ -197,11 +197,11 @@ impl Elicitor {
     }
 }
 
-/// Returns the question to the person; `wrong` is the reason for the last rejection, and the number of rejected
+/// Returns the question to the person; `rejected` is the reason for the last rejection, and the number of rejected
 /// answers.
-fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> GateStep {
-    let (wrong, attempts) = wrong.map_or((None, 0), |(wrong, attempts)| (Some(wrong), attempts));
-    let form = match dialog::form(gate, wrong, caller.call.asker.knows_titles()) {
+fn question(reply: Value, gate: &GateInfo, rejected: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> GateStep {
+    let (rejected, attempts) = rejected.map_or((None, 0), |(rejected, attempts)| (Some(rejected), attempts));
+    let form = match dialog::form(gate, rejected, caller.call.asker.knows_titles()) {
         Ok(form) => form,
         Err(NoDialog::Form) => return leave_to_others(reply, gate, caller.daemon, NO_SUCH_FORM),
         Err(NoDialog::TooLong) => return leave_to_others(reply, gate, caller.daemon, TOO_LONG),
@@ -251,24 +251,25 @@ async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<O
 }
 
 /// Returns the reply of a call that leaves the answer to its gate to others.
-fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
+fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> GateStep {
     // The gate may have received an answer in the meantime.
     if reply["status"] == "waiting" {
-        let told = where_to_answer(gate, daemon, why);
-        reply["next_step"] = format!("{told} Tell them so; get_run with wait_seconds goes on when they have.").into();
+        let instructions = where_to_answer(gate, daemon, reason);
+        reply["next_step"] =
+            format!("{instructions} Tell them so; get_run with wait_seconds goes on when they have.").into();
     }
     GateStep::Reply(reply)
 }
 
-/// Returns why a person answers a gate elsewhere, and the command that answers it.
-pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> String {
+/// Returns the reason that a person answers a gate elsewhere, and the command that answers it.
+pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, reason: &str) -> String {
     let place = daemon.place();
     let folder = match place.is_usual() {
         true => String::new(),
         false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
     };
     let gate = gate.name_with_digest();
-    format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {gate}{folder}.")
+    format!("{reason} A person answers it in a terminal of their own, with: steplatch gates answer {gate}{folder}.")
 }
 
 /// Quotes a word for a shell.

@@ -25,7 +25,7 @@ const TTL_MS: (u64, u64) = (60_000, 5_000);
 /// Maximum number of listed workflows: a longer list is of no use to a model.
 const MAX_WORKFLOWS: usize = 500;
 
-/// Number of changes that a slow listener may be behind.
+/// Maximum lag of a slow listener, in changes.
 const CHANGE_CAPACITY: usize = 16;
 
 /// The pauses between attempts to reconnect to the daemon.
@@ -130,7 +130,7 @@ impl Registry {
         }
     }
 
-    /// Returns a receiver of the changes from now on.
+    /// Returns a receiver of later changes.
     pub(super) fn changes(&self) -> broadcast::Receiver<ListChange> {
         let changes = self.shared.changes.subscribe();
         self.shared.watch();
@@ -145,8 +145,8 @@ impl Shared {
 
     /// Starts the watcher unless it runs, and wakes it if it has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
-        let mut begun = self.begun.lock();
-        if std::mem::replace(&mut *begun, true) {
+        let mut is_started = self.begun.lock();
+        if std::mem::replace(&mut *is_started, true) {
             self.asked.notify_waiters();
             return;
         }

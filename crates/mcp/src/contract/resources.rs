@@ -124,7 +124,7 @@ pub(super) async fn read(uri: &str, daemon: &ReconnectingClient) -> Result<Optio
         Address::Events { run, from_seq } => events(uri, run, from_seq.unwrap_or(1), daemon).await?,
         Address::Workflow(name) => {
             let described = daemon.call(DescribeWorkflow { name }).await?;
-            // A workflow with problems exists all the same.
+            // A workflow with problems exists nevertheless.
             described.name.is_some().then(|| pretty(uri, &described))
         }
     };

@@ -144,9 +144,9 @@ impl Elicitor {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(None);
         };
-        let told = task(&run, TaskStatus::Working);
+        let task_info = task(&run, TaskStatus::Working);
         Ok(Some(match run.state.as_str() {
-            "cancelled" => DetailedTask::new(told, TaskPayload::Cancelled),
+            "cancelled" => DetailedTask::new(task_info, TaskPayload::Cancelled),
             "completed" | "failed" => {
                 let params = serde_json::json!({ "run_id": run_id, "detail": RunDetail::Brief });
                 let (reply, warnings) = daemon.call_raw(GetRun::NAME, params).await?;
@@ -157,19 +157,19 @@ impl Elicitor {
                     Ok(Value::Object(result)) => result,
                     other => unreachable!("the result of a tool is an object, not {other:?}"),
                 };
-                DetailedTask::new(told, TaskPayload::Completed { result })
+                DetailedTask::new(task_info, TaskPayload::Completed { result })
             }
             _ => {
                 let (input_requests, elsewhere) = self.questions(&run.pending_gates, daemon, asker).await?;
-                let told = match elsewhere {
-                    Some(elsewhere) => told.with_status_message(elsewhere),
-                    None => told,
+                let task_info = match elsewhere {
+                    Some(elsewhere) => task_info.with_status_message(elsewhere),
+                    None => task_info,
                 };
                 let payload = match input_requests.is_empty() {
                     true => TaskPayload::Working,
                     false => TaskPayload::InputRequired { input_requests },
                 };
-                DetailedTask::new(told, payload)
+                DetailedTask::new(task_info, payload)
             }
         }))
     }
@@ -185,7 +185,7 @@ impl Elicitor {
         let (mut questions, mut elsewhere) = (InputRequests::new(), None);
         for gate in gates {
             let human = gate.answered_by == "human";
-            let why = if !asker.takes_forms() || self.asked_in_vain(gate) {
+            let reason = if !asker.takes_forms() || self.asked_in_vain(gate) {
                 "The run waits for an answer."
             } else if human && daemon.call(GetApprover {}).await?.is_set {
                 "The run waits for a person and the approver's passphrase."
@@ -201,8 +201,8 @@ impl Elicitor {
                 }
             };
             elsewhere.get_or_insert_with(|| match human {
-                true => where_to_answer(gate, daemon, why),
-                false => format!("{} Judge it with decide: {}", where_to_answer(gate, daemon, why), gate.prompt),
+                true => where_to_answer(gate, daemon, reason),
+                false => format!("{} Judge it with decide: {}", where_to_answer(gate, daemon, reason), gate.prompt),
             });
         }
         Ok((questions, elsewhere))
@@ -216,7 +216,7 @@ impl Elicitor {
     pub(super) async fn submit_answers(
         &self,
         run_id: &str,
-        said: InputResponses,
+        responses: InputResponses,
         daemon: &ReconnectingClient,
         asker: &ClientContext<'_>,
     ) -> Result<bool, AskError> {
@@ -225,8 +225,9 @@ impl Elicitor {
         };
         for gate in run.pending_gates.iter().filter(|_| asker.takes_forms()) {
             let Some(asked) = self.asked.find(gate) else { continue };
-            let response = said.get(&asked.key).cloned();
-            let Some(response) = response.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok()) else {
+            let response = responses.get(&asked.key).cloned();
+            let Some(response) = response.and_then(|response| serde_json::from_value::<ElicitResult>(response).ok())
+            else {
                 continue;
             };
             match dialog::read(gate, response) {

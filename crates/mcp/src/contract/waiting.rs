@@ -80,7 +80,7 @@ async fn begin<V: Verb>(
     Ok((data, warnings))
 }
 
-/// Waits for a run, and follows its events meanwhile.
+/// Waits for a run, and follows its events in the meantime.
 async fn wait_for_run(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: &mut Progress) -> Answer {
     let answer = daemon.call_raw(GetRun::NAME, get_run);
     tokio::pin!(answer);

@@ -1,6 +1,6 @@
 //! The sessions of clients of before 2026-07-28.
 //!
-//! A session outlives a long silence of its client, because a question may wait for a person meanwhile, and many
+//! A session outlives a long silence of its client, because a question may wait for a person in the meantime, and many
 //! clients never close theirs. There is therefore a maximum number of sessions: a new one closes the least recently
 //! used one.
 

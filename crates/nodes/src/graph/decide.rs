@@ -37,7 +37,7 @@ pub enum GraphInput {
         step: NodeId,
     },
     /// The graph continues: the caller may perform the decisions held back by [`hold`].
-    GoOn,
+    Continue,
 }
 
 /// A request that the driver of a graph performs.
@@ -76,7 +76,7 @@ pub struct Decision {
     pub effects: Vec<Effect>,
 }
 
-/// Returns what follows from an input, given the progress of a graph.
+/// Returns the decision that follows from an input, given the progress of a graph.
 ///
 /// An input that does not fit (a second start, the end of an attempt that has ended) changes nothing.
 #[must_use]
@@ -84,7 +84,8 @@ pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timest
     decided(graph, progress, input, now, true)
 }
 
-/// Returns what follows from an input during a pause of the graph. The rest follows from [`GraphInput::GoOn`].
+/// Returns the decision that follows from an input during a pause of the graph. The rest follows from
+/// [`GraphInput::Continue`].
 #[must_use]
 pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decided(graph, progress, input, now, false)
@@ -104,7 +105,7 @@ fn decided(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp
         GraphInput::DelayOver { step } if matches!(progress.status(&step), Some(Status::Delayed { .. })) => {
             deciding.record_event(GraphEvent::RetryDue { step });
         }
-        GraphInput::GoOn => {}
+        GraphInput::Continue => {}
         GraphInput::Start { .. } | GraphInput::AttemptEnded { .. } | GraphInput::DelayOver { .. } => {
             return deciding.decision;
         }
@@ -141,7 +142,7 @@ fn runs(progress: &Progress, step: &NodeId, attempt: u32) -> bool {
     at.is_some_and(|at| at.attempts == attempt && matches!(at.status, Status::Running { .. }))
 }
 
-/// Each attempt of the step's own node has a limit of its own.
+/// Each attempt of the step's own node has its own limit.
 fn limit(step: &Step, node: &NodeId) -> Option<Duration> {
     let own = step.on_error.retry.as_ref().filter(|_| *node == step.node);
     own.and_then(|retry| retry.timeout).map(Seconds::duration)
@@ -207,7 +208,7 @@ impl Deciding<'_> {
                 Status::Fallback => step.on_error.fallback().unwrap_or(&step.node),
                 Status::Running { .. } | Status::Delayed { .. } | Status::Returned | Status::Ended(_) => continue,
             };
-            if self.graph.max_parallel.is_some_and(|most| self.progress.running() >= usize::from(most.get())) {
+            if self.graph.max_parallel.is_some_and(|max| self.progress.running() >= usize::from(max.get())) {
                 continue;
             }
             self.begin(step, index, node.clone());
@@ -257,7 +258,7 @@ enum Readiness {
     Never(NodeId),
 }
 
-/// Returns why an attempt failed, if it did.
+/// Returns the reason that an attempt failed, if it did.
 fn failure(outcome: StepOutcome, limit: Option<Duration>) -> Option<(String, ErrorType)> {
     match outcome {
         StepOutcome::Finished { result } if result.success => None,

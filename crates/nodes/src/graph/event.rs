@@ -79,7 +79,7 @@ pub enum StepOutcome {
     },
     /// The attempt took longer than it may.
     TimedOut,
-    /// It is unknown whether the call happened. There is no second call.
+    /// The call may have happened or not the call happened. There is no second call.
     Unknown,
 }
 
@@ -89,19 +89,19 @@ pub enum StepOutcome {
 pub enum Ending {
     /// With the output of its last attempt.
     Completed,
-    /// It failed; the graph continued with an output named in its policy.
+    /// The step failed; the graph continued with an output named in its policy.
     Skipped {
         /// The output in its place.
         value: Value,
     },
-    /// It failed.
+    /// The step failed.
     Failed {
         /// The error message.
         error: String,
         /// Kind of the failure.
         error_type: ErrorType,
     },
-    /// It did not begin, because of a step that it depends on.
+    /// The step did not begin, because of a dependency.
     NotRun {
         /// The step that it depends on.
         because: NodeId,

@@ -13,7 +13,7 @@ use super::{MAX_STEPS, Step};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     before: Vec<Vec<usize>>,
-    /// All steps, each behind those that it depends on; as declared where that leaves a choice.
+    /// All steps, each after its dependencies; in declared order if that leaves a choice.
     order: Vec<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Plan {
                         problems.push(Problem::error(format!("/steps/{index}/input"), message));
                     }
                     Some(place) => drop(of_step.insert(*place)),
-                    // Braces have many uses; a name that is no step stays as it is.
+                    // Braces have many uses; a name that is not a step stays unchanged.
                     None => {}
                 }
             }
@@ -77,7 +77,7 @@ impl Plan {
         }
     }
 
-    /// Returns what a step depends on.
+    /// Returns the dependencies of a step.
     pub(super) fn before(&self, step: usize) -> &[usize] {
         &self.before[step]
     }

@@ -45,7 +45,7 @@ fn two() -> f64 {
 /// Action after the final failure of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum OnFailure {
-    /// It failed: what depends on it does not run, and the graph fails.
+    /// The step failed: its dependents do not run, and the graph fails.
     #[default]
     Fail,
     /// The graph continues with this output.

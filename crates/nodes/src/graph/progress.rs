@@ -38,11 +38,11 @@ pub(super) struct StepProgress {
 /// The state of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Status {
-    /// It waits for what it depends on, or for room.
+    /// The step waits for its dependencies, or for room.
     Waiting,
-    /// It waits for room for a retry.
+    /// The step waits for room for a retry.
     Again,
-    /// It waits for room for its fallback.
+    /// The step waits for room for its fallback.
     Fallback,
     /// A call of a node is in progress.
     Running {
@@ -51,14 +51,14 @@ pub enum Status {
         /// Its input.
         input: Arc<Value>,
     },
-    /// It waits for the time of its next attempt.
+    /// The step waits for the time of its next attempt.
     Delayed {
         /// Time of that attempt.
         due: Timestamp,
     },
     /// An attempt has ended; the decision about what follows is next.
     Returned,
-    /// It has ended.
+    /// The step has ended.
     Ended(Ending),
 }
 

@@ -56,34 +56,34 @@ fn why(progress: &Progress) -> Failure {
 }
 
 fn of_step(step: &StepProgress) -> Map<String, Value> {
-    let mut told = match step.result().map(serde_json::to_value) {
+    let mut fields = match step.result().map(serde_json::to_value) {
         Some(Ok(Value::Object(result))) => result,
         _ => Map::new(),
     };
     let status = match &step.status {
         Status::Ended(Ending::Completed) => "completed",
         Status::Ended(Ending::Skipped { value }) => {
-            told.insert("output".to_owned(), value.clone());
+            fields.insert("output".to_owned(), value.clone());
             "skipped"
         }
         Status::Ended(Ending::Failed { error, error_type }) => {
-            told.insert("error".to_owned(), error.as_str().into());
-            told.insert("error_type".to_owned(), json!(error_type));
+            fields.insert("error".to_owned(), error.as_str().into());
+            fields.insert("error_type".to_owned(), json!(error_type));
             "failed"
         }
         Status::Ended(Ending::NotRun { because }) => {
-            told.insert("error".to_owned(), format!("Step '{because}', on which it depends, failed.").into());
+            fields.insert("error".to_owned(), format!("Step '{because}', on which it depends, failed.").into());
             "not_run"
         }
         Status::Running { .. } => "running",
         Status::Waiting | Status::Again | Status::Fallback | Status::Delayed { .. } | Status::Returned => "waiting",
     };
     if matches!(step.last.as_deref(), Some(StepOutcome::TimedOut | StepOutcome::Unknown))
-        || !told.contains_key("success")
+        || !fields.contains_key("success")
     {
-        told.insert("success".to_owned(), false.into());
+        fields.insert("success".to_owned(), false.into());
     }
-    told.insert("status".to_owned(), status.into());
-    told.insert("attempts".to_owned(), step.attempts.into());
-    told
+    fields.insert("status".to_owned(), status.into());
+    fields.insert("attempts".to_owned(), step.attempts.into());
+    fields
 }

@@ -1,8 +1,8 @@
 //! Bash nodes, which run one command line.
 //!
-//! The command is the leader of a session of its own, without a terminal. A time-out or an interrupt ends all processes
-//! that it started. A command that ends by itself may leave processes running, as in any shell; nothing reads their
-//! later output.
+//! The command is the leader of its own session, without a terminal. A time-out or an interrupt ends all processes that
+//! it started. A command that ends on its own may leave processes running, as in any shell; nothing reads their later
+//! output.
 
 mod capture;
 
@@ -78,7 +78,7 @@ impl NodeSettings for Bash {
             let (step, time) = (call.family.clone(), limit.duration());
             let running = crate::host::run(self, host, command, filling, node_environment, step, time);
             return tokio::select! {
-                came = running => came,
+                outcome = running => outcome,
                 // Its time limit is that of the command over there, which then returns its output so far.
                 () = call.interrupt.cancelled() => Failure::new(ErrorType::Interrupted, "The call was interrupted.").into(),
             };
@@ -194,32 +194,32 @@ fn outcome(
             Some(Failure::new(ErrorType::ExitCode, format!("The command was ended by signal {signal}.")))
         }
         Some(Exit { code, .. }) => {
-            let said = err.last_line().map(|line| format!(": {line}")).unwrap_or_default();
-            Some(Failure::new(ErrorType::ExitCode, format!("The command ended with exit code {code}{said}")))
+            let last_line = err.last_line().map(|line| format!(": {line}")).unwrap_or_default();
+            Some(Failure::new(ErrorType::ExitCode, format!("The command ended with exit code {code}{last_line}")))
         }
         None => Some(Failure::new(ErrorType::Unknown, "The exit status of the command is unknown.")),
     });
-    let came = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
-    let came = match out {
-        CapturedText::Whole(text) => came.printed(text),
-        CapturedText::Ends { head, tail, left_out } => came.printed_too_much(head, tail, left_out),
+    let outcome = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
+    let outcome = match out {
+        CapturedText::Whole(text) => outcome.printed(text),
+        CapturedText::Ends { head, tail, left_out } => outcome.printed_too_much(head, tail, left_out),
     };
     // Messages do not fail a successful command: a part of them has another name than the whole.
-    let came = match err {
-        CapturedText::Whole(text) => came.with("stderr", text),
+    let outcome = match err {
+        CapturedText::Whole(text) => outcome.with("stderr", text),
         CapturedText::Ends { head, tail, left_out } => {
-            came.with("stderr_head", head).with("stderr_tail", tail).with("stderr_left_out", left_out)
+            outcome.with("stderr_head", head).with("stderr_tail", tail).with("stderr_left_out", left_out)
         }
     };
-    let came = came
+    let outcome = outcome
         .with("exit_code", exit.map_or(Value::Null, |exit| exit.code.into()))
         .with("command", command)
         .with("interrupted", interrupted);
     if survivors.is_empty() {
-        return came;
+        return outcome;
     }
     let named: Vec<Value> = survivors.iter().map(|left| format!("{} ({})", left.name, left.pid).into()).collect();
-    came.with("survivors", named)
+    outcome.with("survivors", named)
 }
 
 /// Writes the command's standard input, and closes it. A command need not read all of it.

@@ -109,8 +109,8 @@ impl HttpClient {
             let made = tokio::task::spawn_blocking(client).await;
             made.map_err(|error| error.to_string())?.map_err(|error| unreachable(&error).message)
         });
-        let why = |why| format!("The HTTP client could not be set up. {why}");
-        made.await.map_err(|error: String| Failure::new(ErrorType::NotStarted, why(error)))
+        let message = |message| format!("The HTTP client could not be set up. {message}");
+        made.await.map_err(|error: String| Failure::new(ErrorType::NotStarted, message(error)))
     }
 }
 
@@ -138,7 +138,7 @@ struct Request {
 
 async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> ExecutorOutcome {
     match exchange(http, filling, web).await {
-        Ok(came) => came,
+        Ok(outcome) => outcome,
         Err(failure) => failure.into(),
     }
 }
@@ -165,7 +165,7 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
     };
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let output = match body.is_cut {
-        // A part is no value.
+        // A part is not a value.
         true => Value::Null,
         false if is_json => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         false => text.into(),
@@ -198,10 +198,10 @@ impl Request {
         let mut headers = HeaderMap::new();
         let mut private = vec![reqwest::header::AUTHORIZATION, reqwest::header::COOKIE];
         for (name, template) in &http.headers {
-            let wrong = |what: &str| invalid(format!("{what} of header '{name}' cannot be sent."));
+            let invalid_part = |what: &str| invalid(format!("{what} of header '{name}' cannot be sent."));
             let value = filling.text(template);
-            let mut value: HeaderValue = value.parse().map_err(|_| wrong("The value"))?;
-            let name: HeaderName = name.parse().map_err(|_| wrong("The name"))?;
+            let mut value: HeaderValue = value.parse().map_err(|_| invalid_part("The value"))?;
+            let name: HeaderName = name.parse().map_err(|_| invalid_part("The name"))?;
             if has_secret(&template.as_str().into()) {
                 value.set_sensitive(true);
                 private.push(name.clone());
@@ -274,27 +274,27 @@ fn method(method: Method) -> reqwest::Method {
     }
 }
 
-/// Returns where a response redirects to, if it does.
+/// Returns the target of a response, if it redirects.
 fn target(response: &Response, from: &Url) -> Option<Result<Url, Failure>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    let wrong = |_| Failure::new(ErrorType::Protocol, "The server redirects to something that is no URL.");
-    Some(from.join(location).map_err(wrong).and_then(|url| match url.scheme() {
+    let invalid_url = |_| Failure::new(ErrorType::Protocol, "The server redirects to something that is no URL.");
+    Some(from.join(location).map_err(invalid_url).and_then(|url| match url.scheme() {
         "http" | "https" => Ok(url),
         other => Err(Failure::new(ErrorType::Protocol, format!("The server redirects to a URL of scheme {other}."))),
     }))
 }
 
 fn headers_as_json(headers: &HeaderMap) -> Map<String, Value> {
-    let mut told = Map::new();
+    let mut headers_json = Map::new();
     for name in headers.keys() {
         let values: Vec<String> =
             headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
-        told.insert(name.to_string(), values.join(", ").into());
+        headers_json.insert(name.to_string(), values.join(", ").into());
     }
-    told
+    headers_json
 }
 
 /// Returns the media type of a body, without its parameters.
@@ -316,6 +316,6 @@ pub(crate) fn unreachable(error: &reqwest::Error) -> Failure {
         cause = error.source();
     }
     let what = if error.is_connect() { "The server cannot be reached" } else { "The connection was lost" };
-    let why = causes.last().map(|why| format!(": {why}")).unwrap_or_default();
-    Failure::new(ErrorType::Connection, format!("{what}{why}."))
+    let cause = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::new(ErrorType::Connection, format!("{what}{cause}."))
 }

@@ -256,9 +256,9 @@ async fn refused(status: StatusCode, response: Response) -> AttemptError {
     let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let error = serde_json::from_str::<Value>(&text).ok().and_then(|body| body.get("error").cloned());
-    let why = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), error_message);
-    let colon = if why.is_empty() { "." } else { ": " };
-    let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{why}", status.as_u16()));
+    let reason = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), error_message);
+    let colon = if reason.is_empty() { "." } else { ": " };
+    let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{reason}", status.as_u16()));
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
         AttemptError::Busy(failure, named)
     } else {
@@ -271,7 +271,7 @@ fn error_message(error: &Value) -> String {
     message.map_or_else(|| error.to_string(), str::to_owned)
 }
 
-/// Returns how long an endpoint wants no further request: seconds, or a date (RFC 9110, 10.2.3).
+/// Returns the time for which an endpoint wants no further request: seconds, or a date (RFC 9110, 10.2.3).
 fn retry_after(response: &Response) -> Option<Duration> {
     let named = response.headers().get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = named.parse::<f64>() {

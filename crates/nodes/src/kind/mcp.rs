@@ -120,7 +120,7 @@ async fn run(
     node_environment: &NodeEnvironment,
 ) -> ExecutorOutcome {
     match call(mcp, filling, servers, node_environment).await {
-        Ok(came) => came,
+        Ok(outcome) => outcome,
         Err(failure) => failure.into(),
     }
 }
@@ -134,7 +134,7 @@ async fn call(
     let (tool, args) = requested_call(mcp, filling)?;
     let params = CallToolRequestParams::new(tool.clone()).with_arguments(args.clone());
     let server = servers.get(&mcp.server, filling, node_environment).await?;
-    let came = match server.call(params).await {
+    let outcome = match server.call(params).await {
         Ok(result) => outcome(result),
         Err(ServiceError::McpError(error)) => {
             Failure::new(ErrorType::Tool, format!("The server refused the call: {}", error.message)).into()
@@ -149,7 +149,7 @@ async fn call(
             Failure::new(ErrorType::Unknown, message).into()
         }
     };
-    Ok(came.with("tool", tool).with("args", args))
+    Ok(outcome.with("tool", tool).with("args", args))
 }
 
 /// Returns the tool of the call, and its arguments.

@@ -62,9 +62,12 @@ impl NodeSettings for Pty {
             problems.push(Problem::error("/ready/pattern", error.to_string()));
             return None;
         }
-        if let Some(Err(wrong)) = pty.dialogue.as_ref().map(DialogueScript::read) {
-            problems
-                .extend(wrong.into_iter().map(|one| Problem { pointer: format!("/dialogue{}", one.pointer), ..one }));
+        if let Some(Err(dialogue_problems)) = pty.dialogue.as_ref().map(DialogueScript::read) {
+            problems.extend(
+                dialogue_problems
+                    .into_iter()
+                    .map(|one| Problem { pointer: format!("/dialogue{}", one.pointer), ..one }),
+            );
             return None;
         }
         Some(pty)

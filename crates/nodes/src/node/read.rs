@@ -28,7 +28,7 @@ impl Node {
     /// Reads a declaration and checks everything that needs nothing else.
     ///
     /// # Errors
-    /// With every problem, each with a JSON pointer.
+    /// Returns every problem, each with a JSON pointer.
     pub fn parse(document: &Value) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         let node = parse(document, &mut problems);
@@ -38,7 +38,7 @@ impl Node {
         }
     }
 
-    /// Returns what its author should look at, though it can run.
+    /// Returns warnings for the author; the node can run.
     #[must_use]
     pub fn warnings(&self) -> Vec<Problem> {
         self.kind.warnings()

@@ -35,8 +35,8 @@ impl Seconds {
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
-        let wrong = || serde::de::Error::custom(format!("{seconds} is not a number of seconds from 0 to 86400"));
-        Self::new(seconds).ok_or_else(wrong)
+        let out_of_range = || serde::de::Error::custom(format!("{seconds} is not a number of seconds from 0 to 86400"));
+        Self::new(seconds).ok_or_else(out_of_range)
     }
 }
 

@@ -89,7 +89,7 @@ fn is_prompt(lines: &[&str]) -> bool {
     lines.first().is_some_and(|line| line.trim_start().starts_with(['>', '❯']))
 }
 
-/// Returns where a question without a frame at the end of a pane begins.
+/// Returns the beginning of a question without a frame at the end of a pane.
 fn open_question(blocks: &[Block<'_>]) -> Option<usize> {
     let tail: Vec<(usize, &str)> = blocks
         .iter()

@@ -49,7 +49,7 @@ impl Shape {
 /// The sign that the best-known theme of zsh begins its prompts with, rather than ending them.
 const ARROW: char = '➜';
 
-/// Splits a line into a prompt and the text typed behind it.
+/// Splits a line into a prompt and the text typed after it.
 fn prompt(line: &str) -> Option<(&str, &str)> {
     const MAX_PROMPT_CHARS: usize = 160;
     if line.starts_with(ARROW) {
@@ -65,8 +65,8 @@ fn prompt(line: &str) -> Option<(&str, &str)> {
     Some((&line[..at], line[at..].trim()))
 }
 
-/// Returns how long a prompt is that begins with its sign: a folder follows, a branch perhaps, and perhaps that there are
-/// changes on it.
+/// Returns the length of a prompt that begins with its sigil: a folder follows, a branch perhaps, and perhaps that
+/// there are changes on it.
 fn arrow_prompt(line: &str) -> usize {
     let mut end = ARROW.len_utf8();
     for place in 0..3 {

@@ -246,11 +246,11 @@ impl Task {
 
     async fn run(mut self, mut asked: mpsc::UnboundedReceiver<WorkerRequest>) {
         let mut overran = false;
-        let why = loop {
+        let reason = loop {
             tokio::select! {
                 question = asked.recv() => match question {
                     Some(question) => self.ask(question),
-                    // All senders of requests are gone.
+                    // All senders of requests were dropped.
                     None => return,
                 },
                 line = self.heard.recv() => match line.map(|line| self.handle_line(&line)) {
@@ -279,7 +279,7 @@ impl Task {
         // The end of the channel notifies the other waiting requests.
         for (at, PendingRequest { answer, .. }) in self.open.drain(..).enumerate() {
             if let Some(answer) = answer {
-                let _ = answer.send(Err(WorkerExited { why: why.clone(), busy_with_this: at == 0, overran }));
+                let _ = answer.send(Err(WorkerExited { why: reason.clone(), busy_with_this: at == 0, overran }));
             }
         }
         let _ = self.child.wait().await;
@@ -287,7 +287,7 @@ impl Task {
 
     fn ask(&mut self, question: WorkerRequest) {
         if self.open.is_empty() {
-            self.note_sign();
+            self.record_sign();
         }
         let (_, line) = self.conversation.ask(question.ask);
         let WorkerRequest { times, answer, begun, .. } = question;
@@ -300,7 +300,7 @@ impl Task {
     }
 
     fn handle_line(&mut self, line: &str) -> Result<(), ConversationError> {
-        self.note_sign();
+        self.record_sign();
         if let WorkerEvent::Reply(_, reply) = self.conversation.receive(line)? {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
@@ -313,14 +313,14 @@ impl Task {
         Ok(())
     }
 
-    fn note_sign(&mut self) {
+    fn record_sign(&mut self) {
         self.sign = Instant::now();
         self.look_at = self.sign + MARGIN;
         self.used = None;
     }
 
-    /// Checks a worker that is silent during a request. Its used processor time distinguishes one that computes from
-    /// one that waits for the processor.
+    /// Checks a worker that is silent during a request. Its used processor time distinguishes computing from waiting
+    /// for the processor.
     fn look(&mut self) -> Silence {
         let Some(PendingRequest { times, .. }) = self.open.front() else { return Silence::Borne };
         let (now, used) = (Instant::now(), self.child.id().and_then(processor_time));
@@ -351,11 +351,11 @@ impl Task {
 
 /// The result of checking a silent worker.
 enum Silence {
-    /// It has time left.
+    /// The worker has time left.
     Borne,
-    /// It used more processor time than this.
+    /// The worker used more processor time than this.
     Computing(Duration),
-    /// It was silent for this long, and computed less.
+    /// The worker was silent for this long, and computed less.
     TooLong(Duration),
 }
 

@@ -3,7 +3,7 @@
 //! Some of them pass a list of tools on to a service that refuses all of it for one
 //! schema, and with it everything else that the person wanted to do: because of a
 //! choice or a condition at its top level, or a name of a property that is not made of
-//! plain letters. Arguments are checked against the whole schema all the same.
+//! plain letters. Arguments are checked against the whole schema nevertheless.
 
 use serde_json::{Map, Value};
 

@@ -287,12 +287,12 @@ enum Next {
 /// Continues over all stops with a fixed answer: names and services that do not exist.
 fn run_on(
     printed: &mut String,
-    most: usize,
+    max_bytes: usize,
     work: impl FnOnce(PrintWriter<'_>) -> Result<RunProgress, MontyException>,
 ) -> Result<RunProgress, MontyException> {
-    let mut progress = work(PrintWriter::CollectString(printed, Some(most)))?;
+    let mut progress = work(PrintWriter::CollectString(printed, Some(max_bytes)))?;
     loop {
-        let print = PrintWriter::CollectString(printed, Some(most));
+        let print = PrintWriter::CollectString(printed, Some(max_bytes));
         progress = match progress {
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
             // The interpreter takes every called undefined name for a function of the host.
@@ -315,27 +315,27 @@ fn failure_of(source: &Source, error: &MontyException, limits: Option<&Limits>) 
     let message = error.message().unwrap_or_default();
     let (kind, message) = match (error.exc_type(), limits) {
         (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.memory)) => {
-            let most = limits.memory >> 20;
-            (FailureKind::Memory, format!("the function needs more memory than its limit of {most} MiB"))
+            let limit = limits.memory >> 20;
+            (FailureKind::Memory, format!("the function needs more memory than its limit of {limit} MiB"))
         }
         (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.told)) => {
-            let most = limits.told >> 10;
-            (FailureKind::Told, format!("the function prints more than its limit of {most} KiB between two calls"))
+            let limit = limits.told >> 10;
+            (FailureKind::Told, format!("the function prints more than its limit of {limit} KiB between two calls"))
         }
         (ExcType::TimeoutError, Some(limits)) if message.starts_with("time limit exceeded: ") => {
-            let most = limits.time;
+            let limit = limits.time;
             (
                 FailureKind::Time,
-                format!("the function computed for longer than its limit of {most:?} between two calls"),
+                format!("the function computed for longer than its limit of {limit:?} between two calls"),
             )
         }
         (ExcType::RecursionError, Some(limits)) => {
-            let most = limits.recursion;
-            (FailureKind::Recursion, format!("the function calls itself more deeply than its limit of {most} levels"))
+            let limit = limits.recursion;
+            (FailureKind::Recursion, format!("the function calls itself more deeply than its limit of {limit} levels"))
         }
         (_, None) => {
-            let said = message.strip_prefix("The monty syntax parser does not yet support ");
-            let message = said.map_or_else(|| message.to_owned(), |what| format!("workflows cannot use {what}"));
+            let unsupported = message.strip_prefix("The monty syntax parser does not yet support ");
+            let message = unsupported.map_or_else(|| message.to_owned(), |what| format!("workflows cannot use {what}"));
             (FailureKind::Unreadable, message)
         }
         // The prelude uses it for the exception that the interpreter lacks.

@@ -29,11 +29,11 @@ pub(super) struct Answer {
     pub(super) token: Option<Secret>,
 }
 
-/// Reads a body; `None` if it is longer than `most` bytes, and it reads no more of it then.
-pub(super) async fn read(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
+/// Reads a body; `None` if it is longer than `max_bytes` bytes, and it reads no more of it then.
+pub(super) async fn read(mut response: Response, max_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        if bytes.len() + chunk.len() > most {
+        if bytes.len() + chunk.len() > max_bytes {
             return Ok(None);
         }
         bytes.extend_from_slice(&chunk);
@@ -72,13 +72,13 @@ impl Answer {
         read: fn(Value) -> Result<T, AnswerError>,
     ) -> Result<T, AskError> {
         let is_long = self.body.as_ref().is_some_and(|body| body.len() > LONG_ANSWER_BYTES);
-        let read = move || self.json().and_then(read).map_err(|why| self.nonsense(&why));
+        let read = move || self.json().and_then(read).map_err(|error| self.nonsense(&error));
         if is_long { super::apart(read).await } else { read() }
     }
 
     /// Returns the error for a successful response that makes no sense.
-    fn nonsense(&self, why: &AnswerError) -> AskError {
-        let words = format!("The service answered {}, and {why}.", self.status.as_u16());
+    fn nonsense(&self, error: &AnswerError) -> AskError {
+        let words = format!("The service answered {}, and {error}.", self.status.as_u16());
         AskError { status: Some(self.status.as_u16()), ..AskError::passing(words) }
     }
 
@@ -130,7 +130,7 @@ impl Answer {
                 self.token.as_ref().map_or_else(|| text.clone(), |token| token.mask(&text))
             }
         };
-        // Cleaned-out characters could have stood in the middle of the token.
+        // Cleaned-out characters could have been in the middle of the token.
         let words = clean(&words, MAX_ERROR_CHARS);
         let words = self.token.as_ref().map_or_else(|| words.clone(), |token| token.mask(&words));
         (!words.is_empty()).then_some(words)

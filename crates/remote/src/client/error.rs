@@ -49,7 +49,7 @@ pub enum StartError {
         /// Time until it accepts requests again; not bounded.
         retry_after: Option<Duration>,
     },
-    /// It may have started, or not. Do not repeat it automatically.
+    /// The run may have started, or not. Do not repeat it automatically.
     #[error("{words}")]
     Unknown {
         /// Description of the failure.

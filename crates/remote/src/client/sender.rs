@@ -103,7 +103,7 @@ impl Sender {
         let making = self.webs[usize::from(is_start)].get_or_try_init(move || async move {
             apart(move || web(is_here, is_start, connecting)).await.map_err(|error| causes(&error))
         });
-        making.await.map_err(|why| Trouble::NotSent(format!("The HTTP client could not be set up: {why}.")))
+        making.await.map_err(|error| Trouble::NotSent(format!("The HTTP client could not be set up: {error}.")))
     }
 }
 

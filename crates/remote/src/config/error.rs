@@ -24,7 +24,7 @@ pub enum SettingError {
         /// The kind that the key takes.
         expected: &'static str,
     },
-    /// The value is no whole number within the bounds.
+    /// The value is not a whole number within the bounds.
     #[error("is {given}, and must be a whole number from {least} to {most}")]
     OutOfBounds {
         /// The value, shortened for people.
@@ -46,7 +46,7 @@ pub enum SettingError {
         /// The first 20 characters of the pattern.
         beginning: String,
     },
-    /// The text is no URL.
+    /// The text is not a URL.
     #[error("is no URL; it {URL_FORM}")]
     NotUrl,
     /// The URL has a user or a password.

@@ -62,11 +62,13 @@ impl RawValue {
     }
 
     pub(crate) fn boolean(&self) -> Result<bool, SettingError> {
-        let wrong = || self.wrong("true or false");
+        let wrong_type = || self.wrong("true or false");
         match self {
             Self::Boolean(boolean) => Ok(*boolean),
-            Self::Text(text) | Self::Written(text) => text.trim().to_ascii_lowercase().parse().map_err(|_| wrong()),
-            _ => Err(wrong()),
+            Self::Text(text) | Self::Written(text) => {
+                text.trim().to_ascii_lowercase().parse().map_err(|_| wrong_type())
+            }
+            _ => Err(wrong_type()),
         }
     }
 
@@ -77,8 +79,8 @@ impl RawValue {
             _ => None,
         };
         let (least, most) = (*bounds.start(), *bounds.end());
-        let wrong = || SettingError::OutOfBounds { given: self.describe(), least, most };
-        number.filter(|number| bounds.contains(number)).ok_or_else(wrong)
+        let out_of_bounds = || SettingError::OutOfBounds { given: self.describe(), least, most };
+        number.filter(|number| bounds.contains(number)).ok_or_else(out_of_bounds)
     }
 
     pub(crate) fn text(&self) -> Result<String, SettingError> {

@@ -137,11 +137,11 @@ impl Token {
 }
 
 fn from_file(path: &Path) -> Result<Secret, TokenError> {
-    let wrong = |why: String| TokenError::File { path: path.to_owned(), why };
-    let failed = |error: std::io::Error| wrong(error.to_string());
+    let file_error = |why: String| TokenError::File { path: path.to_owned(), why };
+    let failed = |error: std::io::Error| file_error(error.to_string());
     // Reading a pipe would block until a process writes to it.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(wrong("it is no file".to_owned()));
+        return Err(file_error("it is no file".to_owned()));
     }
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -150,17 +150,17 @@ fn from_file(path: &Path) -> Result<Secret, TokenError> {
 }
 
 async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
-    let wrong = |why: String| TokenError::Keyring(why);
+    let keyring_error = |why: String| TokenError::Keyring(why);
     let mut asking = tokio::process::Command::new(program);
     asking.args(["lookup", "service", "steplatch", "name", name]).kill_on_drop(true);
     asking.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = asking.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => wrong(
+        std::io::ErrorKind::NotFound => keyring_error(
             "the keyring is asked with the program secret-tool, which is not installed; it is in the package \
              libsecret-tools or libsecret"
                 .to_owned(),
         ),
-        _ => wrong(format!("secret-tool cannot be started: {error}")),
+        _ => keyring_error(format!("secret-tool cannot be started: {error}")),
     })?;
     let mut text = String::new();
     let answer = async {
@@ -170,12 +170,12 @@ async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
     };
     match tokio::time::timeout(KEYRING_TIMEOUT, answer).await {
         Ok(Ok(status)) if status.success() && !text.is_empty() => Secret::new(&text),
-        Ok(Ok(_)) => Err(wrong(format!(
+        Ok(Ok(_)) => Err(keyring_error(format!(
             "the keyring has no token '{name}'; store it with: secret-tool store --label='steplatch {name}' service \
              steplatch name {name}"
         ))),
-        Ok(Err(error)) => Err(wrong(format!("secret-tool could not be read: {error}"))),
-        Err(_) => Err(wrong(format!(
+        Ok(Err(error)) => Err(keyring_error(format!("secret-tool could not be read: {error}"))),
+        Err(_) => Err(keyring_error(format!(
             "the keyring did not answer within {} seconds; is it locked?",
             KEYRING_TIMEOUT.as_secs()
         ))),

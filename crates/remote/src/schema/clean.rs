@@ -32,13 +32,13 @@ pub struct Cleaned {
 }
 
 impl Cleaned {
-    fn anything(why: impl Into<String>) -> Self {
-        Self { schema: json!({ "type": "object" }), notes: vec![why.into()] }
+    fn anything(reason: impl Into<String>) -> Self {
+        Self { schema: json!({ "type": "object" }), notes: vec![reason.into()] }
     }
 }
 
 /// Makes a foreign schema safe. Omits unusable parts, so that the cleaned schema accepts at least what the original one
-/// accepts; a schema that is not one of an object becomes one that accepts any object.
+/// accepts; a schema of anything but an object becomes one that accepts any object.
 ///
 /// Left out are references to other documents, unknown keywords, hidden text, patterns that need backtracking, circular
 /// references, and everything that is too large or does not make sense.

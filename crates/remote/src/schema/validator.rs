@@ -44,7 +44,7 @@ impl Validator {
     ///
     /// # Errors
     ///
-    /// If it is no schema, or has a pattern that `regex` cannot search: one with look-around or back-references.
+    /// If it is not a schema, or has a pattern that `regex` cannot search: one with look-around or back-references.
     pub fn new(schema: &Value) -> Result<Self, Unusable> {
         let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns).offline();
@@ -55,13 +55,13 @@ impl Validator {
     /// Returns everything about the arguments that the schema does not allow, up to a hundred, in order of their places.
     #[must_use]
     pub fn validate(&self, arguments: &Value) -> Vec<Violation> {
-        let told = self.0.iter_errors(arguments).take(MAX_VIOLATIONS).map(|error| Violation {
+        let violations = self.0.iter_errors(arguments).take(MAX_VIOLATIONS).map(|error| Violation {
             path: error.instance_path().as_str().to_owned(),
             problem: clean(&error.to_string(), MAX_PROBLEM_CHARS),
         });
-        let mut told: Vec<Violation> = told.collect();
-        told.sort_by(|one, other| (&one.path, &one.problem).cmp(&(&other.path, &other.problem)));
-        told
+        let mut violations: Vec<Violation> = violations.collect();
+        violations.sort_by(|one, other| (&one.path, &one.problem).cmp(&(&other.path, &other.problem)));
+        violations
     }
 }
 

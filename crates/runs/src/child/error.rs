@@ -30,7 +30,7 @@ pub(crate) enum ChildError {
     /// The runs are nested too deeply.
     #[error("Maximum recursion depth ({0}) exceeded")]
     TooDeep(u32),
-    /// It did not start.
+    /// The run did not start.
     #[error(transparent)]
     NotStarted(#[from] ChildStartError),
 }

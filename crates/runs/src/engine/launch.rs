@@ -70,8 +70,8 @@ impl Engine {
     }
 }
 
-/// Runs `start` in a task of its own, so that a dropped connection cannot cancel it: once the start is in the journal, the run needs a
-/// driver.
+/// Runs `start` in a separate task, so that a dropped connection cannot cancel it: once the start is in the journal,
+/// the run needs a driver.
 ///
 /// # Errors
 /// Those of `start`, and when its task panics.

@@ -20,9 +20,8 @@ use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
 impl PrivateForm {
-    /// Returns the private part of `run` in the form to store from now on. `None` if the stored one is already right.
-    /// `asks_person` states whether the run waits for a person, `has_changed` whether `text` differs from the stored
-    /// one.
+    /// Returns the private part of `run` in the form to store. `None` if the stored one is already right. `asks_person`
+    /// states whether the run waits for a person, `has_changed` whether `text` differs from the stored one.
     pub(crate) async fn stored_anew(
         &mut self,
         shared: &Engine,
@@ -96,11 +95,11 @@ impl Engine {
     pub(crate) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
         let sealed = self.sealed_among(left, None).await?;
         for known in left.iter().filter(|known| sealed.contains(&known.run)) {
-            let told = Run::from_journal(known.clone());
-            let (run, received, progress) = Run::driven(known.run.clone(), told.about.clone());
+            let summary = Run::from_journal(known.clone());
+            let (run, received, progress) = Run::driven(known.run.clone(), summary.about.clone());
             let trouble = Some(LOCKED.to_owned());
             // The summary of a run above another may not show it as waiting yet.
-            progress.send_replace(RunStatus { state: RunState::Waiting, locked: true, trouble, ..told.progress() });
+            progress.send_replace(RunStatus { state: RunState::Waiting, locked: true, trouble, ..summary.progress() });
             let run = Arc::new(run);
             self.hold_terminals(&run).await;
             self.locked.runs().insert(known.run.clone(), (run, received, progress));

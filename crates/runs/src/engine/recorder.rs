@@ -83,7 +83,7 @@ impl Recorder {
         &self.seal
     }
 
-    /// Adds a secret of the run. Everything that leaves the daemon hides it from here on.
+    /// Adds a secret of the run. All later output of the daemon hides it.
     pub(crate) fn learn(&mut self, secret: &str) {
         self.seal.learn(&self.shared.secrets, secret);
     }

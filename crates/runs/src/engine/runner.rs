@@ -30,7 +30,7 @@ impl Attempt {
 pub(crate) enum Handled {
     /// The journal has it, with what follows from it.
     Recorded,
-    /// It has no effect in the run's current state.
+    /// The input has no effect in the run's current state.
     Ignored,
     /// The run did not take it now: the daemon does not reach the engine that decides the run, or has no answer.
     Unanswered,
@@ -58,7 +58,7 @@ pub(crate) trait RunKind: Recovery {
 
     fn recorder_mut(&mut self) -> &mut Recorder;
 
-    /// Returns how far the run is.
+    /// Returns the progress of the run.
     fn progress(&self) -> RunStatus;
 
     fn is_over(&self) -> bool;
@@ -230,7 +230,7 @@ async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
             let RunInput { input, reply } = *input;
             let handled = run.handle_input(input).await;
             if let Some(reply) = reply {
-                // The requester may have gone.
+                // The requester may have stopped waiting.
                 let _ = match handled {
                     Handled::Recorded => reply.send(Disposition::Recorded),
                     Handled::Ignored => reply.send(Disposition::Ignored),

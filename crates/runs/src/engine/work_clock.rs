@@ -13,7 +13,7 @@ pub(crate) struct WorkClock {
 }
 
 impl WorkClock {
-    /// Notes whether the run is at work from `at` on.
+    /// Records whether the run is at work after `at`.
     pub(crate) fn apply(&mut self, at: Timestamp, is_at_work: bool) {
         match (self.since, is_at_work) {
             (Some(since), false) => {
@@ -25,12 +25,13 @@ impl WorkClock {
         }
     }
 
-    /// Counts the time from `now` on at the latest, so that a clock which was set back does not extend the limit.
+    /// Counts the time after `now` at the latest, so that a clock which was set back does not extend the limit.
     pub(crate) fn begin_by(&mut self, now: Timestamp) {
         self.since = self.since.map(|since| since.min(now));
     }
 
-    /// Returns when the run will have worked for `limit`, without an interruption. `None` while its clock does not run.
+    /// Returns the time at which the run will have worked for `limit`, without an interruption. `None` while its clock
+    /// does not run.
     pub(crate) fn reaches(&self, limit: Duration) -> Option<Timestamp> {
         Some(self.since?.after(limit.saturating_sub(self.before)))
     }

@@ -229,7 +229,7 @@ impl Engine {
                 let start = Start { id, input, params, at: Some(started.at.as_seconds()) };
                 let function = Function { file, text, start, limits };
                 let execution = Box::new(self.workers.execution(function));
-                Frame::Function { execution, of: None, held: Vec::new() }
+                Frame::Function { execution, node_call: None, deferred: Vec::new() }
             }
         }
     }
@@ -275,7 +275,7 @@ impl Started {
     }
 }
 
-/// Returns what a function of a file can call: the declarations of the file, then those of the project.
+/// Returns the callable nodes for a function of a file: the declarations of the file, then those of the project.
 ///
 /// # Errors
 ///

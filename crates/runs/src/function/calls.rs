@@ -37,9 +37,9 @@ pub(super) enum CallTarget {
 /// The progress of a call that its caller executes itself.
 #[derive(Debug, Clone)]
 pub(super) enum InlineExecution {
-    /// It is in progress.
+    /// The execution is in progress.
     Begun,
-    /// It has finished, and the call has no answer yet.
+    /// The execution has finished, and the call has no answer yet.
     Ended(Box<CallKind>),
 }
 

@@ -72,17 +72,17 @@ pub(super) fn perform(
     caller: Arc<Caller>,
     parent: RunInbox,
     file: Option<Arc<OwnFile>>,
-    wanted: ChildRequest,
+    request: ChildRequest,
     interrupt: CancellationToken,
 ) -> Pin<Box<dyn Future<Output = CallOutcome> + Send>> {
     Box::pin(async move {
-        let ChildRequest { ref step, at, timeout, .. } = wanted;
-        let (step, workflow) = (step.clone(), wanted.workflow.clone());
+        let ChildRequest { ref step, at, timeout, .. } = request;
+        let (step, workflow) = (step.clone(), request.workflow.clone());
         let begins = async |id| {
-            if wanted.depth > MAX_DEPTH {
+            if request.depth > MAX_DEPTH {
                 return Err(ChildError::TooDeep(MAX_DEPTH));
             }
-            Ok(begin(&shared, &caller, id, file.as_deref(), wanted, EngineKind::Sqlite).await?)
+            Ok(begin(&shared, &caller, id, file.as_deref(), request, EngineKind::Sqlite).await?)
         };
         let child = match RunningChild::start(&shared, &parent, &step, begins).await {
             Ok(child) => child,
@@ -116,27 +116,27 @@ pub(super) fn begin_elsewhere(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
     file: Option<Arc<OwnFile>>,
-    wanted: ChildRequest,
+    request: ChildRequest,
 ) -> Pin<Box<dyn Future<Output = EngineAnswer> + Send>> {
     Box::pin(async move {
-        let id = RunId::started_by(&wanted.step);
+        let id = RunId::started_by(&request.step);
         let raised =
             |error: String| CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message: error });
         let refused = |outcome: CallOutcome| EngineAnswer::Called { outcome: outcome.passed() };
         if shared.outer.registration(&id).is_none() {
-            if wanted.depth > MAX_DEPTH {
+            if request.depth > MAX_DEPTH {
                 return refused(raised(ChildError::TooDeep(MAX_DEPTH).to_string()));
             }
-            if let Err(error) = DescendantQuota::check(&shared, &wanted.step) {
+            if let Err(error) = DescendantQuota::check(&shared, &request.step) {
                 return refused(raised(error.to_string()));
             }
-            let begun = begin(&shared, &caller, id.clone(), file.as_deref(), wanted, EngineKind::Temporal).await;
-            if let Err(error) = begun {
+            let start = begin(&shared, &caller, id.clone(), file.as_deref(), request, EngineKind::Temporal).await;
+            if let Err(error) = start {
                 return refused(CallOutcome::refused(error.to_string()));
             }
         }
-        let begun = begun_here(&shared, &id).await;
-        begun.unwrap_or_else(|| refused(raised(format!("run {id} has ended already"))))
+        let start = begun_here(&shared, &id).await;
+        start.unwrap_or_else(|| refused(raised(format!("run {id} has ended already"))))
     })
 }
 
@@ -145,15 +145,15 @@ async fn begin(
     caller: &Arc<Caller>,
     run: RunId,
     file: Option<&OwnFile>,
-    wanted: ChildRequest,
+    request: ChildRequest,
     engine: EngineKind,
 ) -> Result<Arc<Run>, ChildStartError> {
     let own = match file {
         Some(OwnFile { name, text }) => {
             let declared = shared.workers.load(name, text).await?;
-            let is_own = super::begin::workflow_of(&declared, Some(&wanted.workflow)).is_ok();
+            let is_own = super::begin::workflow_of(&declared, Some(&request.workflow)).is_ok();
             if is_own {
-                let source = source_of_own(shared, caller, &wanted, text).await;
+                let source = source_of_own(shared, caller, &request, text).await;
                 Some((name.clone(), text.to_string(), declared, source))
             } else {
                 None
@@ -163,24 +163,24 @@ async fn begin(
     };
     let (file, text, declared, source) = match own {
         Some(own) => own,
-        None => match shared.resolve_name(caller, &wanted.workflow).await? {
+        None => match shared.resolve_name(caller, &request.workflow).await? {
             ResolvedTarget::Remote(tool) => {
-                let ChildRequest { step, input, params, .. } = wanted;
+                let ChildRequest { step, input, params, .. } = request;
                 let input = RunArguments { input, params }.into_arguments();
                 check(&tool, &input)?;
                 let begins =
                     RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None, engine };
                 return Ok(shared.begin_remote(caller, begins).await?);
             }
-            ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved, engine).await,
+            ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, request, saved, engine).await,
             ResolvedTarget::Function(found) => {
-                let ChildRequest { step, input, params, depth, .. } = wanted;
+                let ChildRequest { step, input, params, depth, .. } = request;
                 let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
                 return Ok(begin_saved(shared, caller, &found, begins).await?);
             }
         },
     };
-    let ChildRequest { step, workflow, input, params, depth, .. } = wanted;
+    let ChildRequest { step, workflow, input, params, depth, .. } = request;
     let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
     let function = (file, text, declared, workflow);
     Ok(begin_function(shared, caller, function, source, begins).await?)
@@ -188,8 +188,8 @@ async fn begin(
 
 /// Returns whether the library counts a run of a workflow defined in its parent's file: it does if the library has that
 /// same file.
-async fn source_of_own(shared: &Engine, caller: &Caller, wanted: &ChildRequest, text: &str) -> DefinitionSource {
-    match shared.workflows.find(caller, &wanted.workflow).await {
+async fn source_of_own(shared: &Engine, caller: &Caller, request: &ChildRequest, text: &str) -> DefinitionSource {
+    match shared.workflows.find(caller, &request.workflow).await {
         Ok(WorkflowRef::Function(found)) if found.text() == text => DefinitionSource::of_function(&found),
         _ => DefinitionSource::Function,
     }
@@ -241,11 +241,11 @@ async fn begin_machine(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
-    wanted: ChildRequest,
+    request: ChildRequest,
     saved: SavedMachine,
     engine: EngineKind,
 ) -> Result<Arc<Run>, ChildStartError> {
-    let ChildRequest { step, input, params, depth, .. } = wanted;
+    let ChildRequest { step, input, params, depth, .. } = request;
     let definition = Definition::parse(&saved.definition, &TerminalTools)
         .map_err(|cause| ChildStartError::SavedDefinition { name: saved.name.clone(), cause })?;
     let mut variables = params.clone();
@@ -313,7 +313,7 @@ pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
     outcome_with(run, returned)
 }
 
-/// Returns why a run failed, on the last line of a traceback with the name of the exception before its text.
+/// Returns the reason that a run failed: the last line of a traceback with the name of the exception before its text.
 fn raised(failed: &RunStatus) -> String {
     let error = failed.error.clone().unwrap_or_default();
     let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());

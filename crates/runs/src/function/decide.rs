@@ -54,7 +54,7 @@ pub(super) struct Advance {
 pub(super) struct Abandonment {
     /// Entries that record this.
     pub(super) entries: Vec<Entry>,
-    /// All of them, with those that are not open any more.
+    /// All calls, including closed ones.
     pub(super) calls: Vec<u64>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct FunctionSteps {
     /// The calls that it made and the answers that it received.
     pub(super) steps: Vec<Step>,
     /// The answers that it has not received yet.
-    pub(super) held: Vec<DeferredAnswer>,
+    pub(super) deferred: Vec<DeferredAnswer>,
 }
 
 /// An answer that a function receives when the run resumes.
@@ -130,9 +130,9 @@ impl FunctionState {
         }
     }
 
-    /// Returns what follows from the progress that a function made when it continued at time `at` because of `entries`,
-    /// which the run has not applied yet. `is_replayed` is whether it made that progress in a replay of its history;
-    /// calls that it does not wait for then are calls that it abandoned before.
+    /// Returns the consequences of the progress that a function made when it continued at time `at` because of
+    /// `entries`, which the run has not applied yet. `is_replayed` is whether it made that progress in a replay of its
+    /// history; calls that it does not wait for then are calls that it abandoned before.
     pub(super) fn advance(
         &self,
         run: &RunId,
@@ -188,7 +188,7 @@ impl FunctionState {
         ending
     }
 
-    /// Returns what ends with a call whose answer is no longer needed: the call, and everything below it.
+    /// Returns the work that ends with a call whose answer is no longer needed: the call, and everything below it.
     pub(super) fn abandon(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
         let mut abandonment = self.abandon_below(run, number, at);
         abandonment.calls.push(number);
@@ -196,7 +196,7 @@ impl FunctionState {
         abandonment
     }
 
-    /// Returns what ends with an answered call: everything below it.
+    /// Returns the work that ends with an answered call: everything below it.
     pub(super) fn abandon_below(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
         let calls: Vec<u64> = self.open.below(number).into_iter().collect();
         let entries = calls.iter().filter_map(|number| self.abandoned(run, *number, at)).collect();
@@ -283,7 +283,7 @@ impl FunctionSteps {
     /// Returns the calls and answers of a function, from the entries of its run, with a last step that the journal does
     /// not have yet.
     pub(super) fn from_entries(frame: u64, entries: impl IntoIterator<Item = Entry>, last: Option<Step>) -> Self {
-        let (mut steps, mut held) = (Vec::new(), Vec::new());
+        let (mut steps, mut deferred) = (Vec::new(), Vec::new());
         let (mut ordinals, mut is_paused) = (HashMap::new(), false);
         for entry in entries {
             match entry {
@@ -294,15 +294,15 @@ impl FunctionSteps {
                 Entry::Answered { number, answer, .. } => {
                     let Some(&ordinal) = ordinals.get(&number) else { continue };
                     if is_paused {
-                        held.push(DeferredAnswer { number, ordinal, answer });
+                        deferred.push(DeferredAnswer { number, ordinal, answer });
                     } else {
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
                 // The function's calls that follow from that answer come next.
                 Entry::Told { number, .. } => {
-                    if let Some(at) = held.iter().position(|held| held.number == number) {
-                        let DeferredAnswer { ordinal, answer, .. } = held.remove(at);
+                    if let Some(at) = deferred.iter().position(|deferred| deferred.number == number) {
+                        let DeferredAnswer { ordinal, answer, .. } = deferred.remove(at);
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
@@ -310,7 +310,7 @@ impl FunctionSteps {
                     steps.extend(ordinals.get(&number).map(|ordinal| Step::Inlined { ordinal: *ordinal }));
                 }
                 Entry::Interrupted { .. } if frame == ROOT => {
-                    held.clear();
+                    deferred.clear();
                     is_paused = false;
                     steps.push(Step::Cancelled);
                 }
@@ -320,7 +320,7 @@ impl FunctionSteps {
             }
         }
         steps.extend(last);
-        Self { steps, held }
+        Self { steps, deferred }
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) enum Entry {
         /// Number of the call.
         number: u64,
     },
-    /// It was answered.
+    /// The call was answered.
     Answered {
         /// Time of the entry.
         at: Timestamp,
@@ -140,14 +140,14 @@ pub(crate) enum Entry {
         /// The call that started it.
         number: u64,
     },
-    /// It returned. The last entry, as the next two.
+    /// The function returned. The last entry, as the next two.
     Completed {
         /// Time of the entry.
         at: Timestamp,
         /// Value that it returned.
         result: Value,
     },
-    /// It failed.
+    /// The function failed.
     Failed {
         /// Time of the entry.
         at: Timestamp,

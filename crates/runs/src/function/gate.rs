@@ -60,7 +60,7 @@ pub(super) fn is_for_person(kind: &CallKind) -> bool {
     waits_for_answer(kind) && complaint(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
 }
 
-/// Returns what is wrong with a gate that a function opens, for the function's author.
+/// Returns the problem of a gate that a function opens, for the function's author.
 pub(super) fn complaint(kind: &CallKind) -> Option<String> {
     let CallKind::Gate { prompt, choices, form, answered_by, .. } = kind else { return None };
     if prompt.trim().is_empty() {

@@ -98,7 +98,7 @@ impl FunctionState {
                 if let Answer::Value(result) = answer
                     && let Some(node) = result.get("node_id").and_then(Value::as_str)
                 {
-                    self.note_terminal(node, result.pointer("/attributes/session_id"));
+                    self.record_terminal(node, result.pointer("/attributes/session_id"));
                 }
             }
             Entry::Abandoned { number, .. } => {
@@ -115,7 +115,7 @@ impl FunctionState {
                 }
                 GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
                     self.open.remove(*number);
-                    self.note_terminal(&result.node_id, result.attributes.get("session_id"));
+                    self.record_terminal(&result.node_id, result.attributes.get("session_id"));
                 }
                 _ => {
                     self.open.remove(*number);
@@ -150,8 +150,9 @@ impl FunctionState {
         self.clock.apply(entry.at(), is_at_work);
     }
 
-    /// Notes the terminal in which a node has its program. A call that failed may have opened one, or used the known one.
-    fn note_terminal(&mut self, node: &str, terminal: Option<&Value>) {
+    /// Records the terminal in which a node has its program. A call that failed may have opened one, or used the known
+    /// one.
+    fn record_terminal(&mut self, node: &str, terminal: Option<&Value>) {
         let noted = self.terminals.entry(node.to_owned()).or_default();
         if let Some(terminal) = terminal.and_then(Value::as_str) {
             *noted = Some(terminal.to_owned());
@@ -172,12 +173,13 @@ impl FunctionState {
         }
     }
 
-    /// Counts the time from `now` on at the latest, so that a clock which was set back does not extend the limit.
+    /// Counts the time after `now` at the latest, so that a clock which was set back does not extend the limit.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
-    /// Returns when the run will have worked for so long, without a pause; `None` while its clock does not run.
+    /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
+    /// not run.
     pub(super) fn at_work_for(&self, limit: TimeSpan) -> Option<Timestamp> {
         self.clock.reaches(limit.duration()?)
     }

@@ -23,7 +23,7 @@ impl DeclaredNodes {
     ///
     /// # Errors
     ///
-    /// With every problem in them.
+    /// Returns every problem in them.
     pub(super) fn read(documents: &[Value], hands: &ExecutorFactory, run: &RunId) -> Result<Self, InvalidNodes> {
         let mut nodes = HashMap::new();
         let mut invalid = Vec::new();

@@ -62,7 +62,7 @@ impl OpenCalls {
         *self = Self::default();
     }
 
-    /// Notes the progress of a call that its caller executes itself.
+    /// Records the progress of a call that its caller executes itself.
     pub(super) fn set_inlined(&mut self, number: u64, inlined: InlineExecution) {
         if let Some(open) = self.calls.get_mut(&number) {
             open.inlined = Some(inlined);
@@ -82,7 +82,7 @@ impl OpenCalls {
         self.calls.iter().map(|(number, open)| (*number, open))
     }
 
-    /// Returns those that wait for a person or another client, in the order in which they began.
+    /// Returns the calls that wait for a person or another client, in the order in which they began.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.waiting.iter().map(|number| (*number, &self.calls[number]))
     }

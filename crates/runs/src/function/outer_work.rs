@@ -66,11 +66,12 @@ impl OuterWork {
         self.works.insert(number.to_string(), kind);
     }
 
-    /// Has the engine wait. `came` follows from that, unless the call ends first. `part` distinguishes a call's timers.
-    pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, came: CallOutcome) {
+    /// Has the engine wait. `outcome` follows from that, unless the call ends first. `part` distinguishes a call's
+    /// timers.
+    pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, outcome: CallOutcome) {
         let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
         self.works.insert(id.clone(), FunctionWorkKind::Timer { after });
-        self.timers.insert(id, (number, came));
+        self.timers.insert(id, (number, outcome));
     }
 
     /// Takes what follows from the end of a timer; `None` if the run no longer waits for it.
@@ -102,14 +103,14 @@ impl OuterWork {
     /// Takes a request of the engine to perform a call. Returns whether the caller has to begin it.
     pub(super) fn ask(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
         if !matches!(self.works.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
-            // The function waits for it no longer, or the journal has its answer. The engine may have gone.
+            // The function waits for it no longer, or the journal has its answer. The engine may have disconnected.
             let _ = reply.send(EngineAnswer::Done);
             return false;
         }
         let is_new = !self.calls.contains_key(&number);
         let call = self.calls.entry(number).or_default();
         match &call.outcome {
-            // The engine has lost the first reply, or gone; it repeats the request.
+            // The engine has lost the first reply, or disconnected; it repeats the request.
             Some(outcome) => _ = reply.send(EngineAnswer::Called { outcome: outcome.clone() }),
             None => call.reply = Some(reply),
         }
@@ -117,9 +118,9 @@ impl OuterWork {
     }
 
     /// Returns the outcome of a call to the engine, which brings it back as an input.
-    pub(super) fn performed(&mut self, number: u64, came: CallOutcome) {
+    pub(super) fn performed(&mut self, number: u64, result: CallOutcome) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let outcome = came.passed();
+        let outcome = result.passed();
         call.outcome = Some(outcome.clone());
         if let Some(reply) = call.reply.take() {
             let _ = reply.send(EngineAnswer::Called { outcome });
@@ -145,8 +146,8 @@ impl OuterWork {
         }
     }
 
-    /// Notes whether the next input of the turn had an effect.
-    pub(super) fn note_taken(&mut self, taken: bool) {
+    /// Records whether the next input of the turn had an effect.
+    pub(super) fn record_taken(&mut self, taken: bool) {
         if let Some(turn) = &mut self.turn {
             turn.taken.push(taken);
         }
@@ -163,13 +164,13 @@ impl OuterWork {
         self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }
 
-    /// Returns whether the function continues only in the next turn, which the engine requests by itself.
+    /// Returns whether the function continues only in the next turn, which the engine requests on its own.
     pub(super) fn is_between_turns(&self) -> bool {
         self.turn.is_none() && self.works.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }
 
     /// Ends the turn: answers with it, and with what the engine does not know yet. The engine requests the next one
-    /// soon where the function continues by itself (`is_ready`).
+    /// soon if the function continues on its own (`is_ready`).
     pub(super) fn end_turn(&mut self, turn: FunctionTurn, is_ready: bool) {
         let Some(PendingTurn { number, taken, reply, .. }) = self.turn.take() else { return };
         self.works.retain(|id, _| !id.starts_with(NEXT_PREFIX));
@@ -183,7 +184,7 @@ impl OuterWork {
         let answer = EngineAnswer::Advanced { turn: Box::new(FunctionTurn { whole, begun, ended, taken, ..turn }) };
         self.reported = self.works.keys().cloned().collect();
         self.last = Some((number, answer.clone()));
-        // The engine may have gone; it repeats the request.
+        // The engine may have disconnected; it repeats the request.
         let _ = reply.send(answer);
     }
 }

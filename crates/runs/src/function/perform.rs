@@ -25,7 +25,7 @@ enum FunctionSourceError {
     /// The node is of another type.
     #[error("It is no function.")]
     NotFunction,
-    /// The node has no source of its own, and the run has no file.
+    /// The node has no source, and the run has no file.
     #[error("The file that it stands in is not known.")]
     UnknownFile,
 }
@@ -83,7 +83,7 @@ impl FunctionRun {
                     return self.run_elsewhere(number, at, timeout);
                 }
                 let interrupt = self.work.interrupt_for(number);
-                let wanted = child::ChildRequest {
+                let request = child::ChildRequest {
                     step: super::calls::child_step(&self.recorder.run.id, number),
                     workflow,
                     input,
@@ -97,7 +97,7 @@ impl FunctionRun {
                     self.recorder.caller.clone(),
                     self.parent(),
                     self.file.clone(),
-                    wanted,
+                    request,
                     interrupt,
                 );
                 self.work.spawn(number, child);
@@ -232,8 +232,8 @@ impl FunctionRun {
             _ => match self.function_of(&node, at, &input, params) {
                 Ok(function) => Frame::Function {
                     execution: Box::new(self.recorder.shared.workers.execution(function)),
-                    of: Some(Box::new(CalledNode { node, input })),
-                    held: Vec::new(),
+                    node_call: Some(Box::new(CalledNode { node, input })),
+                    deferred: Vec::new(),
                 },
                 Err(error) => {
                     let result = NodeResult::failed(&node, input, ErrorType::NotStarted, error.to_string());
@@ -313,7 +313,7 @@ impl FunctionRun {
     /// Returns the time limit of a graph's step whose call began before this daemon.
     pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
         let Some(Frame::Graph(of)) = self.frames.get(&frame) else { return None };
-        of.limit(step, node)
+        of.step_timeout(step, node)
     }
 }
 

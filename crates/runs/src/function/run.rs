@@ -105,7 +105,7 @@ pub(crate) enum FunctionEvent {
         number: u64,
         came: CallOutcome,
     },
-    /// The function has continued as far as it can in this turn.
+    /// The function cannot continue any further in this turn.
     TurnOver,
 }
 
@@ -170,7 +170,7 @@ impl Recovery for FunctionRun {
         self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
     }
 
-    /// Later calls, too, find programs in terminals by steps of their own.
+    /// Later calls, too, find programs in terminals by their own steps.
     fn pending(&self) -> Option<Vec<StepId>> {
         None
     }
@@ -192,7 +192,7 @@ impl RunKind for FunctionRun {
         self.folded.end.is_some()
     }
 
-    /// It counts as finished once everything that it started has ended.
+    /// The run counts as finished once everything that it started has ended.
     fn leaves_work(&self) -> bool {
         true
     }
@@ -313,7 +313,7 @@ impl RunKind for FunctionRun {
         let succeeded = end.state == RunState::Completed;
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
         let of = (self.recorder.about.workflow.as_str(), &self.recorder.run.id);
-        self.recorder.shared.workflows.note_function(folder, file, of, hash, succeeded, at).await;
+        self.recorder.shared.workflows.record_function(folder, file, of, hash, succeeded, at).await;
     }
 }
 
@@ -417,7 +417,7 @@ impl FunctionRun {
                     |open: &PendingCall| matches!(open.label(&self.recorder.run.id, number), CallLabel::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
                 let goes_on = match open {
-                    Some(open) => self.answer(number, open, came, by).await,
+                    Some(open) => self.deliver_outcome(number, open, came, by).await,
                     // The call has ended with an interrupt; this drops its late result.
                     None => true,
                 };

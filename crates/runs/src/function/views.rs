@@ -182,15 +182,15 @@ fn of_graph(
         GraphEvent::RetryDue { step } => ("graph_step_again", json!({"call": frame, "step_id": step})),
         GraphEvent::FallbackPlanned { step } => ("graph_step_fallback", json!({"call": frame, "step_id": step})),
         GraphEvent::StepEnded { step, ending } => {
-            let (event_type, why) = match ending {
+            let (event_type, reason) = match ending {
                 Ending::Completed => ("graph_step_completed", Value::Null),
                 Ending::Skipped { value } => ("graph_step_skipped", json!({"value": value})),
                 Ending::Failed { error, .. } => ("graph_step_failed", json!({"error": error})),
                 Ending::NotRun { because } => ("graph_step_not_run", json!({"because": because})),
             };
             let mut data = json!({"call": frame, "step_id": step});
-            if let (Value::Object(data), Value::Object(why)) = (&mut data, why) {
-                data.extend(why);
+            if let (Value::Object(data), Value::Object(reason)) = (&mut data, reason) {
+                data.extend(reason);
             }
             (event_type, data)
         }

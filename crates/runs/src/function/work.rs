@@ -74,7 +74,7 @@ impl CallOutcome {
 
     /// Returns the outcome as an outer engine stores it.
     pub(super) fn passed(&self) -> Value {
-        let json = |came: &Self| serde_json::to_value(came).expect("an outcome has only JSON in it");
+        let json = |outcome: &Self| serde_json::to_value(outcome).expect("an outcome has only JSON in it");
         let passed = json(self);
         match passed.to_string().len() {
             bytes if bytes > MAX_OUTCOME_BYTES => json(&Self::TooLarge { bytes }),
@@ -100,8 +100,8 @@ impl PendingWork {
     }
 
     /// Adds an outcome that is ready now.
-    pub(super) fn add_ready(&mut self, number: u64, came: CallOutcome) {
-        self.ready.push_back((number, came));
+    pub(super) fn add_ready(&mut self, number: u64, outcome: CallOutcome) {
+        self.ready.push_back((number, outcome));
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -144,11 +144,11 @@ impl PendingWork {
         }
     }
 
-    /// Adds an outcome that is ready so long after `at`, unless the call ends first.
-    pub(super) fn later(&mut self, number: u64, at: Timestamp, wait: Option<TimeSpan>, came: CallOutcome) {
+    /// Adds an outcome that is ready `wait` after `at`, unless the call ends first.
+    pub(super) fn later(&mut self, number: u64, at: Timestamp, wait: Option<TimeSpan>, outcome: CallOutcome) {
         if let Some(outer) = &mut self.outer {
             if let Some(after) = left_of(&self.clock, at, wait) {
-                outer.add_timer(number, None, after, came);
+                outer.add_timer(number, None, after, outcome);
             }
             return;
         }
@@ -158,7 +158,7 @@ impl PendingWork {
                 () = over => {}
                 () = interrupt.cancelled() => {}
             }
-            came
+            outcome
         });
     }
 
@@ -223,7 +223,7 @@ pub(super) fn left_of(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> O
     Some(at.end_of(timer, now).since(now))
 }
 
-/// Waits until so long after `at`; without a time, forever.
+/// Waits until `wait` after `at`; without a time, forever.
 pub(super) fn after(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> impl Future<Output = ()> + Send + use<> {
     let timer = wait.and_then(TimeSpan::timer);
     clock.deadline(timer.map(|timer| at.end_of(timer, clock.now())))

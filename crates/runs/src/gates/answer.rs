@@ -61,7 +61,7 @@ impl GateAnswer {
         By { who: caller.who().await, through: Some(through), proof, shown, signed, required }
     }
 
-    /// Returns what a passkey signs of it.
+    /// Returns the text that a passkey signs.
     ///
     /// # Errors
     /// If the answer has an unsigned part.
@@ -126,9 +126,9 @@ impl OpenGate {
             };
         }
         let exactly = all().find(|(choice, _)| **choice == given.answer);
-        let mut meant = all().filter(is_meant);
-        match exactly.or_else(|| meant.next()) {
-            Some(_) if exactly.is_none() && meant.next().is_some() => Err(InvalidAnswer::AmbiguousChoice),
+        let mut matches = all().filter(is_meant);
+        match exactly.or_else(|| matches.next()) {
+            Some(_) if exactly.is_none() && matches.next().is_some() => Err(InvalidAnswer::AmbiguousChoice),
             Some((choice, _)) => Ok(choice.clone()),
             None if given.answer.trim().is_empty() => Err(match self.choices.is_empty() {
                 true => InvalidAnswer::Empty,

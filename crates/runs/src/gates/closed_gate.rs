@@ -18,7 +18,7 @@ pub(crate) enum GateEnd {
         answer: String,
         by: By,
     },
-    /// It timed out.
+    /// The gate timed out.
     Expired,
     /// The run ended, or continued without an answer.
     Other,

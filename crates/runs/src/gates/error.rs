@@ -184,7 +184,7 @@ pub(crate) enum InvalidAnswer {
         /// The shown choices.
         choices: Vec<String>,
     },
-    /// The answer is none of the choices.
+    /// The answer is not among the choices.
     #[error("Invalid choice '{answer}'. Must be one of: {}", listed(.choices))]
     OtherChoice {
         /// The answer, at most 200 characters.

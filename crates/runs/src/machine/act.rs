@@ -30,7 +30,7 @@ pub(crate) struct Action {
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, mut params, step, limit, attempt } = action;
     if attempt.is_repeated() {
-        shared.sessions.note_repeated(&step);
+        shared.sessions.record_repeated(&step);
     }
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
@@ -69,8 +69,8 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     let opens = tool == "open_terminal";
     let acting = async move {
         let result = actions::perform(&sessions, &caller, verb, params, step).await;
-        // The run has given up the step: closes a terminal that the step opened meanwhile. When the daemon stops, the
-        // terminal stays open for the resumed run.
+        // The run has given up the step: closes a terminal that the step opened in the meantime. When the daemon stops,
+        // the terminal stays open for the resumed run.
         if let Err(result) = done.send(result)
             && let Some(session_id) = result.get("session_id").and_then(Value::as_str)
             && opens

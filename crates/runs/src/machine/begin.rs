@@ -38,9 +38,9 @@ pub(crate) struct MachineLaunch {
 ///
 /// # Errors
 ///
-/// With everything that is wrong.
+/// Returns every problem.
 pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
-    definition.match_names(&mut start.variables);
+    definition.rename_by_case(&mut start.variables);
     let named = start.variables.get("session_id").and_then(Value::as_str);
     let has_terminal = start.session_id.as_deref().or(named).is_some_and(|session| !session.is_empty());
     if !has_terminal {
@@ -128,9 +128,9 @@ impl Engine {
         };
         let RunArguments { mut input, mut params } = given.unwrap_or_else(variables);
         let named = Seal::default().with_definition(&definition);
-        definition.match_names(&mut params);
+        definition.rename_by_case(&mut params);
         if let Value::Object(input) = &mut input {
-            definition.match_names(input);
+            definition.rename_by_case(input);
         }
         named.hide_named(&mut params);
         if let Value::Object(fields) = &mut input {

@@ -108,8 +108,8 @@ pub(super) fn secrets_of(definition: &Definition, history: &History, input: &Inp
                 let variable = definition.arguments().get(name).or_else(|| definition.return_values().get(name));
                 variable.is_some_and(steplatch_workflow::ContractVariable::is_secret)
             };
-            let told = values.iter().filter(|(name, _)| secret(name));
-            found.extend(told.filter_map(|(_, value)| value.clone()));
+            let secrets = values.iter().filter(|(name, _)| secret(name));
+            found.extend(secrets.filter_map(|(_, value)| value.clone()));
         }
         _ => {}
     }

@@ -15,7 +15,7 @@ pub(crate) struct DefinitionCache(Mutex<DefinitionIndex>);
 #[derive(Debug, Default)]
 struct DefinitionIndex {
     by_digest: HashMap<Signature, Weak<Definition>>,
-    /// Maximum number of entries before the cache removes entries whose definitions are gone.
+    /// Maximum number of entries before the cache removes entries whose definitions were dropped.
     swept_above: usize,
 }
 

@@ -84,7 +84,7 @@ impl Engine {
     }
 }
 
-/// Returns what a completed machine returned: the result of a `return`, else its return values.
+/// Returns the result of a completed machine: the result of a `return`, else its return values.
 pub(super) fn returned(history: &History) -> Value {
     history.result().cloned().unwrap_or_else(|| json!(history.return_values()))
 }

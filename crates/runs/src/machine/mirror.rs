@@ -33,13 +33,13 @@ impl MachineRun {
             MirrorMessage::Events(EventBatch { from, events, reply }) => {
                 let is_ours = self.take(from, events).await;
                 if is_ours {
-                    // The worker may have gone; it repeats the request.
+                    // The worker may have disconnected; it repeats the request.
                     let _ = reply.send(self.history.events_applied() as u64);
                 }
                 is_ours
             }
             MirrorMessage::Started(started) => {
-                self.show_trouble(started.err());
+                self.set_error(started.err());
                 true
             }
             MirrorMessage::Lost(how) => {
@@ -68,7 +68,7 @@ impl MachineRun {
         match &input {
             Input::Cancel { reason } => {
                 if !shared.outer.cancel(&run.id, reason.clone()) {
-                    self.show_trouble(Some(NOT_SERVED.to_owned()));
+                    self.set_error(Some(NOT_SERVED.to_owned()));
                 }
                 return Handled::Unanswered;
             }
@@ -96,12 +96,12 @@ impl MachineRun {
         };
         match end {
             InputEnd::Taken { from, events } => {
-                self.show_trouble(None);
+                self.set_error(None);
                 Handled::recorded(self.take(from, events).await)
             }
             InputEnd::Ignored => Handled::Ignored,
             InputEnd::Unknown(trouble) => {
-                self.show_trouble(Some(trouble));
+                self.set_error(Some(trouble));
                 Handled::Unanswered
             }
         }
@@ -181,8 +181,8 @@ impl MachineRun {
         }
     }
 
-    fn show_trouble(&mut self, trouble: Option<String>) {
-        if Mirror::set_trouble(&mut self.mirror, trouble) {
+    fn set_error(&mut self, trouble: Option<String>) {
+        if Mirror::set_error(&mut self.mirror, trouble) {
             self.publish();
         }
     }

@@ -79,14 +79,14 @@ fn fold_with_log(events: &[Event]) -> (LogBuilder, Vec<Value>) {
     (log, entries)
 }
 
-/// Removes the longest variables until all have at most `most` bytes as JSON, and returns their names.
-fn omit_longest(variables: &mut Map<String, Value>, most: usize) -> Vec<String> {
+/// Removes the longest variables until all have at most `max_bytes` bytes as JSON, and returns their names.
+fn omit_longest(variables: &mut Map<String, Value>, max_bytes: usize) -> Vec<String> {
     let size = |(name, value): (&String, &Value)| (name.len() + value.to_string().len(), name.clone());
     let mut sizes: Vec<(usize, String)> = variables.iter().map(size).collect();
     sizes.sort_unstable();
     let mut total: usize = sizes.iter().map(|(size, _)| size).sum();
     let mut omitted = Vec::new();
-    while let Some((size, name)) = sizes.pop().filter(|_| total > most) {
+    while let Some((size, name)) = sizes.pop().filter(|_| total > max_bytes) {
         total -= size;
         variables.shift_remove(&name);
         omitted.push(name);

@@ -40,7 +40,7 @@ const MAX_VARIABLES: usize = 300;
 /// The field of a result, and of a report, with the log of its run.
 pub(super) const LOG: &str = "execution_log";
 
-/// The phase of the entry that stands for those in the middle of a long log.
+/// The phase of the entry that replaces those in the middle of a long log.
 const LEFT_OUT: &str = "left_out";
 
 /// Returns a report on `run` from its history. Takes long for a long history.
@@ -55,9 +55,9 @@ pub(crate) fn build_report(
     gate: Option<GateInfo>,
     secrets: &Redactor,
 ) -> Result<RunReply, Unreadable> {
-    let (told, log) = read_log(records)?;
+    let (builder, log) = read_log(records)?;
     let is_log_cut = log.iter().any(|entry| entry["phase"] == LEFT_OUT);
-    let history = told.history();
+    let history = builder.history();
     let end = progress.ended.unwrap_or_else(clock::now);
     // Each result contains a screen, and the variables contain it again.
     let longest = (SCREENS_BUDGET_CHARS / (2 * log.len().max(1))).clamp(MIN_TEXT_CHARS, MAX_TEXT_CHARS);
@@ -216,11 +216,11 @@ fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
 /// Folds a history and keeps the beginning and the end of its log.
 fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable> {
     let seal = Seal::default();
-    let mut told = LogBuilder::default();
+    let mut builder = LogBuilder::default();
     let (mut first, mut last) = (Vec::new(), VecDeque::new());
     let mut left_out = 0;
     for record in records {
-        for entry in entries_of(&read(record, &seal)?, &mut told) {
+        for entry in entries_of(&read(record, &seal)?, &mut builder) {
             if first.len() < ENTRIES.0 {
                 first.push(entry);
                 continue;
@@ -237,7 +237,7 @@ fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable
         first.push(json!({"phase": LEFT_OUT, "message": note}));
     }
     first.extend(last);
-    Ok((told, first))
+    Ok((builder, first))
 }
 
 /// Removes the logs of nested runs from results or variables.

@@ -62,7 +62,7 @@ pub(crate) struct MachineRun {
     ended_before: bool,
     /// The connection with the engine that decides the run, if that is not this daemon.
     pub(super) mirror: Option<Mirror>,
-    /// True if that engine has ended the run by itself.
+    /// True if that engine has ended the run on its own.
     pub(super) is_lost: bool,
 }
 
@@ -271,7 +271,7 @@ impl RunKind for MachineRun {
         let Recorder { shared, about, .. } = &self.recorder;
         match shared.update_library(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
             Ok(kept) => self.kept = kept,
-            Err(why) => self.unsaved = Some(shared.secrets.masked(why.to_string())),
+            Err(error) => self.unsaved = Some(shared.secrets.masked(error.to_string())),
         }
     }
 
@@ -294,7 +294,7 @@ impl RunKind for MachineRun {
             }
             None => match self.history.current() {
                 Some(current) => {
-                    held.note_step(&self.recorder.run.id, &current.step, TerminalUse::for_tool(&current.tool));
+                    held.record_step(&self.recorder.run.id, &current.step, TerminalUse::for_tool(&current.tool));
                 }
                 None => held.release(&self.recorder.run.id),
             },
@@ -702,8 +702,8 @@ impl MachineRun {
     }
 }
 
-/// Returns the ids or names of the terminals in which a run may continue after its open gate: those that it works with,
-/// and those that its states name.
+/// Returns the ids or names of the terminals in which a run may continue after its open gate: its own, and those in its
+/// states.
 pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let ahead = terminals_ahead(definition, history).sessions;

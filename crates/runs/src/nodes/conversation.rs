@@ -1,6 +1,6 @@
 //! Calls of nodes whose programs ask: the rules of the node answer their questions.
 //!
-//! One call is one dialogue. The executor types each answer under a step of its own, so that it types none twice. The
+//! One call is one dialogue. The executor types each answer under a separate step, so that it types none twice. The
 //! outcome of a call whose daemon ended is unknown, like that of any node.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl PtyNodes {
         // Reading a declaration checks it.
         let script = DialogueScript::read(rules)
             .map_err(|problems| invalid(problems.first().map(|problem| problem.message.clone()).unwrap_or_default()))?;
-        let secrets = nodes.secrets(script.secrets()).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
+        let secrets = nodes.secrets(script.secrets()).await.map_err(|error| PtyNodeError(error.kind, error.message))?;
         // A question ends a turn, and an answer follows.
         let caller = &Arc::new(caller.unattended());
         let mut talk = script.begin(secrets);

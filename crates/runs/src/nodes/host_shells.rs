@@ -1,4 +1,4 @@
-//! Commands of bash nodes on other machines: each runs in a shell of its own there, which closes afterwards.
+//! Commands of bash nodes on other machines: each runs in a separate shell there, which closes afterwards.
 
 use std::sync::Arc;
 

@@ -145,22 +145,22 @@ impl PtyNodes {
         let deadline = Instant::now() + limit;
         let working = async {
             let mut pane = pane.lock().await;
-            let came = tokio::select! {
-                came = self.talk(caller, nodes, node, pty, &input, &mut pane, step) => came,
+            let result = tokio::select! {
+                result = self.talk(caller, nodes, node, pty, &input, &mut pane, step) => result,
                 () = call.interrupt.cancelled() => Err(interrupted()),
                 () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
             };
-            if let Err(PtyNodeError(ErrorType::Timeout | ErrorType::Interrupted, _)) = &came {
+            if let Err(PtyNodeError(ErrorType::Timeout | ErrorType::Interrupted, _)) = &result {
                 self.give_up(caller, pty, &mut pane).await;
             }
-            came
+            result
         };
-        let came = tokio::select! {
-            came = working => came,
+        let result = tokio::select! {
+            result = working => result,
             // Other calls may keep the program busy all the time.
             () = tokio::time::sleep_until(deadline + END_TIMEOUT) => Err(out_of_time(limit)),
         };
-        match came {
+        match result {
             Ok((output, attributes)) => {
                 let mut result = NodeResult::succeeded(node, input, output);
                 result.attributes = attributes;
@@ -308,7 +308,8 @@ impl PtyNodes {
                 None => {}
             }
         }
-        let (folder, environment) = nodes.start_of(pty).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
+        let (folder, environment) =
+            nodes.start_of(pty).await.map_err(|error| PtyNodeError(error.kind, error.message))?;
         let command = shell_words::split(&pty.command)
             .map_err(|error| PtyNodeError(ErrorType::NotStarted, format!("The command cannot be split: {error}.")))?;
         loop {
@@ -359,7 +360,7 @@ impl PtyNodes {
         busy: Option<bool>,
         mut since: Option<u64>,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
-        // A question is no end of a node's call.
+        // A question does not end a node's call.
         let caller = &Arc::new(caller.unattended());
         let (pattern, mut how) = match &pty.ready {
             Ready::Shell if busy.is_some() => (String::new(), AwaitUntil::Prompt),
@@ -416,7 +417,7 @@ impl PtyNodes {
         !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
     }
 
-    /// Waits for any output behind an offset.
+    /// Waits for any output after an offset.
     async fn more_output(
         &self,
         caller: &Arc<Caller>,
@@ -527,8 +528,8 @@ fn out_of_time(limit: Duration) -> PtyNodeError {
     PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
-/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what a
-/// pattern matched, or what was in the line before the input.
+/// Returns the output of a program between the echo of its input, if there is one, and the sign of its readiness: what
+/// a pattern matched, or what was in the line before the input.
 fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
     let mut text = match (&pty.ready, &waited.match_text) {
         (Ready::Pattern(_), Some(sign)) => raw.trim_end().strip_suffix(sign.trim_end()).unwrap_or(raw),

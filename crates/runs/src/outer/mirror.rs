@@ -41,13 +41,13 @@ impl Mirror {
     }
 
     /// Sets the trouble of the run. Returns whether it has changed, so that the driver has to publish the run.
-    pub(crate) fn set_trouble(mirror: &mut Option<Self>, trouble: Option<String>) -> bool {
+    pub(crate) fn set_error(mirror: &mut Option<Self>, trouble: Option<String>) -> bool {
         let Some(mirror) = mirror.as_mut().filter(|mirror| mirror.trouble != trouble) else { return false };
         mirror.trouble = trouble;
         true
     }
 
-    /// Returns the error of a run that the engine has ended by itself.
+    /// Returns the error of a run that the engine has ended on its own.
     pub(crate) fn lost(how: &str) -> String {
         format!("Temporal has ended the run: {how}")
     }

@@ -1,4 +1,4 @@
-//! Actions that open a terminal of their own, held until the engine has recorded their end.
+//! Actions that open their own terminal, held until the engine has recorded their end.
 //!
 //! The worker that requested one may disconnect in the meantime. The next worker repeats the request for the same step, and
 //! gets the outcome of the same action. Without that, the end of the first request would close the terminal, and the
@@ -30,12 +30,12 @@ impl Drop for Opening {
 }
 
 /// Returns whether an action opens a terminal that closes with its request.
-pub(super) fn opens(tool: &str, params: &Map<String, Value>) -> bool {
+pub(super) fn opens_own_terminal(tool: &str, params: &Map<String, Value>) -> bool {
     tool == "open_terminal" || (tool == "run_command" && params.get("session_id").is_none_or(Value::is_null))
 }
 
 /// Returns the steps whose ends are among these events.
-pub(super) fn ended_in(events: &[Event]) -> Vec<StepId> {
+pub(super) fn ended_steps(events: &[Event]) -> Vec<StepId> {
     let ended = |event: &Event| match event {
         Event::StateCompleted { step, .. } => Some(step.clone()),
         _ => None,
@@ -45,13 +45,17 @@ pub(super) fn ended_in(events: &[Event]) -> Vec<StepId> {
 
 impl Openings {
     /// Performs the action of a step, or waits for the one in progress. Dropping the future leaves the action running.
-    pub(super) async fn outcome(&self, step: &StepId, act: impl Future<Output = Outcome> + Send + 'static) -> Outcome {
+    pub(super) async fn perform_or_join(
+        &self,
+        step: &StepId,
+        action: impl Future<Output = Outcome> + Send + 'static,
+    ) -> Outcome {
         let mut outcome = {
             let mut open = self.0.lock();
             let opening = open.entry(step.to_string()).or_insert_with(|| {
                 let (ended, outcome) = watch::channel(None);
                 let task = tokio::spawn(async move {
-                    ended.send_replace(Some(act.await));
+                    ended.send_replace(Some(action.await));
                 });
                 Opening { outcome, task: task.abort_handle() }
             });
@@ -73,7 +77,7 @@ impl Openings {
     }
 
     /// Removes the actions of a run that has ended, and aborts the one in progress.
-    pub(super) fn forget(&self, run: &RunId) {
+    pub(super) fn forget_run(&self, run: &RunId) {
         let of_run = format!("{run}/");
         self.0.lock().retain(|step, _| !step.starts_with(&of_run));
     }
@@ -99,7 +103,7 @@ mod tests {
     async fn a_request_that_is_lost_and_repeated_gets_the_outcome_of_one_action() {
         let (openings, step): (_, StepId) = (Openings::default(), STEP.parse().unwrap());
         let (begun, go_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-        let act = || {
+        let action = || {
             let (begun, go_on) = (begun.clone(), go_on.clone());
             async move {
                 begun.fetch_add(1, Ordering::Relaxed);
@@ -109,15 +113,15 @@ mod tests {
         };
         {
             // The first worker is lost.
-            let mut first = std::pin::pin!(openings.outcome(&step, act()));
+            let mut first = std::pin::pin!(openings.perform_or_join(&step, action()));
             assert!(futures_poll(first.as_mut()).is_none());
         }
         go_on.notify_one();
-        assert_eq!(openings.outcome(&step, act()).await, finished());
+        assert_eq!(openings.perform_or_join(&step, action()).await, finished());
         // Once more, since its reply may be lost too.
-        assert_eq!(openings.outcome(&step, act()).await, finished());
+        assert_eq!(openings.perform_or_join(&step, action()).await, finished());
         assert_eq!(begun.load(Ordering::Relaxed), 1);
-        openings.forget(&"run_0123456789abcdef".parse().unwrap());
+        openings.forget_run(&"run_0123456789abcdef".parse().unwrap());
         assert!(openings.0.lock().is_empty());
     }
 
@@ -125,16 +129,16 @@ mod tests {
     async fn the_end_of_its_run_drops_an_action_in_progress() {
         let (openings, step): (_, StepId) = (Arc::new(Openings::default()), STEP.parse().unwrap());
         let (alive, dropped) = tokio::sync::oneshot::channel::<()>();
-        let act = async move {
+        let action = async move {
             let _alive = alive;
             std::future::pending().await
         };
         let waiting = tokio::spawn({
             let openings = openings.clone();
-            async move { openings.outcome(&step, act).await }
+            async move { openings.perform_or_join(&step, action).await }
         });
         tokio::task::yield_now().await;
-        openings.forget(&"run_0123456789abcdef".parse().unwrap());
+        openings.forget_run(&"run_0123456789abcdef".parse().unwrap());
         assert_eq!(waiting.await.unwrap(), Outcome::Unknown);
         assert!(dropped.await.is_err());
     }
@@ -142,9 +146,14 @@ mod tests {
     #[test]
     fn only_what_has_a_terminal_of_its_own_is_held() {
         let params = |session: Value| Map::from_iter([("session_id".to_owned(), session)]);
-        assert!(opens("open_terminal", &Map::new()));
-        assert!(opens("run_command", &Map::new()) && opens("run_command", &params(Value::Null)));
-        assert!(!opens("run_command", &params(json!("term_9j7ayeh6hh"))) && !opens("send_input", &Map::new()));
+        assert!(opens_own_terminal("open_terminal", &Map::new()));
+        assert!(
+            opens_own_terminal("run_command", &Map::new()) && opens_own_terminal("run_command", &params(Value::Null))
+        );
+        assert!(
+            !opens_own_terminal("run_command", &params(json!("term_9j7ayeh6hh")))
+                && !opens_own_terminal("send_input", &Map::new())
+        );
     }
 
     /// Polls a future once.

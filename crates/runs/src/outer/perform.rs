@@ -8,7 +8,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, PerformTask, PerformTaskReply};
 use steplatch_workflow::{Child, Effect, EngineAnswer, EngineTask, FunctionTurn, Input};
 
-use super::openings::{ended_in, opens};
+use super::openings::{ended_steps, opens_own_terminal};
 use super::{Registration, events_of};
 use crate::child;
 use crate::engine::Attempt;
@@ -26,7 +26,7 @@ enum TaskError {
     /// The worker is not this daemon's.
     #[error("{0}")]
     Token(String),
-    /// The text is no id of a run.
+    /// The text is not the id of a run.
     #[error("'{0}' is no run")]
     NoRun(String),
     /// The request is unreadable.
@@ -74,7 +74,7 @@ impl Runs {
         let recorded = match &known {
             Some(_) => {
                 let from = verb.from;
-                let ended = ended_in(&events);
+                let ended = ended_steps(&events);
                 let recorded = shared.outer.record(&run, from, events).await;
                 let recorded = recorded.ok_or_else(|| TaskError::NotDriven(run.clone()))?;
                 if recorded < from {
@@ -84,7 +84,7 @@ impl Runs {
                 ended.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
                 recorded
             }
-            // A run that has ended here has all of its events; one that began elsewhere has its journal there.
+            // A run that has ended here has all of its events; a run from another daemon has its journal there.
             None => match shared.find(&run).await {
                 Ok(Some(found)) if found.state().is_over() => verb.from + events.len() as u64,
                 Ok(None) => verb.from + events.len() as u64,
@@ -141,10 +141,11 @@ async fn performed(
 ) -> Result<EngineAnswer, TaskError> {
     let input = match effect {
         Effect::Perform { step, tool, params, limit } => {
-            let is_held = opens(&tool, &params);
+            let is_held = opens_own_terminal(&tool, &params);
             let action = Action { tool, params, step: step.to_string(), limit, attempt };
             let acting = perform(shared.clone(), caller, action);
-            let outcome = if is_held { shared.outer.openings.outcome(&step, acting).await } else { acting.await };
+            let outcome =
+                if is_held { shared.outer.openings.perform_or_join(&step, acting).await } else { acting.await };
             Input::Outcome { step, outcome }
         }
         Effect::SetVariables { step, session_id, variables } => {
@@ -192,11 +193,11 @@ async fn begin_child(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, c
     begun_here(shared, &id).await.unwrap_or_else(|| refused(format!("run {id} has ended already")))
 }
 
-/// Returns what the engine starts a run with that has begun here. A run of a remote workflow may have ended before the
-/// engine has it, and the engine follows it to its end.
+/// Returns the input with which the engine starts a run that has begun here. A run of a remote workflow may have ended
+/// before the engine has it, and the engine follows it to its end.
 pub(crate) async fn begun_here(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
-    if let Some(begun) = shared.outer.begun_answer(id) {
-        return Some(begun);
+    if let Some(answer) = shared.outer.begun_answer(id) {
+        return Some(answer);
     }
     let run = shared.find(id).await.ok().flatten()?;
     let workflow = run.about.workflow.clone();

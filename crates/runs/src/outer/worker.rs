@@ -66,7 +66,7 @@ impl WorkerToken {
     }
 }
 
-/// Returns the name of a machine as far as a task queue can have it.
+/// Returns the part of a machine's name that a task queue can have.
 fn queue_part(name: &str) -> String {
     let name: String = name.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect();
     if name.is_empty() { "host".to_owned() } else { name }

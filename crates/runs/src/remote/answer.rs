@@ -47,8 +47,8 @@ impl RemoteRun {
                 self.turn = None;
                 // The request did not reach the service, or that is busy; any other error would be the same again.
                 let again = matches!(status, None | Some(429));
-                let most = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
-                if !again || self.state.refusals >= most {
+                let max_attempts = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
+                if !again || self.state.refusals >= max_attempts {
                     return self.fail(words, "FAILED").await;
                 }
                 let after = pause_before(self.state.refusals + 1).max(retry_after.unwrap_or_default());
@@ -80,20 +80,20 @@ impl RemoteRun {
         self.unknown = 0;
         let at = self.recorder.shared.clock.now();
         let gate = status.pending_gate.as_ref().map(bounded);
-        let known = self.state.there.as_ref();
+        let known = self.state.remote.as_ref();
         let is_same = known
-            .is_some_and(|there| there.status.as_deref() == Some(status.word.as_str()) && there.gate == gate)
+            .is_some_and(|remote| remote.status.as_deref() == Some(status.word.as_str()) && remote.gate == gate)
             || self.state.tellings >= MAX_STATUS_CHANGES;
         self.look_after = self.pace.next(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
         let state = status.state;
-        let told = Entry::Told { at, status: status.word.clone(), gate };
+        let entry = Entry::Told { at, status: status.word.clone(), gate };
         self.seen = Some(status);
         match state {
             There::Running if is_same => {
                 self.publish();
                 true
             }
-            There::Running => self.append(told).await,
+            There::Running => self.append(entry).await,
             There::Completed => {
                 let result = self.result(None);
                 self.append(Entry::Completed { at, result }).await
@@ -127,19 +127,19 @@ impl RemoteRun {
     }
 
     /// Ends a cancelled or late run, with what the daemon knows of it at the service.
-    pub(super) async fn give_up(&mut self, there: &str) -> bool {
+    pub(super) async fn give_up(&mut self, note: &str) -> bool {
         let at = self.recorder.shared.clock.now();
         let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };
-        let told = format!("{reason}; {there}");
+        let error = format!("{reason}; {note}");
         match late {
             true => {
                 // It has failed here whatever its service reports, so that a client that polls the status stops.
-                let result = self.result(Some(LocalEnd { status: "FAILED", error: &told }));
-                self.append(Entry::Failed { at, error: told, result }).await
+                let result = self.result(Some(LocalEnd { status: "FAILED", error: &error }));
+                self.append(Entry::Failed { at, error, result }).await
             }
             false => {
-                let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &told }));
-                self.append(Entry::Cancelled { at, reason: told, result }).await
+                let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &error }));
+                self.append(Entry::Cancelled { at, reason: error, result }).await
             }
         }
     }
@@ -151,11 +151,11 @@ impl RemoteRun {
 
     /// Returns the result of the run, with its last known status.
     pub(super) fn result(&self, local: Option<LocalEnd<'_>>) -> Value {
-        let there = self.state.there.as_ref();
+        let remote = self.state.remote.as_ref();
         let ids = Ids {
             workflow: self.began.workflow_id.clone(),
-            correlation: there.map(|there| there.correlation_id.clone()).unwrap_or_default(),
-            instance: there.map(|there| there.instance.clone()).unwrap_or_default(),
+            correlation: remote.map(|remote| remote.correlation_id.clone()).unwrap_or_default(),
+            instance: remote.map(|remote| remote.instance.clone()).unwrap_or_default(),
         };
         let mut result = result(&ids, self.seen.as_ref(), local);
         if result["input"].is_null() {
@@ -167,7 +167,7 @@ impl RemoteRun {
 
 /// Returns the gate that a service reports for a run, within limits: the question and the possible answers.
 fn bounded(gate: &Value) -> Value {
-    let text = |value: &Value, most| value.as_str().map(|text| clean_text(text, most));
+    let text = |value: &Value, max_chars| value.as_str().map(|text| clean_text(text, max_chars));
     let prompt = gate.get("prompt").and_then(|prompt| text(prompt, MAX_PROMPT_CHARS)).unwrap_or_default();
     let choices = gate.get("choices").and_then(Value::as_array).into_iter().flatten();
     let choices: Vec<String> = choices.filter_map(|choice| text(choice, MAX_CHOICE_CHARS)).take(MAX_CHOICES).collect();

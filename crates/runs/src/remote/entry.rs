@@ -88,7 +88,7 @@ pub(crate) enum Entry {
         /// The reported result.
         result: Value,
     },
-    /// It failed, at the service or before.
+    /// The run failed, at the service or before.
     Failed {
         /// Time of the entry.
         at: Timestamp,
@@ -97,7 +97,7 @@ pub(crate) enum Entry {
         /// The reported result.
         result: Value,
     },
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled {
         /// Time of the entry.
         at: Timestamp,

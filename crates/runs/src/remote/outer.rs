@@ -5,14 +5,14 @@ use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, Input};
 use tokio::sync::oneshot;
 
 use super::run::RemoteRun;
-use super::turns::Standing;
+use super::turns::ReportedStatus;
 use crate::engine::{Handled, RunKind as _};
 use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
     /// Returns whether the parent run, which the engine decides, continued without this run while it started. (`&mut`:
     /// a run is not `Sync`.)
-    pub(super) async fn is_left_alone(&mut self) -> bool {
+    pub(super) async fn is_abandoned_by_parent(&mut self) -> bool {
         let shared = &self.recorder.shared;
         let Some(step) = self.recorder.about.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };
         shared.outer.is_left(step) || matches!(shared.find(&step.run).await, Ok(Some(above)) if above.state().is_over())
@@ -22,7 +22,7 @@ impl RemoteRun {
     pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Started(started) => {
-                self.show_trouble(started.err());
+                self.set_error(started.err());
                 true
             }
             MirrorMessage::Lost(cause) => {
@@ -30,7 +30,7 @@ impl RemoteRun {
                 !matches!(self.input_recorded(Input::Cancel { reason }).await, Handled::Lost)
             }
             MirrorMessage::Task(task, reply) => {
-                self.show_trouble(None);
+                self.set_error(None);
                 self.take_task(task, reply).await
             }
             // A remote run has no engine events. The dropped reply tells the sender so.
@@ -57,13 +57,13 @@ impl RemoteRun {
                 }
                 // For a run that has ended, the outcome is read from the journal.
                 if !self.is_over() {
-                    self.turns.end(turn, taken, self.standing(), reply);
+                    self.turns.end(turn, taken, self.reported_status(), reply);
                 }
                 true
             }
             EngineTask::Call { number, .. } => {
-                let standing = self.standing();
-                self.turns.follow(number, &standing, reply);
+                let status = self.reported_status();
+                self.turns.follow(number, &status, reply);
                 true
             }
             // A remote run starts no child runs and performs no machine effects.
@@ -75,26 +75,26 @@ impl RemoteRun {
     }
 
     /// Reports the status of the run to the engine if it has changed.
-    pub(super) fn report_standing(&mut self) {
-        let standing = self.standing();
-        self.turns.note_standing(&standing);
+    pub(super) fn report_status(&mut self) {
+        let status = self.reported_status();
+        self.turns.record_status(&status);
     }
 
-    fn standing(&self) -> Standing {
+    fn reported_status(&self) -> ReportedStatus {
         let progress = self.progress();
-        let status = self.state.there.as_ref().and_then(|there| there.status.clone());
-        Standing {
+        let status = self.state.remote.as_ref().and_then(|remote| remote.status.clone());
+        ReportedStatus {
             // The engine stores it unencrypted and shows it in lists.
             status: self.recorder.shared.secrets.masked(status.unwrap_or_else(|| progress.state.name().to_owned())),
-            gate: progress.asks_elsewhere,
+            gate: progress.open_gate,
             waits: progress.waits(),
             paused: progress.paused.map(|pause| pause.by),
             is_over: self.is_over(),
         }
     }
 
-    fn show_trouble(&mut self, trouble: Option<String>) {
-        if Mirror::set_trouble(&mut self.mirror, trouble) {
+    fn set_error(&mut self, trouble: Option<String>) {
+        if Mirror::set_error(&mut self.mirror, trouble) {
             self.publish();
         }
     }

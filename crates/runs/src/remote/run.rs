@@ -119,7 +119,7 @@ impl Recovery for RemoteRun {
         Self::new(recorder, history.began, history.state)
     }
 
-    /// It starts no runs.
+    /// A run of a remote workflow starts no runs.
     fn awaits(&self, _: &StepId) -> bool {
         false
     }
@@ -163,7 +163,7 @@ impl RunKind for RemoteRun {
             }),
             returned: end.map(|end| Arc::new(end.result.clone())),
             paused: self.state.paused.clone(),
-            asks_elsewhere: end.is_none() && self.state.gate().is_some(),
+            open_gate: end.is_none() && self.state.gate().is_some(),
             trouble: self.trouble.clone().or_else(|| self.mirror.as_ref()?.trouble.clone()).filter(|_| end.is_none()),
             ..RunStatus::default()
         }
@@ -183,7 +183,7 @@ impl RunKind for RemoteRun {
             mirror.start(&self.recorder, attempt);
         }
         self.state.begins_by(self.recorder.shared.clock.now());
-        if attempt == Attempt::First && self.is_left_alone().await {
+        if attempt == Attempt::First && self.is_abandoned_by_parent().await {
             let reason = LEFT_ALONE.to_owned();
             if self.input_recorded(Input::Cancel { reason }).await == Handled::Lost {
                 return false;
@@ -197,9 +197,9 @@ impl RunKind for RemoteRun {
         let late = self.state.at_work_for(self.limit());
         tokio::select! {
             biased;
-            came = answer(&mut self.asking) => {
+            reply = answer(&mut self.asking) => {
                 self.asking = None;
-                RemoteEvent::Reply(came)
+                RemoteEvent::Reply(reply)
             }
             () = self.recorder.shared.clock.deadline(late) => RemoteEvent::Late,
             message = Mirror::next(&mut self.mirror) => RemoteEvent::Outer(message),
@@ -208,11 +208,11 @@ impl RunKind for RemoteRun {
 
     async fn handle_event(&mut self, event: RemoteEvent) -> bool {
         let goes_on = match event {
-            RemoteEvent::Reply(came) => self.handle_reply(came).await,
+            RemoteEvent::Reply(reply) => self.handle_reply(reply).await,
             RemoteEvent::Late => self.late().await,
             RemoteEvent::Outer(message) => self.receive(message).await,
         };
-        self.report_standing();
+        self.report_status();
         goes_on && self.ask_next().await
     }
 
@@ -221,13 +221,13 @@ impl RunKind for RemoteRun {
             Handled::Recorded => Handled::recorded(self.ask_next().await),
             handled => handled,
         };
-        self.report_standing();
+        self.report_status();
         handled
     }
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
         self.turn = None;
-        // The journal answers the engine from now on.
+        // The journal now answers the engine.
         self.mirror = None;
         self.report_end();
         true
@@ -238,10 +238,10 @@ impl RunKind for RemoteRun {
     /// Records the answer to a start if it arrives soon.
     async fn stop(&mut self) {
         if self.asking.as_ref().is_some_and(|asking| asking.what == RequestKind::Start)
-            && let Ok(came) = tokio::time::timeout(START_TIMEOUT, answer(&mut self.asking)).await
+            && let Ok(reply) = tokio::time::timeout(START_TIMEOUT, answer(&mut self.asking)).await
         {
             self.asking = None;
-            self.handle_reply(came).await;
+            self.handle_reply(reply).await;
         }
         // The next daemon may not know the secrets that this one has learned.
         self.record(&[]).await;
@@ -256,7 +256,7 @@ impl RemoteRun {
     pub(super) fn new(recorder: Recorder, began: RemoteStart, state: State) -> Self {
         // The runs that are in progress there count before others begin.
         let service = recorder.shared.remotes.service(&began.service);
-        let turn = state.there.is_some().then(|| service.enter_anyway());
+        let turn = state.remote.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
         // For a run that has ended, the journal answers the engine.
         let mirror = if state.end.is_none() { Mirror::connect(&recorder, true, Vec::new()) } else { None };
@@ -404,9 +404,9 @@ impl RemoteRun {
     }
 
     /// Handles an answer. Returns false when this daemon must no longer drive the run.
-    async fn handle_reply(&mut self, came: ServiceReply) -> bool {
+    async fn handle_reply(&mut self, reply: ServiceReply) -> bool {
         self.trouble = None;
-        match came {
+        match reply {
             ServiceReply::Turn(turn) => {
                 self.turn = Some(turn);
                 // Recorded before the request leaves, since its outcome may stay unknown.
@@ -426,7 +426,7 @@ impl RemoteRun {
         }
     }
 
-    /// Returns how long it may work there.
+    /// Returns the time that the run may work at the service.
     fn limit(&self) -> Duration {
         let own = self.began.timeout.and_then(TimeSpan::duration);
         own.map_or(self.longest, |own| own.min(self.longest))
@@ -449,7 +449,7 @@ impl RemoteRun {
     }
 
     fn instance(&self) -> String {
-        self.state.there.as_ref().map(|there| there.instance.clone()).unwrap_or_default()
+        self.state.remote.as_ref().map(|remote| remote.instance.clone()).unwrap_or_default()
     }
 
     /// Appends an entry and publishes the progress. Returns false when this daemon must no longer drive the run.

@@ -24,7 +24,7 @@ pub(super) struct State {
     /// True if it waited in the queue.
     pub(super) queued: bool,
     /// The run there, once it has started.
-    pub(super) there: Option<ServiceRun>,
+    pub(super) remote: Option<ServiceRun>,
     /// Its end.
     pub(super) end: Option<End>,
     /// Time that it worked there, without pauses and waits for an answer.
@@ -78,7 +78,7 @@ pub(super) struct End {
 pub(super) enum Next {
     /// Wait in the queue, not before a time, and send the start to the service.
     Start { not_before: Option<Timestamp> },
-    /// It is unknown whether the service started it: no answer to the start can arrive any more.
+    /// The service may have started the run or not: no answer to the start can arrive any more.
     Unknown,
     /// Request its status.
     Look,
@@ -102,7 +102,7 @@ impl State {
             }
             Entry::Started { at, correlation_id, instance } => {
                 let (correlation_id, instance) = (correlation_id.clone(), instance.clone());
-                self.there = Some(ServiceRun { correlation_id, instance, since: *at, status: None, gate: None });
+                self.remote = Some(ServiceRun { correlation_id, instance, since: *at, status: None, gate: None });
                 // A cancel of the run may have come while the start was in progress.
                 if !matches!(self.phase, Phase::Cancelling { .. }) {
                     self.phase = Phase::UnderWay;
@@ -110,8 +110,8 @@ impl State {
             }
             Entry::Told { status, gate, .. } => {
                 self.tellings += 1;
-                if let Some(there) = &mut self.there {
-                    (there.status, there.gate) = (Some(status.clone()), gate.clone());
+                if let Some(remote) = &mut self.remote {
+                    (remote.status, remote.gate) = (Some(status.clone()), gate.clone());
                 }
             }
             Entry::Paused { at, by, above } => {
@@ -138,7 +138,7 @@ impl State {
 
     /// Returns the gate that the run waits for at its service.
     pub(super) fn gate(&self) -> Option<&Value> {
-        self.there.as_ref()?.gate.as_ref()
+        self.remote.as_ref()?.gate.as_ref()
     }
 
     /// Returns its state in lists. A run that waits for an answer at its service counts as waiting.
@@ -157,8 +157,8 @@ impl State {
             Phase::Starting if asked => Next::Rest,
             Phase::Starting => Next::Unknown,
             // The cancel came while the start was in progress, so there is no id to cancel.
-            Phase::Cancelling { .. } if self.there.is_none() && asked => Next::Rest,
-            Phase::Cancelling { .. } if self.there.is_none() => Next::Unknown,
+            Phase::Cancelling { .. } if self.remote.is_none() && asked => Next::Rest,
+            Phase::Cancelling { .. } if self.remote.is_none() => Next::Unknown,
             Phase::Cancelling { .. } => Next::Cancel,
             _ if self.paused.is_some() => Next::Rest,
             Phase::ToStart => Next::Start { not_before: None },
@@ -167,12 +167,13 @@ impl State {
         }
     }
 
-    /// Counts the time from `now` on at the latest, so that a clock which was set back does not extend the limit.
+    /// Counts the time after `now` at the latest, so that a clock which was set back does not extend the limit.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
-    /// Returns when the run will have worked for so long, without a pause; `None` while its clock does not run.
+    /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
+    /// not run.
     pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
         self.clock.reaches(limit)
     }

@@ -1,14 +1,14 @@
 //! An outer engine's view of a run of a remote workflow: this daemon drives the run; the engine follows it in turns.
 //!
-//! Each turn reports the standing of the run, and has the engine wait for one call that ends once the standing changes.
+//! Each turn reports the status of the run, and has the engine wait for one call that ends once the status changes.
 
 use serde_json::Value;
 use steplatch_workflow::{EngineAnswer, FunctionTurn, FunctionWork, FunctionWorkKind};
 use tokio::sync::oneshot;
 
-/// Standing of a run, as far as the engine shows it.
+/// Status of a run, as the engine shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct ReportedStatus {
     /// The status at the service, in its own word.
     pub(super) status: String,
     /// True if it waits at a gate of the service.
@@ -25,7 +25,7 @@ pub(super) struct Standing {
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// The last turn, with what it reported and its answer.
-    last: Option<(u64, Standing, EngineAnswer)>,
+    last: Option<(u64, ReportedStatus, EngineAnswer)>,
     /// The engine's call that waits for a change.
     waiting: Option<oneshot::Sender<EngineAnswer>>,
 }
@@ -41,12 +41,12 @@ impl Turns {
         &mut self,
         turn: u64,
         taken: Vec<bool>,
-        standing: Standing,
+        reported: ReportedStatus,
         reply: oneshot::Sender<EngineAnswer>,
     ) {
         if self.is_new(turn) {
             let follow = FunctionWork { id: turn.to_string(), kind: FunctionWorkKind::Call { number: turn } };
-            let Standing { status, gate, waits, paused, .. } = standing.clone();
+            let ReportedStatus { status, gate, waits, paused, .. } = reported.clone();
             let report = FunctionTurn {
                 // The function no longer waits for a call of an earlier turn, either.
                 whole: true,
@@ -58,34 +58,34 @@ impl Turns {
                 paused,
                 ..FunctionTurn::default()
             };
-            self.last = Some((turn, standing, EngineAnswer::Advanced { turn: Box::new(report) }));
+            self.last = Some((turn, reported, EngineAnswer::Advanced { turn: Box::new(report) }));
         }
         if let Some((_, _, answer)) = &self.last {
-            // The engine may have gone; it repeats the request.
+            // The engine may have disconnected; it repeats the request.
             let _ = reply.send(answer.clone());
         }
     }
 
-    /// Has a call wait until the run stands elsewhere than the turn of that number reported. A call of a turn that is not the last
-    /// one, or that an earlier daemon reported, ends at once.
-    pub(super) fn follow(&mut self, number: u64, standing: &Standing, reply: oneshot::Sender<EngineAnswer>) {
-        let is_current = self.last.as_ref().is_some_and(|(turn, reported, _)| *turn == number && reported == standing);
+    /// Has a call wait until the status differs from the report of the turn of that number. A call of a turn that is
+    /// not the last one, or that an earlier daemon reported, ends at once.
+    pub(super) fn follow(&mut self, number: u64, status: &ReportedStatus, reply: oneshot::Sender<EngineAnswer>) {
+        let is_current = self.last.as_ref().is_some_and(|(turn, reported, _)| *turn == number && reported == status);
         self.waiting = Some(reply);
         if !is_current {
             self.answer();
         }
     }
 
-    /// Ends the call that waits, if the standing has changed.
-    pub(super) fn note_standing(&mut self, standing: &Standing) {
-        if self.last.as_ref().is_none_or(|(_, reported, _)| reported != standing) {
+    /// Ends the call that waits, if the status has changed.
+    pub(super) fn record_status(&mut self, status: &ReportedStatus) {
+        if self.last.as_ref().is_none_or(|(_, reported, _)| reported != status) {
             self.answer();
         }
     }
 
     fn answer(&mut self) {
         if let Some(reply) = self.waiting.take() {
-            // The engine may have gone; it repeats the request.
+            // The engine may have disconnected; it repeats the request.
             let _ = reply.send(EngineAnswer::Called { outcome: Value::Null });
         }
     }
@@ -95,11 +95,11 @@ impl Turns {
 mod tests {
     use super::*;
 
-    fn at(status: &str) -> Standing {
-        Standing { status: status.to_owned(), ..Standing::default() }
+    fn at(status: &str) -> ReportedStatus {
+        ReportedStatus { status: status.to_owned(), ..ReportedStatus::default() }
     }
 
-    fn turn(turns: &mut Turns, number: u64, standing: Standing) -> FunctionTurn {
+    fn turn(turns: &mut Turns, number: u64, standing: ReportedStatus) -> FunctionTurn {
         let (reply, mut answer) = oneshot::channel();
         turns.end(number, Vec::new(), standing, reply);
         match answer.try_recv().unwrap() {
@@ -108,9 +108,9 @@ mod tests {
         }
     }
 
-    fn follow(turns: &mut Turns, number: u64, standing: &Standing) -> oneshot::Receiver<EngineAnswer> {
+    fn follow(turns: &mut Turns, number: u64, status: &ReportedStatus) -> oneshot::Receiver<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
-        turns.follow(number, standing, reply);
+        turns.follow(number, status, reply);
         answer
     }
 
@@ -119,9 +119,9 @@ mod tests {
         let mut turns = Turns::default();
         assert_eq!(turn(&mut turns, 1, at("RUNNING")).shown, "RUNNING");
         let mut call = follow(&mut turns, 1, &at("RUNNING"));
-        turns.note_standing(&at("RUNNING"));
+        turns.record_status(&at("RUNNING"));
         assert!(call.try_recv().is_err());
-        turns.note_standing(&at("WAITING"));
+        turns.record_status(&at("WAITING"));
         assert!(call.try_recv().is_ok());
         turn(&mut turns, 2, at("WAITING"));
         assert!(follow(&mut turns, 1, &at("WAITING")).try_recv().is_ok(), "of an earlier turn");
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(turn(&mut turns, 1, at("WAITING")), first);
         drop(follow(&mut turns, 1, &at("RUNNING")));
         let mut again = follow(&mut turns, 1, &at("RUNNING"));
-        turns.note_standing(&at("WAITING"));
+        turns.record_status(&at("WAITING"));
         assert!(again.try_recv().is_ok());
     }
 

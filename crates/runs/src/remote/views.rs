@@ -83,7 +83,7 @@ pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Resul
     })
 }
 
-/// Returns what the run waits for, where no action here can help.
+/// Returns the subject of the run's wait, if no action here can help.
 fn next_step(state: &State, tool: &str) -> Option<String> {
     if let Some(gate) = state.gate() {
         let prompt: String =

@@ -29,7 +29,7 @@ const MIN_DIGEST_DIGITS: usize = 8;
 /// Maximum number of runs below one run that a search for gates covers.
 const MAX_SEARCHED_RUNS: usize = 1000;
 
-/// Returns why a run waits for no answer, or cannot take one.
+/// Returns the reason that a run waits for no answer, or cannot take one.
 fn not_waiting(run: &Run) -> NotWaiting {
     match run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
         Some(trouble) => NotWaiting::Stuck { trouble },
@@ -57,7 +57,7 @@ impl Runs {
         family
     }
 
-    /// Returns those of them that have a gate of their own.
+    /// Returns the runs that have their own gate.
     fn asking(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
         let asks = |run: &Arc<Run>| !run.progress().gates.is_empty();
         self.family(run).into_iter().filter(asks).collect()
@@ -68,7 +68,7 @@ impl Runs {
         !self.asking(run).is_empty()
     }
 
-    /// Returns the pending gates of a run and of those below it, as far as reports show them, the oldest first.
+    /// Returns the pending gates of a run and of those below it, if reports show them, the oldest first.
     pub(crate) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
         self.whole_gates(run).into_iter().map(reported).collect()
     }
@@ -152,10 +152,10 @@ impl Runs {
     pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
         let run_id = given.run_id.clone();
         let asked = parse_run_id(&run_id);
-        if let Err(why) = self.unlock_for(caller, asked.as_ref().ok(), &given).await {
-            let error = Some(why.to_string());
-            let (passphrase_wanted, retry_after_seconds) = match why {
-                UnlockError::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
+        if let Err(refusal) = self.unlock_for(caller, asked.as_ref().ok(), &given).await {
+            let error = Some(refusal.to_string());
+            let (passphrase_wanted, retry_after_seconds) = match refusal {
+                UnlockError::NotPassed(refusal) => (refusal.wants_another(), refusal.retry_after_seconds()),
                 UnlockError::Unreadable(_) => (false, None),
             };
             let status = RunState::Waiting.name().to_owned();
@@ -183,19 +183,19 @@ impl Runs {
         // Of two simultaneous answers, the second sees the result of the first.
         let _first = run.answering.lock().await;
         let taken = self.answer_gate(caller, &run, &given).await;
-        let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(why)) if why.wants_another());
+        let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(error)) if error.wants_another());
         AnswerGateReply {
             success: taken.is_ok(),
             run_id,
             status: run.state().name().to_owned(),
             passphrase_wanted,
             retry_after_seconds: match &taken {
-                Err(AnswerError::NotApproved(why)) => why.retry_after_seconds(),
+                Err(AnswerError::NotApproved(error)) => error.retry_after_seconds(),
                 _ => None,
             },
             misread: matches!(taken, Err(AnswerError::Misread(_))),
             remarks: taken.as_ref().cloned().unwrap_or_default(),
-            error: taken.err().map(|why| why.to_string()),
+            error: taken.err().map(|error| error.to_string()),
         }
     }
 
@@ -204,7 +204,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If it has no passphrase, or one that is not the approver's.
+    /// If it has no passphrase, or not the approver's.
     async fn unlock_for(&self, caller: &Caller, asked: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
         let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
         let gate = given.gate_id.as_deref().and_then(run_of);
@@ -282,7 +282,7 @@ impl Runs {
         match caller.no_person().await.filter(|_| human) {
             // The passphrase, or a signature, proves what the kernel hides.
             Some(PersonRefusal::Hidden) if given.passkey.is_some() || approver.status().await.is_set => {}
-            Some(why) => return Err(why.into()),
+            Some(reason) => return Err(reason.into()),
             None => {}
         }
         let is_of_another =
@@ -314,7 +314,7 @@ impl Runs {
         Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
     }
 
-    /// Returns how this gate closed, or the last answer if `gate_id` is `None`.
+    /// Returns the end of this gate, or the last answer if `gate_id` is `None`.
     async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
         let gates = self.shared.closed_gates(run).await?;
         gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {

@@ -25,7 +25,7 @@ struct RunQuery<'a> {
 
 impl RunQuery<'_> {
     fn takes(&self, run: &Run) -> bool {
-        self.workflow.is_none_or(|wanted| wanted == run.about.workflow)
+        self.workflow.is_none_or(|workflow| workflow == run.about.workflow)
             && self.since.is_none_or(|since| run.about.started >= since)
             && self.until.is_none_or(|until| run.about.started < until)
     }
@@ -48,11 +48,11 @@ impl Runs {
                     Err(format!("{name} is a timestamp in ISO 8601, such as 2026-01-31T12:00:00Z, and not '{text}'"))
                 }
             };
-        let wanted = match (time("since", &verb.since), time("until", &verb.until)) {
+        let query = match (time("since", &verb.since), time("until", &verb.until)) {
             (Ok(since), Ok(until)) => RunQuery { workflow: verb.workflow_id.as_deref(), since, until },
             (Err(error), _) | (_, Err(error)) => return refused(error),
         };
-        let most = verb.limit.map_or(DEFAULT_LISTED_RUNS, |limit| limit as usize);
+        let limit = verb.limit.map_or(DEFAULT_LISTED_RUNS, |limit| limit as usize);
         let mut runs = Vec::new();
         let mut before = match &verb.before {
             None => None,
@@ -70,7 +70,7 @@ impl Runs {
                 }
             }
         };
-        while runs.len() < most && !is_pending {
+        while runs.len() < limit && !is_pending {
             let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
             let page = match self.shared.journal.runs(filter).await {
                 Ok(page) => page,
@@ -78,8 +78,8 @@ impl Runs {
             };
             before = page.last().map(|known| known.number);
             let is_last = page.len() < PAGE;
-            let told = page.into_iter().map(|known| self.shared.run_of(known)).filter(|run| wanted.takes(run));
-            for run in told.take(most - runs.len()) {
+            let runs_of_page = page.into_iter().map(|known| self.shared.run_of(known)).filter(|run| query.takes(run));
+            for run in runs_of_page.take(limit - runs.len()) {
                 runs.push(self.listed(&run).await);
             }
             if is_last {

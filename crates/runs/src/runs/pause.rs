@@ -90,13 +90,13 @@ async fn try_request(
 /// Failure to pause or resume a run.
 #[derive(Debug, thiserror::Error)]
 enum RequestError {
-    /// It has finished.
+    /// The run has finished.
     #[error("Run was already over: {}", .state.name())]
     Over {
         /// State in which it ended.
         state: RunState,
     },
-    /// It has no driver.
+    /// The run has no driver.
     #[error("{}", .trouble.as_deref().unwrap_or("the run does not continue"))]
     Stuck {
         /// Reason why it cannot continue, if known.

@@ -69,7 +69,7 @@ enum ProposalError {
     /// The value of a secret would be in the library, in plain text.
     #[error("the patch has the value of a secret in it; write the argument in its place, such as {{secret:password}}")]
     Secret,
-    /// The run continued meanwhile, or its journal did not take the proposal.
+    /// The run continued in the meantime, or its journal did not take the proposal.
     #[error("the run does not wait at that gate any more; look with get_run")]
     Meanwhile,
 }

@@ -28,13 +28,13 @@ impl Drop for AnswerTaker {
 
 impl Runs {
     /// Has a person answer a question of the daemon itself: runs a machine with one gate, whose form or choices are the
-    /// question, and returns its result with the values of secret fields. `begun` receives the id of the run. `None` if
-    /// the run does not complete. Dropping the returned future cancels the run.
+    /// question, and returns its result with the values of secret fields. `on_begin` receives the id of the run. `None`
+    /// if the run does not complete. Dropping the returned future cancels the run.
     pub async fn ask_person(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         definition: Value,
-        begun: impl FnOnce(&RunId),
+        on_begin: impl FnOnce(&RunId),
     ) -> Option<Map<String, Value>> {
         let verb =
             RunWorkflow { workflow_definition: Some(definition), save_on_success: false, ..RunWorkflow::default() };
@@ -47,7 +47,7 @@ impl Runs {
         };
         self.shared.secret_answers.taken.lock().insert(run.id.clone(), Map::new());
         let taker = AnswerTaker { runs: self.clone(), run: run.clone() };
-        begun(&run.id);
+        on_begin(&run.id);
         let mut progress = run.follow();
         // The sender ends with the run.
         let _ = progress.wait_for(|progress| progress.state.is_over()).await;

@@ -61,8 +61,8 @@ impl Sessions {
         let source = self.place(caller, verb.from_host, &verb.from, None).await?;
         let mut target = self.place(caller, verb.to_host, &verb.to, None).await?;
         let facts = source.describe().await?;
-        let there = target.describe_if_there().await?;
-        let is_directory = there.as_ref().is_some_and(|there| there.kind == FileKind::Directory);
+        let existing = target.describe_if_there().await?;
+        let is_directory = existing.as_ref().is_some_and(|existing| existing.kind == FileKind::Directory);
         if is_directory {
             target = target.join(own_name(&source, &verb.from, &facts)?);
         } else if verb.to.ends_with('/') {
@@ -157,10 +157,11 @@ impl Sessions {
 }
 
 impl CopyEvents {
-    /// Carries the copy out and reports it, until it has ended or the client is gone; then it removes unfinished files.
+    /// Carries the copy out and reports it, until it has ended or the client disconnects; then it removes unfinished
+    /// files.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut copied = 0;
         for step in self.steps {
@@ -178,7 +179,7 @@ impl CopyEvents {
                         report(done, self.secrets.masked(source.path.display().to_string()), request_id, sink);
                     let file = tokio::select! {
                         file = &mut file => file,
-                        gone = reporting => return gone,
+                        result = reporting => return result,
                     };
                     match file {
                         Ok(file) => {
@@ -215,7 +216,7 @@ async fn copy(
         .await
 }
 
-/// Reports the progress of one file, until the client is gone.
+/// Reports the progress of one file, until the client disconnects.
 async fn report(
     mut done: watch::Receiver<u64>,
     path: String,

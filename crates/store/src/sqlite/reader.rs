@@ -42,7 +42,7 @@ impl Reader {
         Self { connection, newest }
     }
 
-    /// Answers until all senders are gone.
+    /// Answers until all senders are dropped.
     pub(super) fn serve(self, mut questions: mpsc::Receiver<ReaderQuery>) {
         while let Some(question) = questions.blocking_recv() {
             // A caller that stopped waiting does not need the answer.

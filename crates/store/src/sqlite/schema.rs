@@ -109,7 +109,7 @@ fn open_where_there_is_room(path: &Path, options: &SqliteOptions) -> Result<(Con
         .map_err(storage)?;
     limit(&connection, options.at_most).map_err(storage)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
-    // Again under the lock, since another process may have made the tables meanwhile.
+    // Again under the lock, since another process may have made the tables in the meantime.
     let format = check_format(&transaction, path)?;
     migrate(&transaction, format).map_err(storage)?;
     let epoch = take_over(&transaction).map_err(storage)?;

@@ -78,7 +78,7 @@ fn open_with(folder: &TempDir, options: &SqliteOptions) -> SqliteJournal {
     SqliteJournal::open(&file(folder), options).unwrap()
 }
 
-/// Changes the database behind the journal's back.
+/// Changes the database without the journal.
 fn tamper(folder: &TempDir, statement: &str) {
     Connection::open(file(folder)).unwrap().execute_batch(statement).unwrap();
 }
@@ -556,7 +556,7 @@ fn the_owner_of_a_journal_on_a_full_disk() {
 #[test]
 fn a_journal_of_a_killed_owner_on_a_full_disk_lacks_room() {
     let folder = tempfile::tempdir().unwrap();
-    // In a mount namespace of its own, which ends with its processes. The first process kills itself.
+    // In a separate mount namespace, which ends with its processes. The first process kills itself.
     let script = "mount -t tmpfs -o size=1m none \"$STEPLATCH_FULL_DISK\" || exit 77; \"$@\"; exec \"$@\"";
     let child = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])

@@ -17,7 +17,7 @@ use crate::{Append, Appended, Retention, StorageError};
 /// Maximum number of requests that share a transaction.
 const MAX_GROUP_REQUESTS: usize = 512;
 
-/// Length of text that makes a transaction full, in bytes: one that takes long makes many wait.
+/// Length of text that makes a transaction full, in bytes: a long one makes many callers wait.
 const MAX_GROUP_BYTES: usize = 4 << 20;
 
 /// A test's change to a connection.
@@ -45,7 +45,7 @@ pub(super) enum Answer {
     Appended(Appended),
     /// To an append that was decided on an old history.
     Conflict { is: u64 },
-    /// To what drops: the runs that are gone.
+    /// To the dropping thread: the removed runs.
     Forgotten(Vec<RunId>),
     /// To what empties the log: whether it is empty.
     Emptied(bool),
@@ -81,7 +81,7 @@ impl Writer {
         Self { connection, epoch, place: (path.to_owned(), identity(path)) }
     }
 
-    /// Writes until all senders are gone.
+    /// Writes until all senders are dropped.
     pub(super) fn serve(mut self, mut asked: mpsc::Receiver<WriterRequest>) {
         while let Some(first) = asked.blocking_recv() {
             let mut weight = first.weight();
@@ -109,7 +109,7 @@ impl Writer {
         match self.transact(&group) {
             Ok(answers) => {
                 for (request, answer) in group.into_iter().zip(answers) {
-                    // A caller that stopped waiting has its request done all the same.
+                    // A caller that stopped waiting has its request done anyway.
                     let _ = request.reply.send(Ok(answer));
                 }
             }
@@ -145,7 +145,7 @@ impl Writer {
         let mut answers = Vec::with_capacity(group.len());
         for request in group {
             answers.push(match &request.ask {
-                WriterCommand::Append(wanted) => append(&transaction, wanted)?,
+                WriterCommand::Append(append_request) => append(&transaction, append_request)?,
                 WriterCommand::Forget(run) => Answer::Forgotten(forget_known(&transaction, run)?),
                 WriterCommand::ForgetFinished { retention, at_most } => {
                     Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
@@ -160,14 +160,14 @@ impl Writer {
     }
 }
 
-/// Returns what distinguishes one file from another, whatever their names.
+/// Returns the identity of a file, whatever its name.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Appends, or detects before any change that it must not.
-fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite::Result<Answer> {
-    let Append { run, after, version, texts, summary, key, private, redacted } = wanted;
+fn append<'t>(transaction: &'t Transaction<'t>, request: &'t Append) -> rusqlite::Result<Answer> {
+    let Append { run, after, version, texts, summary, key, private, redacted } = request;
     if let Some(key) = key {
         let mut select = transaction.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
         if let Some(run) = select.query_row([key], |row| reader::run(row, 0)).optional()? {

@@ -1,8 +1,8 @@
 //! Older output on disk, in a file that no other process sees.
 //!
-//! Owns a file without a name (it is gone with this process in any case) and uses it as a ring:
-//! blocks go in at one end and out at the other, in the same order, so the file never grows beyond
-//! its budget. The history interprets the blocks.
+//! Owns a file without a name (it disappears with this process in any case) and uses it as a ring: blocks go in at one
+//! end and out at the other, in the same order, so the file never grows beyond its budget. The history interprets the
+//! blocks.
 
 use std::fs::File;
 use std::io;
@@ -30,7 +30,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns how many bytes the block has.
+    /// Returns the number of bytes of the block.
     #[must_use]
     pub(crate) fn length(self) -> usize {
         self.length
@@ -59,7 +59,7 @@ impl Spill {
         length as u64 <= self.capacity
     }
 
-    /// Writes a block behind all others. There must be room for it.
+    /// Writes a block after all others. There must be room for it.
     ///
     /// # Errors
     /// If the disk is full or fails; the file then keeps all other blocks, but not this one.
@@ -118,7 +118,7 @@ impl Spill {
         self.file.metadata().map_or(0, |metadata| metadata.len())
     }
 
-    /// Lets the file not grow from here on, as a full disk would.
+    /// Keeps the file from growing further, as a full disk would.
     #[cfg(test)]
     pub(crate) fn make_full(&mut self) {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -137,7 +137,7 @@ impl Spill {
         self.file = File::open("/").expect("a folder, of which no bytes can be read");
     }
 
-    /// Returns where in the file a block begins, and how many of its bytes follow there; the rest is at the
+    /// Returns the position of a block in the file, and the number of its bytes that follow there; the rest is at the
     /// beginning.
     fn split(&self, place: Place) -> (u64, usize) {
         let begin = place.at % self.capacity.max(1);

@@ -89,7 +89,7 @@ pub(crate) struct HiddenAnswer {
     pub(crate) answer: Vec<u8>,
     /// The last line of the prompt that followed; empty where prompts have no marks yet.
     pub(crate) prompt: Vec<u8>,
-    /// Output behind that prompt.
+    /// Output after that prompt.
     pub(crate) rest: Vec<u8>,
 }
 

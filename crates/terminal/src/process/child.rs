@@ -23,7 +23,7 @@ pub struct Exit {
     pub signal: Option<i32>,
 }
 
-/// A program that leads a session of its own.
+/// A program that leads its own session.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
@@ -53,7 +53,7 @@ impl Child {
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;
-        // A program that has ended already began before anything that it can have left behind.
+        // An ended program began before anything that it left behind.
         let family = Arc::new(orphans.family(started(pid).unwrap_or(0)));
         let collected = AtomicBool::new(false);
         Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone(), family, collected })
@@ -63,7 +63,7 @@ impl Child {
         self.pid
     }
 
-    /// Returns what distinguishes its orphans from those of other terminals.
+    /// Returns the mark that distinguishes its orphans from those of other terminals.
     pub(crate) fn kin(&self) -> OrphanMatcher {
         OrphanMatcher { family: self.family.clone(), orphans: self.orphans.clone() }
     }
@@ -91,7 +91,7 @@ impl Child {
     }
 }
 
-/// Sends a signal to the processes of a group; one that is gone needs none.
+/// Sends a signal to the processes of a group; an ended group needs none.
 pub(crate) fn signal_group(group: Pid, signal: Signal) {
     let _ = rustix::process::kill_process_group(group, signal);
 }

@@ -1,8 +1,8 @@
 //! State of a process, as the kernel reports it: its name, its working directory, the program in it, and what it sleeps
 //! in.
 //!
-//! Every call reads `/proc` (proc(5)) anew and keeps nothing. A process that is gone, or that we
-//! may not inspect, gives `None`.
+//! Every call reads `/proc` (proc(5)) anew and keeps nothing. A process that has ended, or that we may not inspect,
+//! gives `None`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -77,13 +77,13 @@ impl ProcessImage {
 /// Behaviour of a foreground program towards typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputState {
-    /// It waits for input.
+    /// The process waits for input.
     Awaits,
-    /// It does something else.
+    /// The process does something else.
     Works,
-    /// It passes input on to another machine or another terminal, and what happens there is not visible.
+    /// The process passes input on to another machine or another terminal, and what happens there is not visible.
     Relays,
-    /// It cannot be determined: a process sleeps in something that may or may not be about the terminal.
+    /// Unknown: a process sleeps in a wait that may or may not concern the terminal.
     Unknown,
 }
 
@@ -179,7 +179,7 @@ fn is_entry_program(pid: i32) -> bool {
     arguments.is_some_and(|arguments| arguments.iter().all(|word| word.starts_with(b"-") && !word.starts_with(b"-c")))
 }
 
-/// Returns what the processes of the group `group` do about typed input of the terminal `device`.
+/// Returns the state of the processes of the group `group` towards typed input of the terminal `device`.
 ///
 /// `session` is the terminal's own program. `line_editing` is whether the program takes keys one by one rather than
 /// whole lines, `is_echoed` whether the terminal shows typed input.
@@ -211,8 +211,8 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     if relays { InputState::Relays } else { state }
 }
 
-/// Returns whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one in a
-/// session of its own.
+/// Returns whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one
+/// in its own session.
 fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
     let is_elsewhere = |child: &i32| fields_of(*child).is_some_and(|(_, its_group)| its_group != group);
     let mut children = children_of(pid).into_iter().filter(is_elsewhere);
@@ -268,11 +268,11 @@ enum WaitChannel {
     ReadsTerminal,
     /// Until one of several things happens, which may be a key.
     WaitsForSome,
-    /// It computes.
+    /// The process computes.
     Runs,
-    /// It does not wait for the terminal: it sleeps in something else.
+    /// The process does not wait for the terminal: it sleeps in something else.
     Other,
-    /// It cannot be determined.
+    /// Unknown.
     Unknown,
 }
 

@@ -73,7 +73,7 @@ pub(super) enum Claim {
 }
 
 impl Orphans {
-    /// Runs `start` and notes the child that it started, before the collector can reap it.
+    /// Runs `start` and records the child that it started, before the collector can reap it.
     pub(crate) fn adding<T, E>(&self, start: impl FnOnce() -> Result<(Pid, T), E>) -> Result<T, E> {
         let mut waited_for = self.waited_for.lock();
         let (pid, rest) = start()?;
@@ -85,7 +85,7 @@ impl Orphans {
         self.waited_for.lock().remove(&pid.as_raw_nonzero().get());
     }
 
-    /// Notes a terminal opened at `began`.
+    /// Records a terminal opened at `began`.
     pub(crate) fn family(&self, began: Ticks) -> OrphanOrigin {
         let mut families = self.families.lock();
         families.next += 1;
@@ -109,7 +109,7 @@ impl Orphans {
         self.adopt_beside_others(Duration::ZERO)
     }
 
-    /// The same for a process with other children, which are no orphans: an ended child stays with its owner for as
+    /// The same for a process with other children, which are not orphans: an ended child stays with its owner for as
     /// long as `grace`.
     ///
     /// # Errors
@@ -153,8 +153,8 @@ impl Orphans {
 
 /// Returns whether a child has ended and nothing has reaped it.
 fn has_ended(child: i32) -> bool {
-    let wanted = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), wanted), Ok(Some(_))))
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), options), Ok(Some(_))))
 }
 
 /// Reads `/proc/self/task/*/children`, see proc_pid_children(5).

@@ -24,7 +24,7 @@ use super::spawn::{Program, SpawnError, Streams};
 use super::tree::{SessionLeader, Survivor, end_all, end_left};
 
 /// Time limit for the report of a killed program's exit.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The programs on pipes of this process. Cheap to clone; the clones know of each other's children.
 #[derive(Debug, Clone, Default)]
@@ -118,7 +118,7 @@ impl Programs {
         end_left(family.to_owned()).await
     }
 
-    /// Starts a program as the leader of a session of its own, without a terminal.
+    /// Starts a program as the leader of its own session, without a terminal.
     ///
     /// # Errors
     /// If the program or its folder is not there, or the system has nothing to give.
@@ -143,8 +143,8 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
     let (input, stdin) = match spec.stdin {
         Stdin::Nothing => (Stdio::null(), None),
         Stdin::Piped => {
-            let (ours, its) = pipe::pipe()?;
-            (Stdio::from(its.into_blocking_fd()?), Some(ours))
+            let (own_end, child_end) = pipe::pipe()?;
+            (Stdio::from(child_end.into_blocking_fd()?), Some(own_end))
         }
     };
     let (output, stdout) = outlet()?;
@@ -155,8 +155,8 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
 
 /// Returns the program's end of a pipe that it writes to, and ours.
 fn outlet() -> io::Result<(OwnedFd, Receiver)> {
-    let (its, ours) = pipe::pipe()?;
-    Ok((its.into_blocking_fd()?, ours))
+    let (child_end, own_end) = pipe::pipe()?;
+    Ok((child_end.into_blocking_fd()?, own_end))
 }
 
 impl Piped {
@@ -202,7 +202,7 @@ impl ProcessGroupKey {
     async fn end(self, first: Option<Signal>) -> ProcessEnd {
         let leader = SessionLeader { pid: self.child.pid(), collected: false };
         let survivors = end_all(leader, self.mark, first, self.child.kin()).await;
-        let exit = timeout(LAST_WORDS, self.child.wait()).await.ok().and_then(Result::ok);
+        let exit = timeout(EXIT_TIMEOUT, self.child.wait()).await.ok().and_then(Result::ok);
         ProcessEnd { exit, survivors }
     }
 }

@@ -28,13 +28,13 @@ pub(crate) struct Pty {
 /// Treatment of typed input by the terminal itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Discipline {
-    /// It collects lines and hands them over whole (ICANON).
+    /// True if it collects lines and hands them over whole (ICANON).
     pub(crate) whole_lines: bool,
-    /// It shows typed input (ECHO).
+    /// True if it shows typed input (ECHO).
     pub(crate) echo: bool,
     /// Mode in which the program reads.
     pub(crate) reading: Reading,
-    /// A carriage return reaches the program as such (ICRNL and INLCR unset), also one that it reads only after it has
+    /// A carriage return reaches the program as such (ICRNL and INLCR unset), even if it reads it only after it has
     /// changed that: the kernel translates a character on its arrival.
     pub(crate) keeps_returns: bool,
 }
@@ -167,7 +167,7 @@ impl Pty {
         tcgetpgrp(self.master.get_ref()).ok()
     }
 
-    /// Returns how the terminal takes typed input, as the program has set it (termios(3)).
+    /// Returns the terminal's mode for typed input, as the program has set it (termios(3)).
     pub(crate) fn line_discipline(&self) -> Option<Discipline> {
         let modes = tcgetattr(self.master.get_ref()).ok()?;
         let reading = Reading::from_modes(&modes);

@@ -32,7 +32,7 @@ pub enum SpawnError {
     /// No such program in the `PATH`, or no such file.
     #[error("program '{0}' was not found")]
     NotFound(String),
-    /// It is there and may not be executed.
+    /// The program exists and may not be executed.
     #[error("program '{0}' may not be executed")]
     NotExecutable(String),
     /// The folder to start in is not there.

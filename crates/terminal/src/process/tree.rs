@@ -29,7 +29,7 @@ pub struct Survivor {
     pub pid: i32,
     /// Its name, as the kernel has it.
     pub name: String,
-    /// It carries no sign of where it comes from, may be another terminal's, and was therefore left alone.
+    /// True if it has no sign of its origin, may be another terminal's, and was therefore left alone.
     pub doubtful: bool,
 }
 
@@ -39,7 +39,7 @@ struct Process {
     session: i32,
     name: String,
     started: Ticks,
-    /// It has ended and its parent has not reaped it.
+    /// True if it has ended and its parent has not reaped it.
     ended: bool,
 }
 
@@ -48,7 +48,7 @@ struct Process {
 pub(crate) struct SessionLeader {
     /// Its process id, which is also the id of its session.
     pub(crate) pid: Pid,
-    /// It has ended and was reaped, so that another process may get its number.
+    /// True if it has ended and was reaped, so that another process may get its number.
     pub(crate) collected: bool,
 }
 
@@ -125,7 +125,7 @@ impl PidHandle {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may be gone, or not ours to signal; the next look at the family shows it.
+        // It may have ended, or not be ours to signal; the next look at the family shows it.
         let _ = pidfd_send_signal(self.pidfd.get_ref(), signal);
     }
 
@@ -213,7 +213,7 @@ fn executes_our_program(pid: i32) -> bool {
         Some((path.trim_end_matches(REPLACED).to_owned(), (file.dev(), file.ino())))
     };
     match (file("self"), file(&pid.to_string())) {
-        (Some((our_path, ours)), Some((path, file))) => path == our_path || file == ours,
+        (Some((our_path, our_file)), Some((path, file))) => path == our_path || file == our_file,
         // Nothing proves it.
         _ => false,
     }
@@ -240,7 +240,7 @@ fn members(
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
         let Some(leader) = leader else {
-            // Its parent is gone, and so is every other sign of its origin.
+            // Its parent has ended, and there is no other sign of its origin.
             return (pid != us && marked(pid)).then_some(pid);
         };
         let session = leader.pid.as_raw_nonzero().get();
@@ -273,9 +273,9 @@ fn is_marked(pid: i32) -> bool {
     has_entry(pid, |entry| entry.strip_prefix(variable).is_some_and(|rest| rest.starts_with(b"=")))
 }
 
-fn has_entry(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
+fn has_entry(pid: i32, matches: impl Fn(&[u8]) -> bool) -> bool {
     std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(wanted))
+        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(matches))
 }
 
 fn processes() -> BTreeMap<i32, Process> {

@@ -36,7 +36,7 @@ pub(crate) enum Control {
 impl Control {
     /// Returns the control if this `CSI` sequence is missing in the emulator.
     pub(crate) fn csi(params: &Params, intermediates: &[u8], action: char) -> Option<Self> {
-        let ours = matches!(
+        let is_handled = matches!(
             (intermediates, action),
             // HPR, VPR, DECSLRM or SCOSC, window operations.
             ([], 'a' | 'e' | 's' | 't')
@@ -55,7 +55,7 @@ impl Control {
                 // SL, SR.
                 | ([b' '], '@' | 'A')
         );
-        if !ours {
+        if !is_handled {
             return None;
         }
         let marks = [intermediates.first().copied().unwrap_or(0), intermediates.get(1).copied().unwrap_or(0)];
@@ -63,7 +63,7 @@ impl Control {
         Some(Self::Csi { marks, action: action as u8, params })
     }
 
-    /// Returns whether nothing of `before` remains visible if this comes right behind it: both fill (DECFRA) or erase
+    /// Returns whether nothing of `before` remains visible if this comes right after it: both fill (DECFRA) or erase
     /// (DECERA) the same rectangle.
     pub(crate) fn covers(&self, before: &Self) -> bool {
         let (Some((action, params)), Some((action_before, before))) = (self.fills(), before.fills()) else {
@@ -72,7 +72,8 @@ impl Control {
         action == action_before && params == before
     }
 
-    /// Returns how it makes all cells of a rectangle alike, if it does, and the parameters that name the rectangle.
+    /// Returns the function that makes all cells of a rectangle alike, if it is one, and the parameters that name the
+    /// rectangle.
     pub(crate) fn fills(&self) -> Option<(u8, &[u16])> {
         match self {
             Self::Csi { marks: [b'$', 0], action: b'x', params } => match params.split_first() {

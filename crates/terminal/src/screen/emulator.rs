@@ -45,15 +45,15 @@ impl Outbox {
 
     /// Adds to the pending answers.
     pub(super) fn reply(&self, bytes: &[u8]) {
-        self.with(|told| told.replies.extend_from_slice(bytes));
+        self.with(|outbox| outbox.replies.extend_from_slice(bytes));
     }
 
     pub(super) fn set_title(&self, title: String) {
-        self.with(|told| told.title = title);
+        self.with(|outbox| outbox.title = title);
     }
 
     pub(super) fn title(&self) -> String {
-        self.with(|told| told.title.clone())
+        self.with(|outbox| outbox.title.clone())
     }
 }
 
@@ -165,7 +165,7 @@ impl Screen for Emulator {
     }
 
     fn take_replies(&mut self) -> Vec<u8> {
-        self.outbox.with(|told| std::mem::take(&mut told.replies))
+        self.outbox.with(|outbox| std::mem::take(&mut outbox.replies))
     }
 
     fn size(&self) -> Size {
@@ -257,9 +257,9 @@ impl Screen for Emulator {
         picture::from_rows(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette(), self.page.links())
     }
 
-    fn scrollback(&self, most: usize) -> Picture {
+    fn scrollback(&self, max_rows: usize) -> Picture {
         let grid = self.page.term().grid();
-        let above = i32::try_from(grid.history_size().min(most)).unwrap_or(i32::MAX);
+        let above = i32::try_from(grid.history_size().min(max_rows)).unwrap_or(i32::MAX);
         let width = usize::from(self.size.cols);
         let rows = (-above..i32::from(self.size.rows)).map(|row| &grid[Line(row)][Column(0)..Column(width)]);
         let hidden = Cursor { visible: false, ..self.cursor() };
@@ -312,7 +312,7 @@ fn push_row(out: &mut String, row: &[Cell]) {
     out.truncate(begin + out[begin..].trim_end().len());
 }
 
-/// Appends what a cell shows; the second half of a wide character shows nothing of its own.
+/// Appends what a cell shows; the second half of a wide character shows nothing.
 pub(super) fn push_cell(out: &mut String, cell: &Cell) {
     if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
         return;

@@ -21,14 +21,14 @@ pub struct Highlight {
 const MAX_HIGHLIGHTS: usize = 8;
 const MAX_HIGHLIGHT_CHARS: usize = 80;
 
-/// A ground that more rows have, or more than one in so many cells, is the screen's own or that of a window.
+/// A ground that more rows have, or more than one in [`COMMON`] cells, is the screen's own or that of a window.
 const MAX_GROUND_ROWS: usize = 3;
 const COMMON: usize = 10;
 
 /// The most cells of a mark without text, such as the box of a checklist.
 const MARK: u16 = 3;
 
-/// The ground of a cell: what is behind its text.
+/// The ground of a cell: the colour behind its text.
 type Ground = (Colour, bool);
 
 fn ground(run: &Run) -> Ground {
@@ -145,7 +145,7 @@ mod tests {
         let row = vec![run(0, "│ [", window), run(3, " ", mark), run(4, "] alpha │", window)];
         let mut rows = vec![vec![run(0, "│ window │", window)]; 6];
         rows.push(row);
-        // A shadow beside the window is no mark.
+        // A shadow beside the window is not a mark.
         rows.push(vec![run(0, "│", window), run(1, "  ", mark)]);
         let found = highlights(&picture(rows));
         assert_eq!(found, [Highlight { row: 6, text: "[ ] alpha".to_owned() }]);

@@ -75,10 +75,10 @@ pub(super) struct XtermScreen {
     sides: Option<(usize, usize)>,
     tabs: Vec<bool>,
     protection: Protection,
-    remembered: ExtraModes,
+    stored_modes: ExtraModes,
     /// True if origin mode was on at the save of the cursor, for the main and the alternate screen.
     saved_origin: [bool; 2],
-    /// State of the save before the last one, which may turn out to be no save: `CSI s` sets margins while left and
+    /// State of the save before the last one, which may turn out not to be a save: `CSI s` sets margins while left and
     /// right margins are on.
     saved_before: (Cursor<Cell>, bool),
     /// The position of the cursor before the last relative motion.
@@ -115,7 +115,7 @@ impl XtermScreen {
             sides: None,
             tabs: tab_stops(usize::from(size.cols)),
             protection: Protection::default(),
-            remembered: ExtraModes::default(),
+            stored_modes: ExtraModes::default(),
             saved_origin: [false; 2],
             saved_before: (Cursor::default(), false),
             moved_from: (0, 0),
@@ -153,8 +153,8 @@ impl XtermScreen {
         (self.scrolled, self.epoch)
     }
 
-    /// Notes that rows scroll away at the top of the main screen.
-    fn note_scrolled(&mut self, count: usize) {
+    /// Records that rows scroll away at the top of the main screen.
+    fn record_scrolled(&mut self, count: usize) {
         if self.top == 0 && !self.has(TermMode::ALT_SCREEN) {
             self.scrolled += count.min(self.bottom + 1) as u64;
         }
@@ -241,14 +241,14 @@ impl XtermScreen {
         for mode in [NamedPrivateMode::Origin, NamedPrivateMode::CursorKeys] {
             self.term.unset_private_mode(mode.into());
         }
-        // DEC's default is no wrapping; xterm and its programs expect it on.
+        // DEC's default does not wrap; xterm and its programs expect it on.
         for mode in [NamedPrivateMode::ShowCursor, NamedPrivateMode::LineWrap] {
             self.term.set_private_mode(mode.into());
         }
         self.term.unset_mode(NamedMode::Insert.into());
         self.term.unset_keypad_application_mode();
         self.protection = Protection::Nothing;
-        self.remembered.soft_reset();
+        self.stored_modes.soft_reset();
         self.attributes_in_rectangle = false;
         let cursor = &mut self.term.grid_mut().cursor;
         cursor.template = Cell::default();
@@ -401,7 +401,7 @@ impl Handler for XtermScreen {
                 let cursor = &self.term.grid().cursor;
                 let is_wrapped = cursor.point.column < before.column || was_full && !cursor.input_needs_wrap;
                 if is_wrapped && usize::try_from(before.line.0) == Ok(self.bottom) {
-                    self.note_scrolled(1);
+                    self.record_scrolled(1);
                 }
             }
             Some((left, right)) => self.input_between_sides(character, left, right),
@@ -430,7 +430,7 @@ impl Handler for XtermScreen {
     #[inline]
     fn terminal_attribute(&mut self, attribute: Attr) {
         if attribute == Attr::Reset {
-            // Protection is no rendition: SGR 0 leaves it unchanged.
+            // Protection is not a rendition: SGR 0 leaves it unchanged.
             let protected = self.term.grid().cursor.template.flags & PROTECTED;
             self.term.terminal_attribute(attribute);
             self.term.grid_mut().cursor.template.flags.insert(protected);
@@ -583,7 +583,7 @@ impl Handler for XtermScreen {
     }
 
     fn put_tab(&mut self, count: u16) {
-        if self.term.grid().cursor.input_needs_wrap && self.remembered.is_set(modes::MORE_FIX) {
+        if self.term.grid().cursor.input_needs_wrap && self.stored_modes.is_set(modes::MORE_FIX) {
             self.next_line(self.left_and_right().0);
         }
         self.tab_forward(usize::from(count));
@@ -645,7 +645,7 @@ impl Handler for XtermScreen {
     }
 
     fn set_hyperlink(&mut self, link: Option<Hyperlink>) {
-        // What is no address ends the link before it.
+        // Anything but an address ends the link before it.
         let link = link.and_then(|link| self.links.to(&link.uri));
         self.term.grid_mut().cursor.template.set_hyperlink(link);
     }
@@ -659,7 +659,7 @@ impl Handler for XtermScreen {
         self.sides = None;
         self.tabs = tab_stops(self.columns());
         self.protection = Protection::Nothing;
-        self.remembered = ExtraModes::default();
+        self.stored_modes = ExtraModes::default();
         self.saved_origin = [false; 2];
         self.saved_before = (Cursor::default(), false);
         self.alternate = None;
@@ -670,12 +670,12 @@ impl Handler for XtermScreen {
     }
 
     fn set_mode(&mut self, mode: Mode) {
-        self.remembered.set_ansi(mode.raw(), true);
+        self.stored_modes.set_ansi(mode.raw(), true);
         self.term.set_mode(mode);
     }
 
     fn unset_mode(&mut self, mode: Mode) {
-        self.remembered.set_ansi(mode.raw(), false);
+        self.stored_modes.set_ansi(mode.raw(), false);
         self.term.unset_mode(mode);
     }
 

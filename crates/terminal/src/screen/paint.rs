@@ -93,7 +93,7 @@ pub(super) fn attributes(cell: &Cell) -> String {
     sequence.trim_start_matches("\x1b[").trim_end_matches('m').to_owned()
 }
 
-/// Appends one row and resets the attributes behind it. Returns whether there was anything to show.
+/// Appends one row and resets the attributes after it. Returns whether there was anything to show.
 ///
 /// With the addresses of its links, writes the links as well.
 fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {
@@ -115,10 +115,10 @@ fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {
             let _ = write!(out, "\x1b]8;;{shown}\x1b\\");
             address = link;
         }
-        let wanted = Style::from_cell(cell);
-        if wanted != style {
-            wanted.write(out);
-            style = wanted;
+        let cell_style = Style::from_cell(cell);
+        if cell_style != style {
+            cell_style.write(out);
+            style = cell_style;
         }
         push_cell(out, cell);
     }

@@ -82,7 +82,7 @@ pub enum Colour {
     Default,
     /// One of the palette: 16 by name, a cube of 216, 24 greys.
     Indexed(u8),
-    /// One of its own.
+    /// A direct colour.
     Rgb(Rgb),
 }
 
@@ -142,7 +142,7 @@ pub enum CursorShape {
 }
 
 impl Picture {
-    /// Returns what `colour` looks like on this screen, and `default` for the screen's own.
+    /// Returns the look of `colour` on this screen, and `default` for the screen's own.
     #[must_use]
     pub fn rgb(&self, colour: Colour, default: Rgb) -> Rgb {
         match colour {

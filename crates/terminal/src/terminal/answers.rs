@@ -49,7 +49,7 @@ pub(super) struct Reader {
 /// A shell that has the terminal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShellReader {
-    /// It shows a prompt.
+    /// True if it shows a prompt.
     pub(super) at_prompt: bool,
     /// Time limit for its prompt.
     pub(super) prompt_comes: Duration,

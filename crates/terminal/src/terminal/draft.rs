@@ -7,17 +7,17 @@
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     text: Vec<u8>,
-    /// It includes a key with an unknown effect on the line.
+    /// True if it includes a key with an unknown effect on the line.
     edited: bool,
-    /// The last key was one that takes the line away: Ctrl-U, of which the screen shows what it has left.
+    /// The last key takes the line away: Ctrl-U, of which the screen shows what it has left.
     cleared: bool,
-    /// It is from before the current prompt, and the program that ran then may have read it.
+    /// True if it is from before the current prompt, and the program that ran then may have read it.
     ahead: bool,
     /// The run that typed all of it.
     by: Option<String>,
     /// The run that ended the line before it.
     entered_by: Option<String>,
-    /// It includes a key that does not mean the same in every mode of every shell.
+    /// True if it includes a key that does not mean the same in every mode of every shell.
     uncertain: bool,
     /// The last byte, and how much of the marker of a paste has matched.
     last: u8,
@@ -34,10 +34,10 @@ fn is_end(byte: u8) -> bool {
 /// Maximum bytes that a draft keeps; of a longer one, the length does not matter.
 const MAX_DRAFT_BYTES: usize = 4096;
 
-/// Blanks between the end of a line and a prompt at the right; no command begins with so many.
+/// Blanks between the end of a line and a prompt at the right; no command begins with that many.
 const GAP: &str = "    ";
 
-/// Returns the line behind a prompt. Text behind a gap is a prompt at the right.
+/// Returns the line after a prompt. Text after a gap is a prompt at the right.
 fn line_of(seen: String) -> String {
     if seen.starts_with(GAP) { String::new() } else { seen.trim().to_owned() }
 }
@@ -84,7 +84,7 @@ impl Draft {
     }
 
     /// Forgets the typed line, and returns the keys that take it away: Ctrl-U, from the end of the line. `seen` looks
-    /// at the text behind the prompt on the screen, if it knows the prompt.
+    /// at the text after the prompt on the screen, if it knows the prompt.
     ///
     /// # Errors
     /// If no client typed the line, or after keys with an unknown effect on it: no key takes that away in every mode of
@@ -117,7 +117,7 @@ impl Draft {
         self.cleared = byte == 0x15;
         self.uncertain |= !(0x20..0x7f).contains(&byte) && !is_end(byte) && !matches!(byte, 0x08 | 0x7f | 0x15);
         match byte {
-            // Behind Ctrl-V, behind Escape and within a paste, it is a part of the line.
+            // After Ctrl-V, after Escape and within a paste, it is a part of the line.
             byte if is_end(byte) && byte != 0x03 && (matches!(last, 0x16 | 0x1b) || self.is_paste) => {
                 (self.edited, self.uncertain) = (true, true);
             }
@@ -141,12 +141,12 @@ impl Draft {
         }
     }
 
-    /// Returns the text that `seen` finds behind the prompt and that no client has typed.
+    /// Returns the text that `seen` finds after the prompt and that no client has typed.
     pub(super) fn untyped(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
         seen().map(line_of).filter(|seen| self.is_empty() && !seen.is_empty())
     }
 
-    /// Notes where a bracketed paste begins and ends: `CSI 200 ~` and `CSI 201 ~`.
+    /// Records where a bracketed paste begins and ends: `CSI 200 ~` and `CSI 201 ~`.
     fn follow_paste(&mut self, byte: u8) {
         const BEGIN: &[u8] = b"\x1b[200~";
         const END: &[u8] = b"\x1b[201~";
@@ -160,12 +160,12 @@ impl Draft {
         }
     }
 
-    /// Notes a new prompt. Text typed before it may be on its line, or a program may have read it.
+    /// Records a new prompt. Text typed before it may be on its line, or a program may have read it.
     pub(super) fn comes_to_prompt(&mut self) {
         self.ahead = !self.is_empty();
     }
 
-    /// Returns the text on the line. `seen` looks at the text behind the prompt on the screen, if it knows the prompt.
+    /// Returns the text on the line. `seen` looks at the text after the prompt on the screen, if it knows the prompt.
     pub(super) fn standing(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
         let text = self.text();
         if self.is_empty() {

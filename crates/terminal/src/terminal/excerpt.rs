@@ -26,8 +26,8 @@ pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit:
         // A tail does not include dropped output.
         Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
     };
-    let shown = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
-    read_limited(history, &pieces, history.end(), dropped_before, limit, shown)
+    let format = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
+    read_limited(history, &pieces, history.end(), dropped_before, limit, format)
 }
 
 /// Maximum bytes of a line before an offset that the search for its new part reads.
@@ -67,16 +67,16 @@ fn read_new(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt
 }
 
 /// Joins lines to an excerpt of at most `limit`.
-pub(super) fn of_lines(lines: impl Iterator<Item = String>, end: u64, limit: Limit) -> Excerpt {
+pub(super) fn join_lines(lines: impl Iterator<Item = String>, end: u64, limit: Limit) -> Excerpt {
     let text = lines.collect::<Vec<_>>().join("\n");
     let text = text.trim_end();
-    let (Limit::Head(most) | Limit::HeadAndTail(most)) = limit;
-    if text.chars().nth(most).is_none() {
+    let (Limit::Head(max_chars) | Limit::HeadAndTail(max_chars)) = limit;
+    if text.chars().nth(max_chars).is_none() {
         return Excerpt::from_text(text.to_owned(), end);
     }
     let (head, tail) = match limit {
-        Limit::Head(_) => (cut_before(text, most), text.len()),
-        Limit::HeadAndTail(_) => (cut_before(text, most / 2), cut_after(text, most - most / 2)),
+        Limit::Head(_) => (cut_before(text, max_chars), text.len()),
+        Limit::HeadAndTail(_) => (cut_before(text, max_chars / 2), cut_after(text, max_chars - max_chars / 2)),
     };
     let left_out = (tail - head) as u64;
     let tail = matches!(limit, Limit::HeadAndTail(_)).then(|| text[tail..].to_owned());
@@ -98,12 +98,18 @@ fn settle_keeping_blanks(raw: &str) -> String {
 
 /// Returns the settled text of each range, shortened to its beginning and end if it is
 /// longer than `max_chars` characters. Ranges beyond [`MAX_PIECES_BYTES`] in total are empty.
-pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> Vec<String> {
+pub(super) fn read_ranges(history: &History, ranges: &[(u64, u64)], max_chars: usize) -> Vec<String> {
     let mut remaining = MAX_PIECES_BYTES;
     let text = |(begin, end): &(u64, u64)| {
         let pieces = Pieces::within(history, *begin..(*end).max(*begin), |_, _| true);
-        let excerpt =
-            read_limited(history, &pieces, *end, None, Limit::HeadAndTail(most.min(remaining)), settle_keeping_blanks);
+        let excerpt = read_limited(
+            history,
+            &pieces,
+            *end,
+            None,
+            Limit::HeadAndTail(max_chars.min(remaining)),
+            settle_keeping_blanks,
+        );
         let text = match excerpt.tail {
             Some(tail) => format!("{}\n…\n{tail}", excerpt.head),
             None => excerpt.head,
@@ -114,45 +120,46 @@ pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> V
     ranges.iter().map(text).collect()
 }
 
-/// Returns the printed text of `ranges`, in order, restricted to zone `wanted`.
-pub(super) fn as_printed_in(history: &History, ranges: &[Range<u64>], wanted: Zone, limit: Limit) -> Excerpt {
+/// Returns the printed text of `ranges`, in order, restricted to `output_zone`.
+pub(super) fn read_printed(history: &History, ranges: &[Range<u64>], output_zone: Zone, limit: Limit) -> Excerpt {
     let held = history.start();
     let dropped_before = ranges.first().is_some_and(|range| range.start < held).then_some(held);
     let end = ranges.last().map_or(held, |range| range.end);
-    let pieces = ranges.iter().flat_map(|range| Pieces::within(history, range.clone(), |_, zone| zone == wanted).0);
+    let pieces =
+        ranges.iter().flat_map(|range| Pieces::within(history, range.clone(), |_, zone| zone == output_zone).0);
     let pieces = Pieces(pieces.collect());
     read_limited(history, &pieces, end, dropped_before, limit, as_printed)
 }
 
-/// Reads at most `limit` of `pieces`, which end at `end`, and formats the text with `shown`.
+/// Reads at most `limit` of `pieces`, which end at `end`, and formats the text with `format`.
 fn read_limited(
     history: &History,
     pieces: &Pieces,
     end: u64,
     dropped_before: Option<u64>,
     limit: Limit,
-    shown: fn(&str) -> String,
+    format: fn(&str) -> String,
 ) -> Excerpt {
-    let most = limit.chars();
-    let text = pieces.head(history, most.saturating_add(1));
+    let max_chars = limit.chars();
+    let text = pieces.head(history, max_chars.saturating_add(1));
     let raw = text.raw.as_str();
-    if raw.chars().nth(most).is_none() {
-        return Excerpt { dropped_before, ..Excerpt::from_text(shown(raw), end) };
+    if raw.chars().nth(max_chars).is_none() {
+        return Excerpt { dropped_before, ..Excerpt::from_text(format(raw), end) };
     }
     let total = pieces.bytes();
     match limit {
         Limit::Head(_) => {
-            let cut = cut_before(raw, most);
+            let cut = cut_before(raw, max_chars);
             let left_out = total.saturating_sub(cut as u64);
-            Excerpt { left_out, dropped_before, ..Excerpt::from_text(shown(&raw[..cut]), text.offset(cut)) }
+            Excerpt { left_out, dropped_before, ..Excerpt::from_text(format(&raw[..cut]), text.offset(cut)) }
         }
         Limit::HeadAndTail(_) => {
-            let cut = cut_before(raw, most / 2);
-            let end = pieces.tail(history, most - most / 2);
-            let resume = cut_after(&end, most - most / 2);
+            let cut = cut_before(raw, max_chars / 2);
+            let end = pieces.tail(history, max_chars - max_chars / 2);
+            let resume = cut_after(&end, max_chars - max_chars / 2);
             let kept = (cut + end.len() - resume) as u64;
-            let (tail, left_out) = (Some(shown(&end[resume..])), total.saturating_sub(kept));
-            Excerpt { tail, left_out, dropped_before, ..Excerpt::from_text(shown(&raw[..cut]), text.offset(cut)) }
+            let (tail, left_out) = (Some(format(&end[resume..])), total.saturating_sub(kept));
+            Excerpt { tail, left_out, dropped_before, ..Excerpt::from_text(format(&raw[..cut]), text.offset(cut)) }
         }
     }
 }
@@ -164,13 +171,13 @@ const PORTION: u64 = 4096;
 struct Pieces(Vec<Range<u64>>);
 
 impl Pieces {
-    /// Returns the `wanted` ranges of the history after `start`, without text of full-screen programs.
-    fn from(history: &History, start: u64, wanted: impl Fn(u64, Zone) -> bool) -> Self {
-        Self::within(history, start..history.end(), wanted)
+    /// Returns the included ranges of the history after `start`, without text of full-screen programs.
+    fn from(history: &History, start: u64, is_included: impl Fn(u64, Zone) -> bool) -> Self {
+        Self::within(history, start..history.end(), is_included)
     }
 
-    /// Returns the `wanted` ranges of the history within `range`, without text of full-screen programs.
-    fn within(history: &History, range: Range<u64>, wanted: impl Fn(u64, Zone) -> bool) -> Self {
+    /// Returns the included ranges of the history within `range`, without text of full-screen programs.
+    fn within(history: &History, range: Range<u64>, is_included: impl Fn(u64, Zone) -> bool) -> Self {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);
         if start > history.start() {
@@ -178,8 +185,8 @@ impl Pieces {
             start = history.read(start..end.min(start + 8)).0;
         }
         let zones = history.zones(start..end);
-        let wanted = zones.filter(|(piece, zone)| *zone != Zone::Alternate && wanted(piece.start, *zone));
-        Self(wanted.map(|(piece, _)| piece).collect())
+        let is_included = zones.filter(|(piece, zone)| *zone != Zone::Alternate && is_included(piece.start, *zone));
+        Self(is_included.map(|(piece, _)| piece).collect())
     }
 
     fn bytes(&self) -> u64 {
@@ -194,16 +201,16 @@ impl Pieces {
         }
         // The newline that ends the last line does not begin another one.
         let closed = history.newline_from_end(last.end - 1..last.end, 1).is_ok();
-        let mut wanted = count + usize::from(closed);
+        let mut remaining = count + usize::from(closed);
         for index in (0..self.0.len()).rev() {
-            match history.newline_from_end(self.0[index].clone(), wanted) {
+            match history.newline_from_end(self.0[index].clone(), remaining) {
                 Ok(newline) => {
                     self.0[index].start = newline + 1;
                     self.0.drain(..index);
                     self.0.retain(|piece| !piece.is_empty());
                     return self;
                 }
-                Err(seen) => wanted -= seen,
+                Err(seen) => remaining -= seen,
             }
         }
         self
@@ -264,15 +271,15 @@ impl Text {
 }
 
 /// Returns the position after at most `max_chars` characters, preferably after a newline.
-fn cut_before(text: &str, most: usize) -> usize {
-    let limit = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
+fn cut_before(text: &str, max_chars: usize) -> usize {
+    let limit = text.char_indices().nth(max_chars).map_or(text.len(), |(at, _)| at);
     let line = text[..floor_char_boundary(text, limit)].rfind('\n').map(|newline| newline + 1);
     line.filter(|line| *line > limit / 2).unwrap_or(limit)
 }
 
 /// Returns the position before the last `max_chars` characters, preferably at the start of a line.
-fn cut_after(text: &str, most: usize) -> usize {
-    let limit = text.char_indices().rev().nth(most.saturating_sub(1)).map_or(0, |(at, _)| at);
+fn cut_after(text: &str, max_chars: usize) -> usize {
+    let limit = text.char_indices().rev().nth(max_chars.saturating_sub(1)).map_or(0, |(at, _)| at);
     let from = ceil_char_boundary(text, limit);
     let line = text[from..].find('\n').map(|newline| from + newline + 1);
     line.filter(|line| text.len() - *line > (text.len() - from) / 2).unwrap_or(from)
@@ -365,7 +372,7 @@ mod tests {
         #[test]
         fn an_excerpt_is_cut_from_the_text_that_it_would_be_cut_from_if_all_was_read(
             pieces in prop::collection::vec(("[a-zé漢\n ]{0,40}", 0..200usize, 0..4usize), 1..30),
-            most in 1..3000usize,
+            max_chars in 1..3000usize,
             lines in 0..200usize,
         ) {
             let zones = [Zone::Output, Zone::Input, Zone::Alternate, Zone::Prompt];
@@ -383,12 +390,12 @@ mod tests {
             let skipped = whole.lines().count().saturating_sub(lines);
             let tail: String = whole.split_inclusive('\n').skip(skipped).collect();
             for (part, text) in [(Part::From(0), &whole), (Part::Tail(lines), &tail)] {
-                let excerpt = read_part(&history, part, 0, Limit::HeadAndTail(most));
-                if text.chars().count() <= most {
+                let excerpt = read_part(&history, part, 0, Limit::HeadAndTail(max_chars));
+                if text.chars().count() <= max_chars {
                     prop_assert_eq!(excerpt.head, settled(text));
                     prop_assert_eq!((excerpt.tail, excerpt.left_out), (None, 0));
                 } else {
-                    let (cut, resume) = (cut_before(text, most / 2), cut_after(text, most - most / 2));
+                    let (cut, resume) = (cut_before(text, max_chars / 2), cut_after(text, max_chars - max_chars / 2));
                     prop_assert_eq!(excerpt.head, settled(&text[..cut]));
                     prop_assert_eq!(excerpt.tail, Some(settled(&text[resume..])));
                     prop_assert_eq!(excerpt.left_out, (resume - cut) as u64);

@@ -37,7 +37,7 @@ impl Default for OutputScheduler {
 
 /// One terminal's place in the queue.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FloodSlot {
     floods: OutputScheduler,
     flooding: bool,
 }
@@ -49,12 +49,12 @@ pub(super) struct Turn {
     paused: bool,
 }
 
-impl Place {
+impl FloodSlot {
     pub(super) fn new(floods: OutputScheduler) -> Self {
         Self { floods, flooding: false }
     }
 
-    /// Notes whether the last turn ended before the output did.
+    /// Records whether the last turn ended before the output did.
     pub(super) fn set_flooding(&mut self, flooding: bool) {
         if flooding != self.flooding {
             self.flooding = flooding;
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for FloodSlot {
     fn drop(&mut self) {
         self.set_flooding(false);
     }
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_few_take_turns_without_a_pause_and_a_crowd_with_one() {
         let floods = OutputScheduler::default();
-        let mut places: Vec<_> = (0..=CROWD).map(|_| Place::new(floods.clone())).collect();
+        let mut places: Vec<_> = (0..=CROWD).map(|_| FloodSlot::new(floods.clone())).collect();
         let began = tokio::time::Instant::now();
         for place in &mut places[..CROWD] {
             place.set_flooding(true);

@@ -15,7 +15,7 @@ use crate::wait::InputWait;
 const SETTLED: Duration = Duration::from_millis(70);
 
 /// Time until the second look at a waiting program. What it wrote just before it began to read may still be on its way:
-/// the kernel passes it on in a task of its own.
+/// the kernel passes it on in a separate task.
 const CONFIRMED: Duration = Duration::from_millis(30);
 
 /// Required silence of a program with an unknown state.
@@ -47,7 +47,7 @@ pub(super) struct Look {
 /// State of the screen where a program may wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScreenState {
-    /// A full-screen program has the screen. If it stands still, it waits.
+    /// A full-screen program has the screen. If it does not change, the program waits.
     Full,
     /// The program takes keys one by one, and nothing is in the row of the cursor.
     EditorAtEmptyRow,
@@ -83,7 +83,7 @@ impl InputWatch {
         Self { wait, silent_since, seen_waiting: false, pause: FIRST_PAUSE, look_at: silent_since + SETTLED }
     }
 
-    /// Notes output, or written input.
+    /// Records output, or written input.
     pub(super) fn stirred(&mut self, now: Instant) {
         *self = Self::new(self.wait, now);
     }
@@ -93,19 +93,19 @@ impl InputWatch {
         self.wait == InputWait::KnownOrQuiet
     }
 
-    /// Returns when to look.
+    /// Returns the time of the next look.
     pub(super) fn due(&self) -> Instant {
         self.look_at
     }
 
-    /// Takes in what a look at `now` has shown. Returns whether the program waits for input. `awaited` is what stands
+    /// Takes in what a look at `now` has shown. Returns whether the program waits for input. `awaited` is the text
     /// there.
     pub(super) fn looked(&mut self, Look { state, screen }: Look, awaited: Awaited, now: Instant) -> bool {
         let full_screen = screen == ScreenState::Full;
         let is_quiet = |settled: Duration| now >= self.silent_since + settled;
         let guesses = self.guesses();
         let waits = match state {
-            // An editor of lines takes keys while a command of its own is under way; it has not shown its prompt then.
+            // An editor of lines takes keys while its own command is under way; it has not shown its prompt then.
             InputState::Works => false,
             _ if awaited == Awaited::Text && is_quiet(SETTLED_FOUND) => true,
             InputState::Awaits if awaited == Awaited::OtherScreen => is_quiet(SETTLED_DRAWING),

@@ -13,25 +13,25 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum pause behind a lone escape byte: longer than programs wait for the rest of a key.
+/// Maximum pause after a lone escape byte: longer than programs wait for the rest of a key.
 const MAX_ESCAPE_PAUSE: Duration = Duration::from_millis(1050);
 
-/// Minimum pause behind a lone escape byte where the program answers to it.
+/// Minimum pause after a lone escape byte where the program answers to it.
 const MIN_ESCAPE_PAUSE: Duration = Duration::from_millis(150);
 
 /// Time after a lone escape byte in which output may be the echo of the keys before it.
 const ECHO_TIME: Duration = Duration::from_millis(60);
 
-/// Silence behind the answer to an escape key.
+/// Silence after the answer to an escape key.
 const ANSWER_SILENCE: Duration = Duration::from_millis(60);
 
-/// Pause behind a lone escape byte for programs that wait 500 ms for the rest of a key.
+/// Pause after a lone escape byte for programs that wait 500 ms for the rest of a key.
 const READLINE_ESCAPE_PAUSE: Duration = Duration::from_millis(550);
 
-/// Maximum pause behind the end of a line.
+/// Maximum pause after the end of a line.
 const MAX_LINE_PAUSE: Duration = Duration::from_millis(300);
 
-/// Silence behind the answer of a line editor to Enter, after which it reads the next line itself.
+/// Silence after the answer of a line editor to Enter, after which it reads the next line itself.
 const LINE_SILENCE: Duration = Duration::from_millis(30);
 
 /// Programs that wait 500 ms for the rest of a key, by their names or those of their main threads: readline
@@ -42,16 +42,17 @@ const READLINE_PROGRAMS: &[&str] =
 /// The reader of an escape key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EscapeReader {
-    /// It waits for the rest of a key as readline does, whatever it prints.
+    /// The program waits for the rest of a key as readline does, whatever it prints.
     Readline,
-    /// It prints something of its own accord, so that output is no answer.
+    /// The program prints on its own, so that output is not an answer.
     Noisy,
     /// Output is an answer.
     Quiet,
 }
 
 impl EscapeReader {
-    /// Returns the reader in the foreground with this name. `is_noisy` is whether it has printed something that was no echo.
+    /// Returns the reader in the foreground with this name. `is_noisy` is whether it has printed something that was not
+    /// an echo.
     pub(super) fn from_program_name(name: Option<&str>, is_noisy: bool) -> Self {
         match name {
             Some(name) if READLINE_PROGRAMS.contains(&name) => Self::Readline,
@@ -61,16 +62,16 @@ impl EscapeReader {
     }
 }
 
-/// A key with a pause behind it.
+/// A key with a pause after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PausedKey {
     /// A key that ends in a lone escape byte.
     Escape,
-    /// Enter at a line editor, with another line behind it.
+    /// Enter at a line editor, with another line after it.
     Enter,
 }
 
-/// The reader of a key with a pause behind it.
+/// The reader of a key with a pause after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PauseReader {
     Escape(EscapeReader),
@@ -89,7 +90,7 @@ struct Pause {
 #[derive(Debug, Default)]
 pub(super) struct Keystrokes {
     pub(super) bytes: Vec<u8>,
-    /// Number of bytes up to the end of each key with a pause behind it, ascending.
+    /// Number of bytes up to the end of each key with a pause after it, ascending.
     pauses: Vec<(usize, PausedKey)>,
 }
 
@@ -117,7 +118,7 @@ impl Keystrokes {
         self.bytes.iter().position(|byte| *byte == b'\r').is_some_and(|end| end + 1 < self.bytes.len())
     }
 
-    /// Puts a pause behind each Enter that a line follows, for a line editor.
+    /// Puts a pause after each Enter that a line follows, for a line editor.
     ///
     /// With `keeps_returns` each Enter is a line feed, which line editors take as well: a program that the editor starts
     /// would find a carriage return in its line.
@@ -156,7 +157,7 @@ impl Outgoing {
         self.bytes.is_empty()
     }
 
-    /// Returns how many bytes were ever handed to the kernel.
+    /// Returns the number of bytes ever handed to the kernel.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
@@ -173,15 +174,16 @@ impl Outgoing {
         self.pause.map(|pause| pause.until).filter(|_| !self.is_empty())
     }
 
-    /// Returns the maximum time by which pauses delay the last byte of the queue from `now` on, if the kernel takes all at once.
+    /// Returns the maximum time by which pauses delay the last byte of the queue after `now`, if the kernel takes all
+    /// at once.
     pub(super) fn delay(&self, now: Instant) -> Duration {
         let end = self.written + self.bytes.len() as u64;
-        let begun = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let current_pause = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let to_come = self.pauses.iter().filter(|(upto, _)| *upto < end).map(|(_, key)| match key {
             PausedKey::Escape => MAX_ESCAPE_PAUSE,
             PausedKey::Enter => MAX_LINE_PAUSE,
         });
-        begun + to_come.sum::<Duration>()
+        current_pause + to_come.sum::<Duration>()
     }
 
     /// Returns the next bytes to write: none while a pause lasts.
@@ -195,14 +197,14 @@ impl Outgoing {
         &front[..front.len().min(before_pause.unwrap_or(usize::MAX))]
     }
 
-    /// Notes that the kernel took the first `count` bytes of [`Self::due`]. Returns the key before them behind which a pause
-    /// begins, see [`Self::begin_pause`].
+    /// Records that the kernel took the first `count` bytes of [`Self::due`]. Returns the key before them after which a
+    /// pause begins, see [`Self::begin_pause`].
     #[must_use]
     pub(super) fn advance(&mut self, count: usize) -> Option<PausedKey> {
         self.bytes.drain(..count);
         self.written += count as u64;
-        let begun = self.pauses.iter().take_while(|(upto, _)| *upto <= self.written).count();
-        self.pauses.drain(..begun).next_back().map(|(_, key)| key)
+        let passed = self.pauses.iter().take_while(|(upto, _)| *upto <= self.written).count();
+        self.pauses.drain(..passed).next_back().map(|(_, key)| key)
     }
 
     /// Writes nothing until `reader` has taken the key before it.
@@ -225,8 +227,8 @@ impl Outgoing {
         self.pause = None;
     }
 
-    /// Notes that the program has printed something, which may be its answer to the key before the pause.
-    pub(super) fn note_output(&mut self, now: Instant) {
+    /// Records that the program has printed something, which may be its answer to the key before the pause.
+    pub(super) fn record_output(&mut self, now: Instant) {
         let Some(Pause { since, until, reader }) = &mut self.pause else { return };
         match reader {
             PauseReader::Escape(EscapeReader::Quiet) if now >= *since + ECHO_TIME => {
@@ -315,7 +317,7 @@ mod tests {
             outgoing.type_in(&typed(&[b"\x1b", b"q"]));
             assert_eq!(outgoing.advance(1), Some(PausedKey::Escape));
             outgoing.begin_pause(start, PauseReader::Escape(reader));
-            outputs.iter().for_each(|after| outgoing.note_output(start + milliseconds(*after)));
+            outputs.iter().for_each(|after| outgoing.record_output(start + milliseconds(*after)));
             (outgoing.held_until().unwrap() - start).as_millis()
         };
         assert_eq!(until(EscapeReader::Quiet, &[]), 1050);
@@ -342,7 +344,7 @@ mod tests {
         assert_eq!(outgoing.delay(start), 2 * MAX_LINE_PAUSE);
         assert_eq!(written(&mut outgoing, start), b"read x\n");
         assert!(outgoing.awaits_line_editor());
-        outgoing.note_output(start + LINE_SILENCE);
+        outgoing.record_output(start + LINE_SILENCE);
         assert_eq!(outgoing.held_until(), Some(start + 2 * LINE_SILENCE), "it may read again");
         outgoing.end_pause();
         assert_eq!(written(&mut outgoing, start), b"hello\n");

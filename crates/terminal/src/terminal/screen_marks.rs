@@ -1,8 +1,8 @@
-//! The rows of the main screen as they were when clients looked, to find those that have changed since.
+//! The rows of the main screen at the time of a client's look, to find the rows that have changed since.
 //!
 //! For a program that prints line after line, the new output is the text since the last look. A program that moves the
-//! cursor to other rows changes older text: new are the rows that differ and those that have scrolled off. A mark stores a
-//! hash of each row, some hundred bytes in total.
+//! cursor to other rows changes older text: new are the rows that differ or have scrolled off. A mark stores a hash of
+//! each row, some hundred bytes in total.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -94,11 +94,11 @@ impl ScreenMarks {
         if rows.lost > 0 {
             // The text that scrolled away is in the history, and the screen ends it.
             let screen = rows.lines.into_iter().filter(|line| line.row >= 0).map(|line| line.text);
-            let tail = Some(excerpt::of_lines(screen, end, Limit::Head(usize::MAX)).head);
+            let tail = Some(excerpt::join_lines(screen, end, Limit::Head(usize::MAX)).head);
             return Excerpt { tail, ..text() };
         }
         match part {
-            Part::SinceInput => excerpt::of_lines(rows.changed_below_command(intake), end, limit),
+            Part::SinceInput => excerpt::join_lines(rows.changed_below_command(intake), end, limit),
             _ => Excerpt { rows: Some(rows.lines), ..Excerpt::from_text(String::new(), end) },
         }
     }

@@ -15,8 +15,8 @@ use crate::transcript::Mark;
 /// The state of the shell, as derived from its marks.
 #[derive(Debug, Default)]
 pub(super) struct Shell {
-    /// The agreement with it; nothing where the program is no reporting shell, or no longer one.
-    pub(super) agreed: Option<IntegrationSession>,
+    /// The agreement with it; none if the program is not a reporting shell, or no longer one.
+    pub(super) integration: Option<IntegrationSession>,
     /// Its process, and the program in it at its first prompt. Of an inner shell, the first process of the foreground
     /// group when the terminal entered it: the shell itself, or the program that passes on what it prints.
     pub(super) pid: i32,
@@ -53,7 +53,7 @@ pub(super) struct Shell {
     /// Start time of the last command.
     pub(super) began: Option<Instant>,
     pub(super) last_exit: Option<i32>,
-    /// It runs within the terminal's own program, such as `ssh` or another shell.
+    /// True if it runs within the terminal's own program, such as `ssh` or another shell.
     pub(super) is_inner: bool,
     /// `last_exit` is that of the last entered line: not if the shell ran nothing of it.
     pub(super) knows_exit: bool,
@@ -73,15 +73,15 @@ pub(super) struct Doubt {
 /// Reason why a prompt may not be the awaited one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
-    /// It appeared while lines were untaken: typed ahead, or read by a program. Or zsh is about to begin its editor,
-    /// which it does not report where the user has turned pastes off.
+    /// The prompt appeared while lines were untaken: typed ahead, or read by a program. Or zsh is about to begin its
+    /// editor, which it does not report where the user has turned pastes off.
     Shown,
     /// A command may have printed its mark, or its end has no mark.
     Claimed,
 }
 
 impl Doubt {
-    /// Time in which a shell takes the next line typed ahead, and begins to read behind its prompt.
+    /// Time in which a shell takes the next line typed ahead, and begins to read after its prompt.
     const FIRST_PAUSE: Duration = Duration::from_millis(30);
     /// The same where another machine or terminal is between, so that nothing but time shows it.
     const RELAYED: Duration = Duration::from_millis(300);
@@ -110,14 +110,14 @@ const REPLACES_SHELL: Duration = Duration::from_millis(100);
 const LAST_LOOK: Duration = Duration::from_secs(13);
 
 impl Shell {
-    pub(super) fn new(agreed: Option<IntegrationSession>, pid: i32) -> Self {
-        Self { agreed, pid, ..Self::default() }
+    pub(super) fn new(integration: Option<IntegrationSession>, pid: i32) -> Self {
+        Self { integration, pid, ..Self::default() }
     }
 
     /// Enters a shell within `outer`, which shows its prompt. The count of prompts continues.
-    pub(super) fn enter(agreed: IntegrationSession, pid: i32, outer: &Self) -> Self {
+    pub(super) fn enter(integration: IntegrationSession, pid: i32, outer: &Self) -> Self {
         let (folder, prompts) = (None, outer.prompts);
-        Self { agreed: Some(agreed), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
+        Self { integration: Some(integration), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
     }
 
     /// Goes back to this shell, in which `inner` has ended.
@@ -125,7 +125,7 @@ impl Shell {
         self.prompts = inner.prompts;
     }
 
-    /// Returns whether the program of an inner shell is gone. A shell that the terminal itself started is its own
+    /// Returns whether the program of an inner shell has ended. A shell that the terminal itself started is its own
     /// program.
     pub(super) fn has_left(&self) -> bool {
         self.is_inner && ProcessImage::read(self.pid).is_none()
@@ -133,7 +133,7 @@ impl Shell {
 
     /// Returns whether it reports its state.
     pub(super) fn is_reporting(&self) -> bool {
-        self.agreed.is_some() && self.prompts > 0
+        self.integration.is_some() && self.prompts > 0
     }
 
     /// Returns whether it waits for a command.
@@ -143,7 +143,7 @@ impl Shell {
 
     /// Returns whether its command seems to have ended. fish reads keys again before it reports that.
     pub(super) fn is_between_commands(&self) -> bool {
-        !self.running || self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Fish)
+        !self.running || self.integration.as_ref().is_some_and(|integration| integration.kind == Kind::Fish)
     }
 
     /// Returns whether there are typed lines that the shell has not taken.
@@ -171,7 +171,7 @@ impl Shell {
             // Line editors draw their prompt again when the screen changes; nothing has happened then.
             Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
             Mark::PromptReady => {
-                // A command without a report of its end has ended all the same, with an unknown exit code.
+                // A command without a report of its end has ended anyway, with an unknown exit code.
                 if self.running {
                     self.last_exit = None;
                 }
@@ -190,7 +190,7 @@ impl Shell {
                     // Lines typed ahead, or lines that a program has read: which, the next moment shows.
                     let pause = if self.is_inner { Doubt::RELAYED } else { Doubt::FIRST_PAUSE };
                     self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, pause));
-                } else if self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Zsh) {
+                } else if self.integration.as_ref().is_some_and(|integration| integration.kind == Kind::Zsh) {
                     self.begins = true;
                     self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::FIRST_PAUSE));
                 } else {
@@ -248,7 +248,7 @@ impl Shell {
         }
     }
 
-    /// Notes that the shell shows its prompt, and has taken all typed lines.
+    /// Records that the shell shows its prompt, and has taken all typed lines.
     pub(super) fn come_to_prompt(&mut self) {
         if self.image.is_none() {
             self.image = ProcessImage::read(self.pid);
@@ -273,11 +273,11 @@ impl Shell {
         self.image.is_some() && ProcessImage::read(pid).is_none_or(|image| Some(image) == self.image)
     }
 
-    /// Notes it if another program has taken the place of the shell: there will be no more prompts.
+    /// Records it if another program has taken the place of the shell: there will be no more prompts.
     pub(super) fn notice_replacement(&mut self) {
         if self.is_replaced() {
             self.replaced_by = Some(name_of(self.pid).unwrap_or_default());
-            self.agreed = None;
+            self.integration = None;
             self.running = false;
             self.sent = false;
             self.last_exit = None;

@@ -23,14 +23,14 @@ use self::inner::HiddenLineTask;
 use self::running::{Entering, Running};
 use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
-use super::floods::{OutputScheduler, Place};
+use super::floods::{FloodSlot, OutputScheduler};
 use super::input_watch::{Awaited, InputWatch};
 use super::outgoing::{EscapeReader, Keystrokes, Outgoing, PauseReader, PausedKey};
 use super::screen_marks::ScreenMarks;
-use super::seat::WriteLock;
 use super::shell::{DoubtfulPrompt, Shell};
 use super::viewers::QueryFilter;
 use super::watchers::ScreenWatchers;
+use super::write_lock::WriteLock;
 use super::{
     Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, ScreenUpdate, Sent, View,
     excerpt,
@@ -63,10 +63,10 @@ pub(crate) struct TerminalParts {
     pub(crate) child: Child,
     pub(crate) screen: Box<dyn Screen>,
     pub(crate) transcript: Transcript,
-    /// Fixed properties, and those that the task keeps current.
+    /// Fixed properties, and properties that the task keeps current.
     pub(crate) description: Description,
     /// The integration session of its shell, if the shell has one.
-    pub(crate) agreed: Option<IntegrationSession>,
+    pub(crate) integration: Option<IntegrationSession>,
     /// Time for which the terminal stays readable after its program has ended.
     pub(crate) grace: Duration,
     /// Time without a writer, viewer, wait or output after which the terminal closes.
@@ -74,7 +74,7 @@ pub(crate) struct TerminalParts {
     /// True if it logs requests.
     pub(crate) logs_inputs: bool,
     /// Log of lines typed without echo.
-    pub(crate) hushed: HiddenInputLog,
+    pub(crate) hidden_log: HiddenInputLog,
     /// Scheduler of terminals that print without pause.
     pub(crate) scheduler: OutputScheduler,
     /// Notifies of activity in the terminal.
@@ -87,7 +87,7 @@ pub(crate) struct TerminalParts {
 const READS_PER_TURN: usize = 3;
 
 /// Number of reads of a turn that are each followed by a check of the waits.
-const PROMPT_PORTIONS: usize = 2;
+const CHECKED_READS: usize = 2;
 
 /// Maximum number of bytes of input that the program has not read yet.
 const MAX_WAITING_INPUT_BYTES: usize = 4 << 20;
@@ -99,7 +99,7 @@ const NOISE_TIME: Duration = Duration::from_millis(150);
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 /// Time to drain output after the program has ended, if another process holds the terminal open.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Maximum time for which unread input delays the start of the quiet period: a program may never read it.
 const UNREAD_INPUT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -119,9 +119,9 @@ struct Task {
     /// The innermost integrated shell, whose marks are followed.
     shell: Shell,
     /// The shells around it, outermost first.
-    outer: Vec<Shell>,
+    outer_shells: Vec<Shell>,
     /// Time at which the last inner shell ended.
-    left_inner: Option<Instant>,
+    inner_ended_at: Option<Instant>,
     outgoing: Outgoing,
     /// True if the program was already printing at the last input.
     is_noisy: bool,
@@ -130,13 +130,13 @@ struct Task {
     inputs: InputLog,
     /// Log entry of the running line that the shell accepted last, and the offset of its output.
     entered: Option<(u64, u64)>,
-    seat: WriteLock,
+    write_lock: WriteLock,
     idle: Option<Duration>,
     /// Time of the last use.
     last_use: Instant,
-    hushed: HiddenInputLog,
+    hidden_log: HiddenInputLog,
     hushed_line: HiddenLine,
-    place: Place,
+    flood_slot: FloodSlot,
     /// The program side is closed: there is no more output and nothing reads input.
     closed: bool,
     /// Exit of the program, and the deadline for draining its output.
@@ -147,10 +147,10 @@ struct Task {
     last_input: Instant,
     last_output: Instant,
     /// Version of the screen, incremented with each change.
-    drawn: u64,
+    screen_version: u64,
     marks: ScreenMarks,
     /// Version of the screen at the last typed input.
-    input_drawn: u64,
+    input_screen_version: u64,
     /// The command that a caller waits for.
     running: Option<Running>,
     /// Commands that wait for the shell's prompt, oldest first.
@@ -168,7 +168,7 @@ struct Task {
     waits: Vec<Pending>,
     watchers: ScreenWatchers,
     viewers: broadcast::Sender<Output>,
-    without_questions: QueryFilter,
+    query_filter: QueryFilter,
 }
 
 /// A pending wait of a caller.
@@ -220,7 +220,7 @@ enum Reply {
         /// Version of the screen just before the input.
         version: u64,
         /// Number of bytes written to the terminal at the end of the input.
-        upto: u64,
+        input_end: u64,
         reply: oneshot::Sender<Result<Sent, InputError>>,
     },
     Ready(oneshot::Sender<View>),
@@ -253,7 +253,7 @@ pub(crate) async fn run(
     mut requests: mpsc::UnboundedReceiver<Request>,
     removed: impl FnOnce() + Send,
 ) {
-    let shell = Shell::new(parts.agreed, parts.description.pid);
+    let shell = Shell::new(parts.integration, parts.description.pid);
     let mut task = Task {
         pty: parts.pty,
         child: parts.child,
@@ -264,28 +264,28 @@ pub(crate) async fn run(
         life: parts.life,
         echo: Echo::default(),
         shell,
-        outer: Vec::new(),
-        left_inner: None,
+        outer_shells: Vec::new(),
+        inner_ended_at: None,
         outgoing: Outgoing::default(),
         is_noisy: false,
         answers: Answers::default(),
         inputs: InputLog::new(parts.logs_inputs),
         entered: None,
-        seat: WriteLock::default(),
+        write_lock: WriteLock::default(),
         idle: parts.idle,
         last_use: Instant::now(),
-        hushed: parts.hushed,
+        hidden_log: parts.hidden_log,
         hushed_line: HiddenLine::default(),
-        place: Place::new(parts.scheduler),
+        flood_slot: FloodSlot::new(parts.scheduler),
         closed: false,
         ending: None,
         ended: None,
         input_offset: 0,
         last_input: Instant::now(),
         last_output: Instant::now(),
-        drawn: 0,
+        screen_version: 0,
         marks: ScreenMarks::default(),
-        input_drawn: 0,
+        input_screen_version: 0,
         running: None,
         queued_commands: Vec::new(),
         exchanging: None,
@@ -296,14 +296,14 @@ pub(crate) async fn run(
         waits: Vec::new(),
         watchers: ScreenWatchers::default(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG_CHUNKS),
-        without_questions: QueryFilter::default(),
+        query_filter: QueryFilter::default(),
     };
     let closing = task.serve(&mut requests).await;
     task.life.close();
     let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
     removed();
     if let Some((_, reply)) = closing {
-        // The caller may have disconnected; the terminal closes all the same.
+        // The caller may have disconnected; the terminal closes anyway.
         let _ = reply.send(closed);
     }
 }
@@ -324,8 +324,8 @@ impl Task {
                     Some(Request::Close(closing, reply)) => return Some((closing, reply)),
                     Some(request) => self.handle(request),
                 },
-                result = self.pty.readable(), if readable && !self.place.is_flooding() => self.take_turn(result),
-                turn = self.place.turn(), if readable && self.place.is_flooding() => {
+                result = self.pty.readable(), if readable && !self.flood_slot.is_flooding() => self.take_turn(result),
+                turn = self.flood_slot.turn(), if readable && self.flood_slot.is_flooding() => {
                     self.take_turn(Ok(()));
                     drop(turn);
                     // Yield even if no other terminal is flooding, so that other tasks run.
@@ -334,7 +334,7 @@ impl Task {
                 _ = self.pty.writable(), if !self.closed && self.has_due_input() => self.write_waiting(),
                 exit = self.child.wait(), if self.ending.is_none() && self.ended.is_none() => {
                     let exit = exit.unwrap_or(Exit { code: -1, signal: None });
-                    self.ending = Some((exit, Instant::now() + LAST_WORDS));
+                    self.ending = Some((exit, Instant::now() + DRAIN_TIMEOUT));
                 }
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
                 () = tokio::task::yield_now(), if more => {}
@@ -365,7 +365,7 @@ impl Task {
             self.typed_line.as_ref().map(|line| line.deadline),
             self.entry.as_ref().map(PromptEntry::due),
             self.outgoing.held_until(),
-            self.answers.inspect_at().filter(|_| !self.place.is_flooding()),
+            self.answers.inspect_at().filter(|_| !self.flood_slot.is_flooding()),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
@@ -396,7 +396,7 @@ impl Task {
             self.last_use = Instant::now();
         }
         if request.acts() {
-            self.activity.note_event();
+            self.activity.record_event();
         }
         // A caller that disconnected does not need its answer.
         match request {
@@ -417,11 +417,11 @@ impl Task {
                 let _ = reply.send(view);
             }
             Request::Picture(reply) => drop(reply.send(self.intake.screen.picture())),
-            Request::Pieces(ranges, most, reply) => {
-                drop(reply.send(excerpt::pieces(self.intake.transcript.history(), &ranges, most)));
+            Request::Pieces(ranges, max_chars, reply) => {
+                drop(reply.send(excerpt::read_ranges(self.intake.transcript.history(), &ranges, max_chars)));
             }
             Request::Inputs(from, reply) => drop(reply.send(self.inputs.from(from))),
-            Request::Scrollback(most, reply) => drop(reply.send(self.intake.screen.scrollback(most))),
+            Request::Scrollback(max_rows, reply) => drop(reply.send(self.intake.screen.scrollback(max_rows))),
             Request::WatchScreen(watcher) => match watcher.known {
                 // Gets its answer with the others, once the task has taken in more of the output.
                 Some(_) => self.watchers.add(watcher),
@@ -431,14 +431,14 @@ impl Task {
                 }
             },
             Request::Read(part, limit, reply) => {
-                let input = (self.input_offset, self.input_drawn);
+                let input = (self.input_offset, self.input_screen_version);
                 let _ = reply.send(self.marks.excerpt(&self.intake, part, input, limit));
             }
             Request::Run(request, reply) => self.begin_command(request, reply),
             Request::Exchange(reply) => self.begin_exchange(reply),
             Request::InnerShell(reply) => {
-                let inner = self.shell.agreed.as_ref().filter(|_| self.shell.is_inner);
-                let _ = reply.send(inner.map(|agreed| agreed.kind));
+                let inner = self.shell.integration.as_ref().filter(|_| self.shell.is_inner);
+                let _ = reply.send(inner.map(|integration| integration.kind));
             }
             Request::Script(script, reply) => self.begin_script(&script, reply),
             Request::InputSettings(reply) => drop(reply.send(self.pty.input_settings())),
@@ -473,13 +473,13 @@ impl Task {
                 let _ = reply.send(attached);
             }
             Request::Hold(holder, key, reply) => {
-                let _ = reply.send(self.seat.acquire(holder, key, self.intake.transcript.history().end()));
+                let _ = reply.send(self.write_lock.acquire(holder, key, self.intake.transcript.history().end()));
             }
             Request::GiveBack(key, note, reply) => {
-                self.seat.give_back(&key, note, SystemTime::now(), self.intake.transcript.history().end());
+                self.write_lock.give_back(&key, note, SystemTime::now(), self.intake.transcript.history().end());
                 let _ = reply.send(());
             }
-            Request::HandedBack(reply) => drop(reply.send(self.seat.take_handed_back())),
+            Request::HandedBack(reply) => drop(reply.send(self.write_lock.take_handed_back())),
             Request::Close(..) => unreachable!("closing is handled where requests are taken"),
         }
     }
@@ -489,7 +489,7 @@ impl Task {
         if self.watchers.is_empty() || self.intake.screen.held_until().is_some() {
             return;
         }
-        let due = self.watchers.take_due(self.drawn);
+        let due = self.watchers.take_due(self.screen_version);
         if !due.is_empty() {
             let update = self.screen_update();
             self.watchers.answer(due, &update);
@@ -498,7 +498,7 @@ impl Task {
 
     fn screen_update(&self) -> ScreenUpdate {
         ScreenUpdate {
-            version: self.drawn,
+            version: self.screen_version,
             picture: self.intake.screen.picture(),
             modes: self.intake.screen.modes(),
             title: self.intake.screen.title(),
@@ -517,7 +517,7 @@ impl Task {
 
     fn read(&mut self) {
         let mut buffer = [0u8; 16 * 1024];
-        self.place.set_flooding(true);
+        self.flood_slot.set_flooding(true);
         for portion in 0..READS_PER_TURN {
             // Looked at before the read that finds nothing: a shell reports its state before it takes keys again.
             let tty = (!self.answers.is_empty()).then(|| (self.pty.line_discipline(), self.pty.foreground()));
@@ -525,12 +525,12 @@ impl Task {
                 Ok(Read::Bytes(count)) => {
                     self.take_in(&buffer[..count]);
                     // A wait for the first line of a reply should not wait for its last as well.
-                    if portion < PROMPT_PORTIONS {
+                    if portion < CHECKED_READS {
                         self.check_waits();
                     }
                 }
                 Ok(Read::Nothing) => {
-                    self.place.set_flooding(false);
+                    self.flood_slot.set_flooding(false);
                     if let Some((discipline, foreground)) = tty {
                         self.answer_questions(discipline, foreground);
                     }
@@ -538,7 +538,7 @@ impl Task {
                 }
                 Ok(Read::End) | Err(_) => {
                     self.closed = true;
-                    self.place.set_flooding(false);
+                    self.flood_slot.set_flooding(false);
                     self.outgoing.clear();
                     self.answers.clear();
                     break;
@@ -597,17 +597,17 @@ impl Task {
         if !replies.is_empty() {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
         }
-        self.drawn += 1;
+        self.screen_version += 1;
         if self.intake.transcript.take_moved_rows() {
-            self.marks.add_motion(self.drawn);
+            self.marks.add_motion(self.screen_version);
         }
         self.last_output = Instant::now();
-        self.outgoing.note_output(self.last_output);
+        self.outgoing.record_output(self.last_output);
         if self.outgoing.awaits_line_editor() && self.collects_lines() {
             self.outgoing.end_pause();
         }
         self.description.last_activity = SystemTime::now();
-        self.activity.note_event();
+        self.activity.record_event();
         for wait in &mut self.waits {
             wait.has_output = true;
         }
@@ -617,14 +617,14 @@ impl Task {
         self.follow_echo(before);
         let turned_off = self.intake.take_turned_off();
         if self.viewers.receiver_count() > 0 {
-            // A missing viewer is no error, and a slow viewer learns that it missed something.
-            let shown = self.without_questions.pass(bytes);
+            // A missing viewer is not an error, and a slow viewer learns that it missed something.
+            let shown = self.query_filter.pass(bytes);
             let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
             if !turned_off.is_empty() {
                 let _ = self.viewers.send(Output::Bytes(Arc::from(turned_off)));
             }
         } else {
-            self.without_questions.reset();
+            self.query_filter.reset();
         }
     }
 
@@ -658,7 +658,7 @@ impl Task {
         }
     }
 
-    /// Returns how the shell reads at this moment, if it does, and has read all typed input.
+    /// Returns the shell's current reading mode, if it reads and has read all typed input.
     fn shell_reads(&self) -> ShellReads {
         if self.is_stirring() || self.pty.has_unread_input() || self.is_input_in_transit() {
             return ShellReads::NotYet;
@@ -708,7 +708,7 @@ impl Task {
         }
     }
 
-    /// Notes the end of the program once its last output is in.
+    /// Records the end of the program once its last output is in.
     fn end_if_over(&mut self) {
         if let Some((exit, until)) = self.ending
             && (self.closed || Instant::now() >= until)
@@ -716,10 +716,10 @@ impl Task {
             self.ending = None;
             self.ended = Some((exit, Instant::now() + self.grace));
             self.life.end();
-            self.activity.note_event();
+            self.activity.record_event();
             self.shell.running = false;
             // The screen of a viewer shows that the program has ended.
-            self.drawn += 1;
+            self.screen_version += 1;
             let _ = self.viewers.send(Output::Ended(exit));
         }
         self.look_at_prompt();
@@ -728,21 +728,23 @@ impl Task {
         }
         self.look_at_exchange();
         self.look_at_hidden_line();
-        if !self.closed && !self.place.is_flooding() && self.answers.inspect_at().is_some_and(|at| Instant::now() >= at)
+        if !self.closed
+            && !self.flood_slot.is_flooding()
+            && self.answers.inspect_at().is_some_and(|at| Instant::now() >= at)
         {
             self.read();
         }
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
-            self.drawn += 1;
-            self.marks.add_motion(self.drawn);
+            self.screen_version += 1;
+            self.marks.add_motion(self.screen_version);
         }
     }
 
     // ---- input ----
 
     fn send(&mut self, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
-        if let Err(holder) = self.seat.admits(input.holder.as_ref()) {
+        if let Err(holder) = self.write_lock.admits(input.holder.as_ref()) {
             return drop(reply.send(Err(InputError::Held(holder))));
         }
         let typed = match self.encoded(input) {
@@ -775,12 +777,12 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
-        // Keys of an attached person are frequent, and no client looks from them on.
+        // Keys of an attached person are frequent, and no client reads from their position.
         if input.raw.is_empty() {
             self.mark_screen();
         }
         if is_typed {
-            (self.input_offset, self.input_drawn) = (offset, self.drawn);
+            (self.input_offset, self.input_screen_version) = (offset, self.screen_version);
         }
         if is_typed && !unseen {
             let enters =
@@ -788,12 +790,12 @@ impl Task {
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
         if unseen {
-            self.hushed_line.take_in(bytes, &self.description.id, &self.hushed);
+            self.hushed_line.take_in(bytes, &self.description.id, &self.hidden_log);
         } else {
-            self.hushed_line.finish(&self.description.id, &self.hushed);
+            self.hushed_line.finish(&self.description.id, &self.hidden_log);
         }
         self.log_typed(input, bytes, unseen);
-        let upto = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
+        let input_end = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
         let prompts = self.shell.prompts;
         self.shell.draft.type_in(bytes, input.run.as_deref());
         let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -807,11 +809,11 @@ impl Task {
         self.outgoing.type_in(&typed);
         self.write_waiting();
         self.stir_watches();
-        self.settle((offset, upto), prompts, input, reply);
+        self.settle((offset, input_end), prompts, input, reply);
     }
 
-    /// Makes the input of a run that a person has approved begin a line of its own, where the shell reports its
-    /// prompts: takes away the text at the prompt, unless this run typed all of it.
+    /// Makes the input of a run that a person has approved begin its own line, where the shell reports its prompts:
+    /// takes away the text at the prompt, unless this run typed all of it.
     ///
     /// # Errors
     /// If no keys do that for certain, or others have begun a command that is not complete.
@@ -832,22 +834,22 @@ impl Task {
         Ok(())
     }
 
-    /// Answers once the program has, if `input` requests that. The output stands at `offset`, and the last byte of the
-    /// input is byte number `upto` of all bytes to the terminal.
+    /// Answers once the program has, if `input` requests that. The output ends at `offset`, and the last byte of the
+    /// input is byte number `input_end` of all bytes to the terminal.
     fn settle(
         &mut self,
-        (offset, upto): (u64, u64),
+        (offset, input_end): (u64, u64),
         prompts: u64,
         input: &Input,
         reply: oneshot::Sender<Result<Sent, InputError>>,
     ) {
         match input.settle {
             None => {
-                let sent = self.sent(offset, self.drawn, input);
+                let sent = self.sent(offset, self.screen_version, input);
                 let _ = reply.send(Ok(sent));
             }
             Some(settle) => {
-                let reply = Reply::Sent { offset, version: self.drawn, upto, reply };
+                let reply = Reply::Sent { offset, version: self.screen_version, input_end, reply };
                 let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
                 // The program answers to the last byte, which the pauses of the input delay.
                 wait.deadline += self.outgoing.delay(wait.began);
@@ -955,9 +957,9 @@ impl Task {
         let (written, now) = (self.outgoing.written(), Instant::now());
         for wait in &mut self.waits {
             // The program answers to the last byte of its input.
-            if let Reply::Sent { upto, .. } = wait.reply
-                && before < upto
-                && upto <= written
+            if let Reply::Sent { input_end, .. } = wait.reply
+                && before < input_end
+                && input_end <= written
             {
                 wait.began = now;
             }
@@ -976,7 +978,7 @@ impl Task {
         self.log_input(None, context, LoggedAction::Resized(size));
         self.intake.resize(size);
         self.description.size = size;
-        self.drawn += 1;
+        self.screen_version += 1;
         let _ = self.viewers.send(Output::Resized(size));
     }
 
@@ -1076,7 +1078,7 @@ impl Task {
         if !is_due {
             return false;
         }
-        // What reads behind a prompt in doubt is the shell, unless the look at that prompt shows another program.
+        // What reads after a prompt in doubt is the shell, unless the look at that prompt shows another program.
         let is_prompt_in_doubt =
             self.waits[index].is_for_prompt() && self.shell.doubt.is_some_and(|doubt| doubt.is_new());
         if self.is_stirring() || is_prompt_in_doubt {
@@ -1120,7 +1122,8 @@ impl Task {
         let now = Instant::now();
         let wait = &mut self.waits[index];
         let waits_for_reader = wait.reads.is_some();
-        let is_searched = waits_for_reader && wait.searched_at.replace(self.drawn) == Some(self.drawn);
+        let is_searched =
+            waits_for_reader && wait.searched_at.replace(self.screen_version) == Some(self.screen_version);
         let pass = match is_searched {
             true => Ok(Pass::Nothing),
             false => {
@@ -1139,9 +1142,9 @@ impl Task {
             Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
         }
         if let Some((patterns, looked_at)) = &mut wait.screen
-            && *looked_at != self.drawn
+            && *looked_at != self.screen_version
         {
-            *looked_at = self.drawn;
+            *looked_at = self.screen_version;
             let found = on_screen(patterns, &self.intake.screen.text());
             let is_pointed_at = |expected: &[String]| {
                 let found = highlights(&self.intake.screen.picture());
@@ -1207,7 +1210,7 @@ impl Task {
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
             // What waits to be written will be, unless the program's end has thrown it away.
-            Reply::Sent { upto, reply, .. } if upto > self.outgoing.written() && self.outgoing.is_empty() => {
+            Reply::Sent { input_end, reply, .. } if input_end > self.outgoing.written() && self.outgoing.is_empty() => {
                 drop(reply.send(Err(InputError::InDoubt)));
             }
             Reply::Sent { offset, version, reply, .. } => {
@@ -1261,13 +1264,13 @@ impl Task {
 
     /// Records the rows of the screen as a client sees them.
     pub(super) fn mark_screen(&mut self) {
-        self.marks.add(self.drawn, self.intake.screen.as_ref());
+        self.marks.add(self.screen_version, self.intake.screen.as_ref());
     }
 
     fn view(&mut self, colours: bool, states: States) -> View {
         self.mark_screen();
         View {
-            version: Some(self.drawn),
+            version: Some(self.screen_version),
             screen: if colours { self.intake.screen.ansi() } else { self.intake.screen.text() },
             cursor: self.intake.screen.cursor(),
             modes: self.intake.screen.modes(),
@@ -1277,7 +1280,7 @@ impl Task {
             exit_code: self.exit_code(),
             exit: self.exit(),
             end: self.intake.transcript.history().end(),
-            handed_back: self.seat.was_handed_back(),
+            handed_back: self.write_lock.was_handed_back(),
             cwd: states.cwd,
             awaiting_input: states.awaiting_input,
             password: states.password,
@@ -1297,7 +1300,7 @@ impl Task {
             exit_code: self.exit_code(),
             exit: self.exit(),
             viewers: self.viewers.receiver_count(),
-            holder: self.seat.holder().cloned(),
+            holder: self.write_lock.holder().cloned(),
             ..self.description.clone()
         }
     }
@@ -1317,7 +1320,7 @@ impl Task {
         };
         let exit = match (self.exit(), self.ending) {
             (Some(exit), _) | (None, Some((exit, _))) => Some(exit),
-            (None, None) => timeout(LAST_WORDS, self.child.wait()).await.ok().and_then(Result::ok),
+            (None, None) => timeout(DRAIN_TIMEOUT, self.child.wait()).await.ok().and_then(Result::ok),
         };
         if let Some(exit) = exit {
             self.ended = Some((exit, Instant::now()));
@@ -1335,13 +1338,13 @@ enum ShellReads {
     Keys,
     /// Whole lines.
     Lines,
-    /// It works, or has not read all typed input.
+    /// The shell works, or has not read all typed input.
     NotYet,
     /// Another program has the foreground.
     Other,
 }
 
-/// Splits output behind each mark of a shell that a command has ended, so that viewers see the actions there.
+/// Splits output after each mark of a shell that a command has ended, so that viewers see the actions there.
 /// `is_in_string` states that the output begins within such a mark, or another control string.
 fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";

@@ -7,9 +7,8 @@
 //! control these.
 //!
 //! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. The filter passes all
-//! else on byte for byte, and holds back only an unfinished sequence. The bytes before and behind a
-//! removed sequence must not become another one: the filter drops a sequence that another one cuts
-//! off, and ends a string that it ends.
+//! else on byte for byte, and holds back only an unfinished sequence. The bytes before and after a removed sequence
+//! must not become another one: the filter drops a sequence that another one cuts off, and ends a string that it ends.
 //!
 //! Output from another machine ([`QueryFilter::drawing_only`]) passes a filter with a list of permitted sequences
 //! instead: sequences that draw, and modes that end when the viewer leaves. The effect of others on a terminal is
@@ -47,7 +46,7 @@ pub struct QueryFilter {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Text, and strings that turned out to be no query.
+    /// Text, and strings that turned out not to be queries.
     #[default]
     Text,
     /// Behind the first byte of what may be a C1 control.
@@ -56,7 +55,7 @@ enum State {
     Csi,
     /// The beginning of a device control string, up to its final byte.
     Device,
-    /// An operating system command; behind an `ESC` that may end it.
+    /// An operating system command; after an `ESC` that may end it.
     Command {
         escaped: bool,
     },
@@ -223,7 +222,7 @@ impl QueryFilter {
                 self.drop_string(true, out);
             }
             b';' if matches!(number(&self.held[self.body..]), Some(7 | 8 | 133)) => {
-                // Directories, links and marks are no queries, however long they are.
+                // Directories, links and marks are not queries, however long they are.
                 self.finish(byte, out);
             }
             _ => self.hold(byte, out),
@@ -281,7 +280,7 @@ impl QueryFilter {
         self.state = State::Text;
     }
 
-    /// Drops the held bytes: the byte behind them is no part of the sequence, and begins something else.
+    /// Drops the held bytes: the byte after them is not part of the sequence, and begins something else.
     fn give_up(&mut self, out: &mut Vec<u8>) -> bool {
         self.drop_held(out);
         false
@@ -376,8 +375,8 @@ fn control_draws(body: &[u8], last: u8) -> bool {
 /// IRM and LNM.
 const ANSI_MODES: [u16; 2] = [4, 20];
 
-/// Modes of the keypad, the screen, the margins, the cursor, the mouse, the focus and pastes. None makes the terminal report by itself
-/// what no person has typed or clicked.
+/// Modes of the keypad, the screen, the margins, the cursor, the mouse, the focus and pastes. None makes the terminal
+/// report on its own what no person has typed or clicked.
 const PRIVATE_MODES: [u16; 28] = [
     1, 5, 6, 7, 9, 12, 25, 45, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 1045, 1047, 1048,
     1049, 2004, 2026, 80, 8452,
@@ -647,7 +646,7 @@ mod tests {
             // A link and a picture end where the query is.
             ("\x1b]8;;x\x1b[6n text".to_owned(), "\x1b]8;;x\x1b\\ text"),
             ("\x1bPq#0\x1b[6n text".to_owned(), "\x1bPq#0\x1b\\ text"),
-            // Terminals overlook a DEL, and bytes that are no part of a sequence.
+            // Terminals overlook a DEL, and bytes that are not part of a sequence.
             ("\x1b\x7f[6n".to_owned(), ""),
             ("\x1b[1\x7f4t".to_owned(), ""),
             ("\x1bP\x7f$qm\x1b\\".to_owned(), ""),
@@ -668,7 +667,7 @@ mod tests {
             let at_once: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
             assert_eq!(String::from_utf8_lossy(&passed(&at_once)), *expected, "{shown}, byte by byte");
         }
-        // The first half of a C1 control, and the second one behind a query.
+        // The first half of a C1 control, and the second one after a query.
         assert_eq!(passed(&[b"\xc2\x1b[6n\x9b6n"]), b"\x9b6n");
         assert_eq!(passed(&[b"\xc2\xc2\x9b6n"]), b"");
     }

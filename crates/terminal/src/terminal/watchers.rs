@@ -14,9 +14,9 @@ use crate::screen::Picture;
 /// The way back to a viewer.
 #[derive(Debug)]
 pub(crate) enum ScreenReply {
-    /// It receives the whole screen.
+    /// The viewer receives the whole screen.
     Whole(oneshot::Sender<ScreenUpdate>),
-    /// It receives the rows that are new to it.
+    /// The viewer receives the rows that are new to it.
     Rows(oneshot::Sender<ScreenDelta>),
 }
 
@@ -64,7 +64,7 @@ impl ScreenWatchers {
     /// Answers viewers with the current screen.
     pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
         // Also for a viewer that receives the whole: it may request the rows next.
-        self.rows.note_screen(update.version, &update.picture);
+        self.rows.record_screen(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
             // A viewer may leave at this moment.
             match reply {
@@ -90,8 +90,8 @@ struct RowVersions {
 }
 
 impl RowVersions {
-    /// Notes the screen in `version`. Versions grow.
-    fn note_screen(&mut self, version: u64, picture: &Picture) {
+    /// Records the screen in `version`. Versions grow.
+    fn record_screen(&mut self, version: u64, picture: &Picture) {
         let is_resized = self.cols != picture.cols || self.rows.len() != picture.rows.len();
         match &mut self.noted {
             Some((_, last)) if *last == version => return,
@@ -144,7 +144,7 @@ mod tests {
         ScreenUpdate { version, picture, modes: Modes::default(), title: String::new(), exit: None }
     }
 
-    /// Returns what a viewer receives that knows a version.
+    /// Returns the update for a viewer that knows a version.
     fn received(watchers: &mut ScreenWatchers, known: Option<u64>, update: &ScreenUpdate) -> ScreenDelta {
         let (sender, mut receiver) = oneshot::channel();
         watchers.answer(vec![ScreenWatcher { known, reply: ScreenReply::Rows(sender) }], update);

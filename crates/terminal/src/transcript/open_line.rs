@@ -1,9 +1,9 @@
 //! The line that the program is writing, and the column of the cursor in it.
 //!
 //! Motions of the cursor within a line leave no text. They take effect with the next character: the history gets
-//! backspaces for a way back, the text that stands there for a way forward, and blanks behind the end of the line. So a
-//! program that moves the cursor to and fro changes nothing. This module plays the line back only where it needs a
-//! column, and each character of it once.
+//! backspaces for a way back, the present text for a way forward, and blanks after the end of the line. So a program
+//! that moves the cursor to and fro changes nothing. This module plays the line back only where it needs a column, and
+//! each character of it once.
 
 use crate::history::History;
 use crate::lines::{RenderedLine, next_tab_stop};
@@ -18,18 +18,18 @@ pub(super) struct OpenLine {
     number: u64,
     /// Offset of its first character.
     start: u64,
-    /// The line as it looks after the text up to `rendered_to`, which is behind `start` after the first use.
+    /// The line as it looks after the text up to `rendered_to`, which is after `start` after the first use.
     rendered: RenderedLine,
     rendered_to: u64,
-    /// It is too long to follow.
+    /// True if it is too long to follow.
     is_lost: bool,
-    /// Column of the next character, where that is not behind the last one.
+    /// Column of the next character, where that is not after the last one.
     target: Option<usize>,
     /// A tab is in it, so that it may be wider than it is long.
     has_tabs: bool,
     /// The cursor has moved back in it, so that an erase may take something away.
     is_rewound: bool,
-    /// It began in the middle of a row, or on a row that has text already.
+    /// True if it began in the middle of a row, or on a row that has text already.
     is_floating: bool,
     /// Columns of the screen; 0 where they are unknown, and no line wraps.
     columns: usize,
@@ -67,7 +67,7 @@ impl OpenLine {
         (self.is_lost, self.has_tabs, self.is_rewound, self.is_floating) = (false, false, false, false);
     }
 
-    /// Notes that the line begins somewhere in a row.
+    /// Records that the line begins somewhere in a row.
     pub(super) fn float(&mut self) {
         self.is_floating = true;
     }
@@ -76,7 +76,7 @@ impl OpenLine {
         self.is_floating
     }
 
-    /// Returns whether the next character has another place than behind the last one.
+    /// Returns whether the next character has another place than after the last one.
     pub(super) fn is_moved(&self) -> bool {
         self.target.is_some()
     }
@@ -86,7 +86,7 @@ impl OpenLine {
         !self.fits(history) && self.render(history) && self.rendered.width() > self.columns
     }
 
-    /// Returns whether the cursor is behind the last column of a row, where it stays until the next character.
+    /// Returns whether the cursor is after the last column of a row, where it stays until the next character.
     pub(super) fn is_full(&mut self, history: &History) -> bool {
         let is_shorter = !self.has_tabs && history.end() - self.start < self.columns as u64;
         if self.columns == 0 || self.is_moved() || is_shorter {
@@ -95,7 +95,7 @@ impl OpenLine {
         self.column(history).is_some_and(|column| column > 0 && column % self.columns == 0)
     }
 
-    /// Returns how many rows of the line are below the cursor.
+    /// Returns the number of rows of the line below the cursor.
     pub(super) fn rows_below(&mut self, history: &History) -> usize {
         if self.fits(history) || !self.is_moved() && !self.is_rewound {
             return 0;
@@ -275,14 +275,14 @@ impl OpenLine {
         }
         history.push_str("\r\r");
         history.push_str(&line);
-        // The first column of a row is not the place behind the row before.
+        // The first column of a row is not the place after the row before.
         let is_row_start = row.begin > 0 && row.cursor == row.begin;
         self.target = (row.cursor != begin || goes_on || is_row_start).then_some(row.cursor);
         self.is_rewound = goes_on;
     }
 
-    /// Puts `put` in place of the columns from `begin` on, and leaves the cursor where it is. Behind the last column of a row,
-    /// it stays there if `put` ends there.
+    /// Puts `put` in place of the columns starting at `begin`, and leaves the cursor where it is. Behind the last
+    /// column of a row, it stays there if `put` ends there.
     fn replace(&mut self, history: &mut History, row: Row, begin: usize, put: &str) {
         let Some(column) = self.column(history) else { return };
         let is_full = column != row.cursor;
@@ -305,7 +305,7 @@ impl OpenLine {
         }
     }
 
-    /// Erases so many characters from the cursor on.
+    /// Erases `count` characters starting at the cursor.
     pub(super) fn erase_characters(&mut self, history: &mut History, count: usize) {
         if let Some(row) = self.row(history).filter(|_| self.render(history)) {
             let end = row.cursor.saturating_add(count).min(row.end).min(self.rendered.width());
@@ -315,7 +315,7 @@ impl OpenLine {
         }
     }
 
-    /// Deletes so many characters from the cursor on; what is behind them in the row moves to the left.
+    /// Deletes `count` characters starting at the cursor; the rest of the row moves to the left.
     pub(super) fn delete_characters(&mut self, history: &mut History, count: usize) {
         if let Some(row) = self.row(history).filter(|_| self.render(history)) {
             let end = row.end.min(self.rendered.width());
@@ -327,7 +327,7 @@ impl OpenLine {
         }
     }
 
-    /// Inserts so many blanks at the cursor; what is behind it in the row moves to the right.
+    /// Inserts `count` spaces at the cursor; the rest of the row moves to the right.
     pub(super) fn insert_blanks(&mut self, history: &mut History, count: usize) {
         if let Some(row) = self.row(history).filter(|_| self.render(history)) {
             let width = self.rendered.width();

@@ -6,7 +6,7 @@ use crate::shells::{SHELLS, Session, World, request};
 
 /// Asks a person at a gate, and returns the traps of the shell.
 async fn asks(session: &Session, gate: &str) -> Vec<String> {
-    match session.0.note_state(gate.to_owned()).await.unwrap() {
+    match session.0.record_state(gate.to_owned()).await.unwrap() {
         NotedState::Shell { traps } => traps,
         other => panic!("no state of a shell: {other:?}"),
     }
@@ -163,7 +163,7 @@ async fn an_approved_input_is_refused_where_another_program_has_set_the_terminal
         let device = session.gives("tty").await.0;
         session.types("sh -c 'echo asks; read x; echo got $x'\n").await;
         session.sees("^asks").await;
-        let _ = session.0.note_state("gate".to_owned()).await.unwrap();
+        let _ = session.0.record_state("gate".to_owned()).await.unwrap();
         let mut stty = std::process::Command::new("stty");
         assert!(stty.args(["-F", device.trim(), "intr", "#"]).status().unwrap().success());
         let refused = types(&session, "gate", "yes # all\n").await.unwrap_or_default();
@@ -200,7 +200,7 @@ async fn a_trap_that_sets_the_line_while_the_shell_is_compared_adds_nothing_to_w
         session.runs("make() { echo made; }; cd \"$(mktemp -d)\"").await;
         session.runs(trap).await;
         // One that sets the line at once lets the shell report nothing.
-        let _ = session.0.note_state(gate.clone()).await.unwrap();
+        let _ = session.0.record_state(gate.clone()).await.unwrap();
         session.0.signal(Signal::USR2).await.unwrap().unwrap();
         let ran = session.0.run(approved("make", &gate)).await;
         // Nothing else was executed, whether this was or not.
@@ -230,10 +230,10 @@ async fn what_cannot_be_compared_is_said_and_another_program_is_refused() {
     let session = world.open(&["bash"]).await;
     session.types("cat\n").await;
     session.comes_to("cat waits", |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
-    let noted = session.0.note_state("gate".to_owned()).await.unwrap();
+    let noted = session.0.record_state("gate".to_owned()).await.unwrap();
     assert_eq!(noted, NotedState::Program { program: Some("cat".to_owned()) });
     assert_eq!(types(&session, "gate", "to cat\n").await, None);
-    session.0.note_state("next gate".to_owned()).await.unwrap();
+    session.0.record_state("next gate".to_owned()).await.unwrap();
     session.types("\u{4}").await;
     session.prompt().await;
     let input = Input { text: "rm x\n".to_owned(), approved_at: Some("next gate".to_owned()), ..Input::default() };
@@ -243,6 +243,6 @@ async fn what_cannot_be_compared_is_said_and_another_program_is_refused() {
     session.0.send(Input { approved_at: Some("other".to_owned()), text: "true\n".to_owned(), ..input }).await.unwrap();
 
     let dash = world.open(&["dash"]).await;
-    let noted = dash.0.note_state("gate".to_owned()).await.unwrap();
+    let noted = dash.0.record_state("gate".to_owned()).await.unwrap();
     assert!(matches!(noted, NotedState::Program { .. } | NotedState::Unknown { .. }), "{noted:?}");
 }

@@ -44,16 +44,16 @@ impl InvalidChild {
     }
 }
 
-/// Reason that a parameter is no limit of a run.
+/// Reason that a parameter is not a limit of a run.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidLimit {
-    /// It is not a number.
+    /// The value is not a number.
     #[error("'{0}' must be a number")]
     NotNumber(&'static str),
-    /// It is not a whole number.
+    /// The value is not a whole number.
     #[error("'{0}' must be a whole number")]
     NotWhole(&'static str),
-    /// It is out of its bounds.
+    /// The value is out of its bounds.
     #[error(transparent)]
     OutOfBounds(#[from] InvalidLimits),
 }

@@ -65,8 +65,8 @@ fn read_word(
         findings.error(&pattern.pointer, format!("condition \"{name}\" takes no 'pattern'"));
     }
     let Some(word) = word else {
-        let meant = suggestion(name, CONDITION_WORDS.iter().map(String::as_str));
-        let or = if meant.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { meant };
+        let hint = suggestion(name, CONDITION_WORDS.iter().map(String::as_str));
+        let or = if hint.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { hint };
         findings.error(&place.pointer, format!("unknown condition \"{name}\"{or}"));
         return None;
     };

@@ -14,7 +14,7 @@ use steplatch_pattern::Pattern;
 
 use super::{ConditionError, Ending, resolved};
 use crate::definition::{Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, OutcomeKind};
-use crate::path::reach;
+use crate::path::value_at_path;
 use crate::substitute::{self, Lookup};
 use crate::tool;
 
@@ -88,12 +88,12 @@ impl Word {
         Self::deserialize(IntoDeserializer::<Error>::into_deserializer(name)).ok()
     }
 
-    /// Returns whether a pattern stands beside the word.
+    /// Returns whether a pattern accompanies the word.
     pub(super) fn takes_pattern(self) -> bool {
         matches!(self, Self::PatternMatch | Self::PatternNoMatch)
     }
 
-    /// Returns the test that the word means. `pattern` reads what stands beside it.
+    /// Returns the test that the word means. `pattern` reads its pattern.
     pub(super) fn test(self, pattern: impl FnOnce() -> Option<PatternText>) -> Option<Test> {
         Some(match self {
             Self::Success => Test::Success(true),
@@ -301,11 +301,11 @@ impl PatternText {
     }
 }
 
-/// Returns a field of a result. A name with dots that is no field itself reaches into objects and lists.
+/// Returns a field of a result. A name with dots that is not itself a field reaches into objects and lists.
 fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     result.get(path).or_else(|| {
         let (first, rest) = path.split_once('.')?;
-        reach(result.get(first)?, rest)
+        value_at_path(result.get(first)?, rest)
     })
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Returns what a workflow takes and leaves: `{arguments, return_values, description}`, where both sides have the form of
+/// Returns the contract of a workflow: `{arguments, return_values, description}`, where both sides have the form of
 /// [`contract_variables`] and a missing description is an empty text.
 #[must_use]
 pub fn workflow_signature(document: &Value) -> Map<String, Value> {

@@ -60,7 +60,7 @@ pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     }
 }
 
-/// Reason that a schema is none, and the word that is wrong.
+/// Reason that a schema is invalid, and the wrong word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InvalidSchema {
     pub(crate) word: &'static str,
@@ -148,7 +148,7 @@ impl ValueSchema {
         })
     }
 
-    /// Returns what is wrong with a value, as the rest of a sentence that begins with its name.
+    /// Returns the problem of a value, as the rest of a sentence that begins with its name.
     pub(crate) fn problem(&self, value: &str) -> Option<String> {
         let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
         match self.kind {
@@ -175,12 +175,12 @@ impl ValueSchema {
         let characters = value.chars().count() as u64;
         match self.length {
             (Some(least), _) if characters < least => return Some(format!("must have at least {least} characters")),
-            (_, Some(most)) if characters > most => return Some(format!("must have at most {most} characters")),
+            (_, Some(max)) if characters > max => return Some(format!("must have at most {max} characters")),
             _ => {}
         }
         match (self.range, number) {
             ((Some(least), _), Some(number)) if number < least => return Some(format!("must be at least {least}")),
-            ((_, Some(most)), Some(number)) if number > most => return Some(format!("must be at most {most}")),
+            ((_, Some(max)), Some(number)) if number > max => return Some(format!("must be at most {max}")),
             _ => {}
         }
         let pattern = self.pattern.as_ref()?;
@@ -197,12 +197,12 @@ impl ValueSchema {
         let count = items.len() as u64;
         match self.count {
             (Some(least), _) if count < least => return Some(format!("must have at least {least} items")),
-            (_, Some(most)) if count > most => return Some(format!("must have at most {most} items")),
+            (_, Some(max)) if count > max => return Some(format!("must have at most {max} items")),
             _ => {}
         }
         let schema = self.items.as_ref()?;
         let mut problems = items.iter().enumerate().filter_map(|(index, item)| {
-            // An item of a list has a type of its own: only a text is one.
+            // An item of a list has its own type: only a string is one.
             let is_text = schema.kind != Kind::Text || item.is_string();
             let problem =
                 if is_text { schema.problem(&substitute::as_text(item)) } else { Some("must be a text".to_owned()) };

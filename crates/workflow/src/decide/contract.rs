@@ -31,8 +31,8 @@ impl DecisionBuilder<'_> {
 
     /// Enters a state, after the exchange about the arguments if it is still missing and a shell is available.
     pub(super) fn approach(self, to: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
-        let wanted = !self.definition.arguments().is_empty() && !self.history.arguments_checked();
-        if !wanted || terminals.open_one().is_none() {
+        let is_due = !self.definition.arguments().is_empty() && !self.history.arguments_checked();
+        if !is_due || terminals.open_one().is_none() {
             return self.enter(to, variables, terminals);
         }
         let given = self.initial_arguments();
@@ -175,9 +175,9 @@ impl DecisionBuilder<'_> {
         if !missing.is_empty() {
             let expected: Vec<&str> = contract.names().collect();
             let (missing, expected) = (missing.join(", "), expected.join(", "));
-            let why = error.map(|error| format!(". They could not be read: {error}")).unwrap_or_default();
+            let reason = error.map(|error| format!(". They could not be read: {error}")).unwrap_or_default();
             let error = format!(
-                "Workflow failed to set required return values: {missing}. Expected variables: {expected}{why}"
+                "Workflow failed to set required return values: {missing}. Expected variables: {expected}{reason}"
             );
             return self.refuse(Side::ReturnValues, values, error, terminals);
         }

@@ -91,16 +91,16 @@ impl DecisionBuilder<'_> {
         self.complete(entered, Outcome::TimedOut)
     }
 
-    /// Goes where an answer leads. An answer that is none of the choices decides nothing.
+    /// Goes where an answer leads. An answer that is not among the choices decides nothing.
     pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: By) -> Decision {
         let (choices, otherwise) = match &gate.asks {
             GateRequest::Patch { proposal, over } => {
                 return self.pass_patch(gate, proposal, over, choice, by);
             }
             GateRequest::Judgement { choices, otherwise } => (choices, otherwise),
-            GateRequest::Answer { question, .. } if !question.takes(&choice) => return Decision::default(),
+            GateRequest::Answer { question, .. } if !question.accepts(&choice) => return Decision::default(),
             GateRequest::Answer { question, entered, .. } => {
-                let filled = question.filled(&choice);
+                let filled = question.parse_form_answer(&choice);
                 let choice = filled.clone().map_or(choice, |filled| Value::Object(filled).to_string());
                 let fields =
                     [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.who.as_str().into())];

@@ -3,13 +3,14 @@
 use crate::definition::Definition;
 use crate::history::History;
 
-/// Returns why `{name}` has no value in a run so far: what would give it one, and the notation of the text itself.
+/// Returns the reason that `{name}` has no value in a run so far: what would give it one, and the notation of the text
+/// itself.
 pub(super) fn no_value(definition: &Definition, history: &History, name: &str) -> String {
     let of_state = definition.states().iter().map(crate::State::name).find(|state| {
         let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
         field.is_some_and(|field| !field.is_empty())
     });
-    let why = match of_state {
+    let reason = match of_state {
         Some(state) if history.visits(state) == 0 => format!("state '{state}' has not been executed"),
         Some(state) => format!("the last result of state '{state}' does not have it"),
         None if definition.arguments().get(name).is_some() => {
@@ -17,5 +18,5 @@ pub(super) fn no_value(definition: &Definition, history: &History, name: &str) -
         }
         None => "nothing has set it".to_owned(),
     };
-    format!("{{{name}}} has no value: {why}. If it is meant as text, write {{{{{name}}}}}")
+    format!("{{{name}}} has no value: {reason}. If it is meant as text, write {{{{{name}}}}}")
 }

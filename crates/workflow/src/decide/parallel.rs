@@ -118,7 +118,7 @@ impl DecisionBuilder<'_> {
         let is_over = parallel.is_over(&branches);
         if is_over {
             self.abandon_branches(current, &branches);
-            // The state ends with an outcome of its own, as any other: its conditions may need the screen.
+            // The state ends with its own outcome, as any other: its conditions may need the screen.
             let (step, outcome) =
                 (current.step.clone(), parallel.outcome(&current.step, &branches, self.history.rules()));
             self.decision.effects.push(Effect::Answer { step, outcome });

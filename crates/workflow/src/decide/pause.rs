@@ -10,7 +10,7 @@ use super::{Decision, DecisionBuilder, Effect};
 use crate::event::{Continuation, Event};
 
 impl DecisionBuilder<'_> {
-    /// Begins nothing new from here on.
+    /// Begins nothing new.
     pub(super) fn pause(mut self, by: String, above: bool) -> Decision {
         if !self.history.stands_still() {
             self.decision.effects.push(Effect::DisarmDeadline);

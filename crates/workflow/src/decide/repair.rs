@@ -1,7 +1,7 @@
 //! Patches of the machine of a run that stopped at a screen which the machine does not know.
 //!
-//! A proposal opens a gate for a person over the one that waits. If the person declines the patch, that one waits
-//! again. If they accept it, the patched document is the run's from the answer on, and the answer states where the run
+//! A proposal opens a gate for a person over the waiting gate. If the person declines the patch, that gate waits again.
+//! If they accept it, the patched document is the run's after the answer, and the answer states where the run
 //! continues.
 
 use steplatch_ids::StepId;

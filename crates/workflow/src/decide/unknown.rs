@@ -1,7 +1,7 @@
 //! The end of a state that found nothing that it expects: a person or an agent decides what follows.
 //!
 //! A state with `on_unknown` does not fail at once. The run stops at a gate that shows the expected texts and the line
-//! that is nearest to them. Programs in the terminal continue meanwhile; the respondent may type there first.
+//! that is nearest to them. Programs in the terminal continue in the meantime; the respondent may type there first.
 
 use serde_json::{Map, Value};
 
@@ -26,8 +26,8 @@ const QUESTION_ENDS: [&str; 3] = [r" *\Z", r"\s*\Z", " *$"];
 /// Minimum similarity of a near line, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.2;
 
-/// Returns where a run may continue: where the state leads, the state again, or any other state. A state behind a
-/// gate for a person is a person's choice, or an agent would pass the gate.
+/// Returns the states at which a run may continue: the state's successors, the state again, or any other state. A state
+/// after a gate for a person is a person's choice, or an agent would pass the gate.
 pub(crate) fn choices(definition: &Definition, state: &State, gateless: &GatelessNames) -> Vec<Choice> {
     let approvals = Approvals::new(definition, state, gateless);
     let choice = |description: String, to: &str| Choice {
@@ -46,7 +46,7 @@ pub(crate) fn choices(definition: &Definition, state: &State, gateless: &Gateles
     goes_on.into_iter().chain([again]).chain(others).collect()
 }
 
-/// Returns what a run fails with if that is the answer.
+/// Returns the error with which a run fails if that is the answer.
 pub(super) fn failure(error: String) -> Branch {
     Branch::Fail { reason: FailureReason::Unexpected, error }
 }
@@ -76,15 +76,15 @@ pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Valu
 fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
     // Of a pattern over several lines, the last line is the question.
     let last = |pattern: &str| plain(pattern.rsplit(r"[\s\S]*?").next().unwrap_or(pattern));
-    let said: Vec<String> = patterns.iter().map(|pattern| last(pattern)).collect();
+    let expected: Vec<String> = patterns.iter().map(|pattern| last(pattern)).collect();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let lines = &lines[lines.len().saturating_sub(COMPARED_LINES)..];
     let mut best: Option<(f64, &str)> = None;
     for line in lines {
         let known: String = line.chars().take(300).map(|sign| if sign.is_ascii_digit() { '0' } else { sign }).collect();
-        for said in &said {
-            let alike = strsim::normalized_levenshtein(said, &known);
-            if alike >= MIN_SIMILARITY && best.is_none_or(|(most, _)| alike >= most) {
+        for expected in &expected {
+            let alike = strsim::normalized_levenshtein(expected, &known);
+            if alike >= MIN_SIMILARITY && best.is_none_or(|(best_score, _)| alike >= best_score) {
                 best = Some((alike, line));
             }
         }

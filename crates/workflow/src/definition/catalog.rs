@@ -1,4 +1,4 @@
-//! The tool catalog, as far as a definition needs it.
+//! The part of the tool catalog that a definition needs.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ pub trait ToolCatalog {
     /// every machine.
     fn tools(&self) -> Vec<String>;
 
-    /// Checks the parameters of one of these tools as far as they are literal.
+    /// Checks the parameters of one of these tools if they are literal.
     ///
     /// A string with a `{` may turn out to be anything, so it passes. A missing session passes too: the run fills it
     /// in. The pointers of the problems begin at the parameters (`/timeout`).

@@ -166,8 +166,8 @@ impl Diagnostics {
         let object = self.free_object(place, "'schema'")?;
         let mut known = true;
         for word in object.fields.keys().filter(|word| !KEYWORDS.contains(&word.as_str())) {
-            let meant = suggestion(word, KEYWORDS.iter().copied());
-            let or = if meant.is_empty() { format!(", known are {}", KEYWORDS.join(", ")) } else { meant };
+            let hint = suggestion(word, KEYWORDS.iter().copied());
+            let or = if hint.is_empty() { format!(", known are {}", KEYWORDS.join(", ")) } else { hint };
             let message = format!("'{word}' is not understood in the schema of a variable{or}");
             self.error(&format!("{}/{}", object.pointer, super::document::escaped(word)), message);
             known = false;

@@ -26,10 +26,10 @@ impl Diagnostics {
     pub(crate) fn object<'v>(&mut self, place: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
         let mut object = self.free_object(place, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
-            let meant = meant_key(key, known);
-            let message = format!("unknown key '{key}' in {what}{}", hint(key, meant));
+            let similar = meant_key(key, known);
+            let message = format!("unknown key '{key}' in {what}{}", hint(key, similar));
             self.error(&format!("{}/{}", place.pointer, escaped(key)), message);
-            object.meant.extend(meant.map(str::to_owned));
+            object.meant.extend(similar.map(str::to_owned));
         }
         Some(object)
     }
@@ -97,7 +97,7 @@ pub(crate) struct Object<'v> {
 }
 
 impl<'v> Object<'v> {
-    /// Returns a field; one that is null counts as left out.
+    /// Returns a field; a null field counts as left out.
     pub(crate) fn get(&self, key: &str) -> Option<JsonPath<'v>> {
         let value = self.fields.get(key).filter(|value| !value.is_null())?;
         Some(JsonPath { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
@@ -158,12 +158,12 @@ pub(crate) fn meant_key<'k>(unknown: &str, known: &'k [String]) -> Option<&'k st
 }
 
 /// Returns the rest of a message about an unknown key: the key that it stands for.
-pub(crate) fn hint(unknown: &str, meant: Option<&str>) -> String {
-    match meant {
+pub(crate) fn hint(unknown: &str, similar: Option<&str>) -> String {
+    match similar {
         Some("field_equals") if SYNONYMS.contains(&(&unknown.to_lowercase(), "field_equals")) => {
             format!(", write {{\"field_equals\": {{\"{unknown}\": …}}}}")
         }
-        Some(meant) => format!(", did you mean '{meant}'?"),
+        Some(similar) => format!(", did you mean '{similar}'?"),
         None => String::new(),
     }
 }
@@ -179,7 +179,7 @@ pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> St
 }
 
 fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // A text this long is no typing mistake, and comparing two of them takes too long.
+    // A text this long is not a typing mistake, and comparing two of them takes too long.
     let comparable = |text: &str| text.len() <= MAX_COMPARED_BYTES;
     known
         .filter(|candidate| comparable(candidate) && comparable(unknown))

@@ -1,4 +1,4 @@
-//! Possible ends of a run in a state, as far as the state itself shows.
+//! Possible ends of a run in a state, from the state alone.
 //!
 //! An action ends in one of a few [`OutcomeKind`]s. A run may end at an ending that no transition is sure to take and
 //! that no `on_timeout` leads on from: it completes if the action succeeded and fails if it did not, as in `decide`.
@@ -11,9 +11,9 @@ use crate::tool;
 /// The ways in which a run may end in a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PossibleOutcomes {
-    /// It may do its task.
+    /// True if it may do its task.
     pub completes: bool,
-    /// It may break off.
+    /// True if it may break off.
     pub fails: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum OutcomeKind {
 }
 
 impl State {
-    /// Returns how a run may end here.
+    /// Returns the possible ends of a run here.
     pub fn ends(&self) -> PossibleOutcomes {
         let left: Vec<OutcomeKind> =
             self.endings().into_iter().filter(|ending| !self.surely_leads_on(*ending)).collect();
@@ -40,7 +40,7 @@ impl State {
             // A run that may not enter the state once more fails there too.
             fails: left.iter().any(|ending| !ending.is_success())
                 || (self.max_visits.is_some() && self.on_exhausted.is_none())
-                // Its items may be no list, or too many.
+                // Its items may not be a list, or be too many.
                 || self.for_each.is_some(),
         }
     }

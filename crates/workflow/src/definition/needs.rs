@@ -24,7 +24,7 @@ pub(super) struct NeededVariable {
     /// The place of the first text with it.
     pointer: String,
     /// Suggestion that ends the sentence: `, did you mean 'x'?`, or a full stop.
-    meant: String,
+    suggestion: String,
     /// True if only messages of `fail` use it, where unreplaced placeholders are kept.
     is_optional: bool,
 }
@@ -66,21 +66,23 @@ pub(super) fn collect_needs(
             || fields.iter().any(is_field_of_state)
     };
     let mut needs: Vec<NeededVariable> = Vec::new();
-    let of_states = states.iter().flat_map(|state| {
+    let in_states = states.iter().flat_map(|state| {
         let is_optional = state.action.tool == tool::FAIL;
         let item = state.for_each_at_once().map(|(for_each, _)| for_each.name.as_str());
         let params = format!("/states/{}/action/", escaped(&state.name));
-        let is_item =
-            move |one: &Placeholder<'_>, pointer: &str| Some(one.root()) == item && pointer.starts_with(&params);
-        let found = placeholders(state).into_iter().filter(move |(one, pointer)| !is_item(one, pointer));
+        let is_item = move |placeholder: &Placeholder<'_>, pointer: &str| {
+            Some(placeholder.root()) == item && pointer.starts_with(&params)
+        };
+        let found =
+            placeholders(state).into_iter().filter(move |(placeholder, pointer)| !is_item(placeholder, pointer));
         found.map(move |found| (is_optional, found))
     });
     let in_return_values = return_values.iter().flat_map(|value| {
         let pointer = format!("/return_values/{}/from", escaped(value.name()));
         let found = value.from.as_deref().into_iter().flat_map(substitute::placeholders);
-        found.map(move |one| (false, (one, pointer.clone())))
+        found.map(move |placeholder| (false, (placeholder, pointer.clone())))
     });
-    for (is_optional, (placeholder, pointer)) in of_states.chain(in_return_values) {
+    for (is_optional, (placeholder, pointer)) in in_states.chain(in_return_values) {
         let name = placeholder.root();
         if placeholder.may_stay || placeholder.is_secret() || is_known(name) {
             continue;
@@ -89,7 +91,7 @@ pub(super) fn collect_needs(
             needed.is_optional &= is_optional;
             continue;
         }
-        let of_states = fields
+        let state_fields = fields
             .iter()
             .flat_map(|(state, fields)| fields.iter().flatten().map(move |field| format!("{state}_{field}")));
         let known: Vec<String> = arguments
@@ -97,11 +99,12 @@ pub(super) fn collect_needs(
             .chain(named.iter().copied())
             .chain(STANDARD_NAMES.iter().copied())
             .map(str::to_owned)
-            .chain(of_states)
+            .chain(state_fields)
             .collect();
-        let meant = Some(suggestion(name, known.iter().map(String::as_str))).filter(|meant| !meant.is_empty());
-        let meant = meant.unwrap_or_else(|| ".".to_owned());
-        needs.push(NeededVariable { name: name.to_owned(), pointer, meant, is_optional });
+        let suggestion =
+            Some(suggestion(name, known.iter().map(String::as_str))).filter(|suggestion| !suggestion.is_empty());
+        let suggestion = suggestion.unwrap_or_else(|| ".".to_owned());
+        needs.push(NeededVariable { name: name.to_owned(), pointer, suggestion, is_optional });
     }
     needs
 }
@@ -157,16 +160,19 @@ fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
         let pointer = format!("{at}/transitions/{index}/condition");
         texts.extend(transition.condition.texts().into_iter().map(|text| (text, pointer.clone())));
     }
-    let found = |(text, pointer): (_, String)| substitute::placeholders(text).map(move |one| (one, pointer.clone()));
+    let found = |(text, pointer): (_, String)| {
+        substitute::placeholders(text).map(move |placeholder| (placeholder, pointer.clone()))
+    };
     let found = texts.into_iter().flat_map(found);
     if state.action.tool != tool::DIALOGUE {
         return found.collect();
     }
     let (at, params) = (format!("{at}/action/params"), &state.action.params);
     let is_answer = |pointer: &str| pointer.strip_prefix(&at).is_some_and(dialogue::is_answer);
-    let is_known =
-        |(one, pointer): &(Placeholder<'_>, String)| is_answer(pointer) && dialogue::is_of_question(params, one.root());
-    found.filter(|one| !is_known(one)).collect()
+    let is_known = |(placeholder, pointer): &(Placeholder<'_>, String)| {
+        is_answer(pointer) && dialogue::is_of_question(params, placeholder.root())
+    };
+    found.filter(|placeholder| !is_known(placeholder)).collect()
 }
 
 /// Collects the strings in a value, each with its JSON pointer.
@@ -184,9 +190,11 @@ fn collect_texts<'v>(value: &'v Value, pointer: String, texts: &mut Vec<(&'v str
 }
 
 /// Returns the names of the secrets that these states use and that are not arguments.
-pub(super) fn secrets(arguments: &Contract, return_values: &Contract, states: &[State]) -> BTreeSet<String> {
-    let texts = states.iter().flat_map(State::texts).chain(return_values.iter().filter_map(|one| one.from.as_deref()));
-    let in_texts = texts.flat_map(substitute::placeholders).filter_map(|one| one.name.strip_prefix(substitute::SECRET));
+pub(super) fn collect_secrets(arguments: &Contract, return_values: &Contract, states: &[State]) -> BTreeSet<String> {
+    let texts =
+        states.iter().flat_map(State::texts).chain(return_values.iter().filter_map(|value| value.from.as_deref()));
+    let in_texts =
+        texts.flat_map(substitute::placeholders).filter_map(|value| value.name.strip_prefix(substitute::SECRET));
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let answers = dialogues.flat_map(|state| dialogue::secret_names(state.action.params()).map(|(_, name)| name));
     let answers = answers.filter(|name| arguments.get(name).is_none());
@@ -196,18 +204,18 @@ pub(super) fn secrets(arguments: &Contract, return_values: &Contract, states: &[
 impl NeededVariable {
     /// Returns the warning about this variable.
     pub(super) fn warning(&self) -> Problem {
-        let Self { name, pointer, meant, .. } = self;
+        let Self { name, pointer, suggestion, .. } = self;
         let message = format!(
-            "{{{name}}} is neither an argument nor a result of a state{meant} Start runs with it: add {name} to \
+            "{{{name}}} is neither an argument nor a result of a state{suggestion} Start runs with it: add {name} to \
              initial_variables. To use it as literal text, write {{{{{name}}}}}"
         );
         Problem::warning(pointer, message)
     }
 
     fn violation(&self) -> String {
-        let Self { name, pointer, meant, .. } = self;
+        let Self { name, pointer, suggestion, .. } = self;
         format!(
-            "{{{name}}} at {pointer} has no value{meant} Add {name} to initial_variables, or write {{{{{name}}}}} for literal \
+            "{{{name}}} at {pointer} has no value{suggestion} Add {name} to initial_variables, or write {{{{{name}}}}} for literal \
              text"
         )
     }
@@ -229,7 +237,7 @@ impl Definition {
 
     /// Renames initial variables to the arguments that they match except for case, unless they are themselves
     /// variables of the definition.
-    pub fn match_names(&self, given: &mut Map<String, Value>) {
+    pub fn rename_by_case(&self, given: &mut Map<String, Value>) {
         for argument in self.arguments.iter().map(ContractVariable::name) {
             let is_meant = |name: &&String| {
                 name.eq_ignore_ascii_case(argument) && !self.needs.iter().any(|needed| needed.name == **name)

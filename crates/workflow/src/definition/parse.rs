@@ -49,7 +49,7 @@ pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definit
     parse_at(document, tools, 0)
 }
 
-/// Returns how many bytes a document takes as JSON, without writing it anywhere.
+/// Returns the number of bytes of a document as JSON, without writing it anywhere.
 fn length(document: &Value) -> usize {
     struct Counter(usize);
 
@@ -79,7 +79,7 @@ fn mentions(value: &Value, word: &str) -> bool {
     }
 }
 
-/// Reads a document within others, so many levels deep.
+/// Reads a document within others, `level` levels deep.
 fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
     let mut reader = Reader { tools, findings: Diagnostics::default(), level };
     let definition = reader.document(document);
@@ -125,15 +125,15 @@ impl Reader<'_> {
         if let (Some(place), Some(name)) = (&initial, initial_name)
             && !states.fields.contains_key(name)
         {
-            let meant = suggestion(name, states.fields.keys().map(String::as_str));
-            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states{meant}"));
+            let hint = suggestion(name, states.fields.keys().map(String::as_str));
+            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states{hint}"));
         }
         let known = states.clone();
         let finally_state = object.get("finally").and_then(|place| {
             let name = self.findings.text(&place, "'finally'")?;
             if !known.fields.contains_key(name) {
-                let meant = suggestion(name, known.fields.keys().map(String::as_str));
-                self.findings.error(&place.pointer, format!("the finally state '{name}' is not in states{meant}"));
+                let hint = suggestion(name, known.fields.keys().map(String::as_str));
+                self.findings.error(&place.pointer, format!("the finally state '{name}' is not in states{hint}"));
             }
             Some(name.to_owned())
         });
@@ -160,7 +160,7 @@ impl Reader<'_> {
             description,
             reads_raw_output: mentions(&document, tool::RAW_OUTPUT),
             document,
-            secrets: needs::secrets(&arguments, &return_values, &states),
+            secrets: needs::collect_secrets(&arguments, &return_values, &states),
             arguments,
             return_values,
             initial_state,
@@ -294,10 +294,10 @@ impl Reader<'_> {
                     self.findings.error(&items.pointer, message);
                 }
                 let name = object.get("as").and_then(|place| self.item_name(&place));
-                let most = object.get("max_items").and_then(|place| self.max_items(&place));
+                let max_items = object.get("max_items").and_then(|place| self.max_items(&place));
                 let parallel = self.for_each_parallel(&object, action);
                 let usual = alone(items.value);
-                ForEach { name: name.unwrap_or(usual.name), most: most.unwrap_or(usual.most), parallel, ..usual }
+                ForEach { name: name.unwrap_or(usual.name), most: max_items.unwrap_or(usual.most), parallel, ..usual }
             }
         };
         if let Value::Array(items) = &for_each.items
@@ -353,23 +353,23 @@ impl Reader<'_> {
     }
 
     fn max_items(&mut self, place: &JsonPath<'_>) -> Option<u32> {
-        let most = place.value.as_u64().and_then(|most| u32::try_from(most).ok());
-        let most = most.filter(|most| (1..=items::MAX_ITEMS).contains(most));
-        if most.is_none() {
+        let max_items = place.value.as_u64().and_then(|max_items| u32::try_from(max_items).ok());
+        let max_items = max_items.filter(|max_items| (1..=items::MAX_ITEMS).contains(max_items));
+        if max_items.is_none() {
             let message =
                 format!("'max_items' is a whole number from 1 to {}, not {}", items::MAX_ITEMS, kind(place.value));
             self.findings.error(&place.pointer, message);
         }
-        most
+        max_items
     }
 
-    /// Reads the name of a state that is gone to for the reason that a key names, such as `on_timeout`.
+    /// Reads the name of the next state for the reason that a key names, such as `on_timeout`.
     fn target(&mut self, state: &str, key: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
         let target = self.findings.text(place, &format!("'{key}'"))?;
         if !known.fields.contains_key(target) {
-            let (meant, why) =
+            let (hint, cause) =
                 (suggestion(target, known.fields.keys().map(String::as_str)), key.trim_start_matches("on_"));
-            self.findings.error(&place.pointer, format!("State '{state}' {why} target '{target}' not found{meant}"));
+            self.findings.error(&place.pointer, format!("State '{state}' {cause} target '{target}' not found{hint}"));
         }
         Some(target.to_owned())
     }
@@ -378,8 +378,8 @@ impl Reader<'_> {
         let place = state.get("max_visits")?;
         let visits = place.value.as_u64().filter(|visits| VISITS.contains(visits));
         if visits.is_none() {
-            let (least, most) = (VISITS.start(), VISITS.end());
-            let message = format!("'max_visits' is a whole number from {least} to {most}, not {}", kind(place.value));
+            let (min, max) = (VISITS.start(), VISITS.end());
+            let message = format!("'max_visits' is a whole number from {min} to {max}, not {}", kind(place.value));
             self.findings.error(&place.pointer, message);
         }
         visits.and_then(|visits| u32::try_from(visits).ok())
@@ -416,8 +416,8 @@ impl Reader<'_> {
         let mut known = self.tools.tools();
         known.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
         if !known.iter().any(|known| known == tool) {
-            let meant = suggestion(tool, known.iter().map(String::as_str));
-            let or = if meant.is_empty() { format!(", known are {}", known.join(", ")) } else { meant };
+            let hint = suggestion(tool, known.iter().map(String::as_str));
+            let or = if hint.is_empty() { format!(", known are {}", known.join(", ")) } else { hint };
             self.findings.error(&place.pointer, format!("unknown tool '{tool}'{or}"));
             return None;
         }
@@ -477,12 +477,12 @@ impl Reader<'_> {
 
     fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {
         let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
-        let complaints = child::complaints(params, |value| value.to_string().contains('{'));
-        problems.extend(complaints.into_iter().map(|complaint| {
+        let found = child::problems(params, |value| value.to_string().contains('{'));
+        problems.extend(found.into_iter().map(|problem| {
             // A missing parameter has no place.
-            let param = complaint.param();
+            let param = problem.param();
             let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
-            Problem::error(pointer, complaint.to_string())
+            Problem::error(pointer, problem.to_string())
         }));
         match params.get(child::DEFINITION) {
             Some(document) if document.is_object() && self.level >= MAX_LEVELS => {
@@ -528,8 +528,8 @@ impl Reader<'_> {
         let next = self.findings.required(&object, "next_state")?;
         let next_state = self.findings.text(&next, "'next_state'")?;
         if !known.fields.contains_key(next_state) {
-            let meant = suggestion(next_state, known.fields.keys().map(String::as_str));
-            let message = format!("State '{state}' references non-existent state '{next_state}'{meant}");
+            let hint = suggestion(next_state, known.fields.keys().map(String::as_str));
+            let message = format!("State '{state}' references non-existent state '{next_state}'{hint}");
             self.findings.error(&next.pointer, message);
         }
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
@@ -555,18 +555,18 @@ fn check_dialogue(params: &Map<String, Value>) -> Vec<Problem> {
         let at = |problem: Problem| Problem { pointer: format!("/rules/{index}{}", problem.pointer), ..problem };
         problems.extend(unknown_keys(keys, "a rule", &RULE_KEYS).into_iter().map(at));
     }
-    let complaints = dialogue::complaints(params);
-    problems.extend(complaints.into_iter().map(|complaint| Problem::error(complaint.pointer, complaint.message)));
+    let found = dialogue::problems(params);
+    problems.extend(found.into_iter().map(|problem| Problem::error(problem.pointer, problem.message)));
     problems
 }
 
 fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = unknown_keys(params, "a gate", &GATE_KEYS);
-    let complaints = question::complaints(params, |value| value.to_string().contains('{'));
-    problems.extend(complaints.into_iter().map(|complaint| {
-        let param = complaint.param();
+    let found = question::problems(params, |value| value.to_string().contains('{'));
+    problems.extend(found.into_iter().map(|problem| {
+        let param = problem.param();
         let pointer = if param.is_empty() { String::new() } else { format!("/{param}") };
-        Problem::error(pointer, complaint.to_string())
+        Problem::error(pointer, problem.to_string())
     }));
     problems
 }

@@ -183,12 +183,12 @@ fn kind(schema: &Value) -> String {
 fn bounds(schema: &Value) -> String {
     let bound = |word: &str| schema.get(word).filter(|bound| bound.is_number()).map(ToString::to_string);
     let range = match (bound("minimum"), bound("maximum")) {
-        (Some(least), Some(most)) => Some(format!("{least} to {most}")),
-        (Some(least), None) => Some(format!("at least {least}")),
-        (None, Some(most)) => Some(format!("at most {most}")),
+        (Some(min), Some(max)) => Some(format!("{min} to {max}")),
+        (Some(min), None) => Some(format!("at least {min}")),
+        (None, Some(max)) => Some(format!("at most {max}")),
         (None, None) => None,
     };
-    // Some descriptions say it already, in words of their own.
+    // Some descriptions say it already, in their own words.
     let is_said = schema["description"].as_str().is_some_and(|description| description.contains("default"));
     let is_something = |default: &&Value| !matches!(default, Value::Null | Value::Bool(false)) && **default != "";
     let default = schema.get("default").filter(is_something).filter(|_| !is_said).map(|default| {

@@ -1,12 +1,12 @@
 //! Patterns that may find what an earlier state has found already: `pattern_match` searches the whole screen, on which old
-//! output may still stand.
+//! output may still be.
 
 use super::document::escaped;
 use super::{Problem, State, reach};
 use crate::{groups, tool};
 
-/// Returns a warning for every pattern that a state searches on the screen after its input, and that may stand there
-/// since an earlier state, or an earlier visit.
+/// Returns a warning for every pattern that a state searches on the screen after its input, and that may be there since
+/// an earlier state, or an earlier visit.
 pub(super) fn warnings(states: &[State]) -> Vec<Problem> {
     let looks = states.iter().filter(|state| matches!(state.action.tool(), tool::SEND_INPUT | tool::AWAIT_OUTPUT));
     looks.flat_map(|state| of_state(state, states)).collect()
@@ -41,7 +41,7 @@ fn of_state(state: &State, states: &[State]) -> Vec<Problem> {
 
 /// Returns whether a state that has found a pattern in a terminal may lead to another one.
 fn leads_on(from: &State, pattern: &str, to: &State, states: &[State]) -> bool {
-    // The output of a command of its own stands on no screen.
+    // The output of its own command is on no screen.
     if from.action.tool == tool::RUN_COMMAND {
         return false;
     }

@@ -31,34 +31,34 @@ impl Dialogue {
     /// Reads the parameters of an action, variables replaced.
     ///
     /// # Errors
-    /// With the first problem.
+    /// Returns the first problem.
     pub(crate) fn read(params: &Map<String, Value>) -> Result<Self, InvalidDialogue> {
-        let mut reader = Reader { complaints: Vec::new(), is_final: true };
+        let mut reader = Reader { problems: Vec::new(), is_final: true };
         let dialogue = reader.dialogue(params);
-        match reader.complaints.into_iter().next() {
-            Some(complaint) => Err(complaint),
+        match reader.problems.into_iter().next() {
+            Some(problem) => Err(problem),
             None => Ok(dialogue),
         }
     }
 }
 
 /// Returns every problem of the written parameters, in which values with placeholders are still unknown.
-pub(crate) fn complaints(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
-    let mut reader = Reader { complaints: Vec::new(), is_final: false };
+pub(crate) fn problems(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
+    let mut reader = Reader { problems: Vec::new(), is_final: false };
     reader.dialogue(params);
-    reader.complaints
+    reader.problems
 }
 
 /// The reader of a dialogue.
 struct Reader {
-    complaints: Vec<InvalidDialogue>,
+    problems: Vec<InvalidDialogue>,
     /// True after the replacement of all variables.
     is_final: bool,
 }
 
 impl Reader {
     fn complain(&mut self, pointer: &str, message: impl Into<String>) {
-        self.complaints.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
+        self.problems.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
     }
 
     /// Returns whether the value is unknown before the entry of the state.
@@ -100,12 +100,12 @@ impl Reader {
         let timeout = self
             .number("/timeout", "timeout", set("timeout"), 0.1, MAX_TIMEOUT_SECONDS)
             .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
-        let most = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MAX_ANSWERS));
+        let max_answers = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MAX_ANSWERS));
         Dialogue {
             rules,
             until,
             timeout: Duration::from_secs_f64(timeout),
-            max_answers: most.map_or(DEFAULT_MAX_ANSWERS, to_u32),
+            max_answers: max_answers.map_or(DEFAULT_MAX_ANSWERS, to_u32),
         }
     }
 
@@ -173,14 +173,14 @@ impl Reader {
         None
     }
 
-    fn number(&mut self, at: &str, name: &str, value: Option<&Value>, least: f64, most: f64) -> Option<f64> {
+    fn number(&mut self, at: &str, name: &str, value: Option<&Value>, min: f64, max: f64) -> Option<f64> {
         let value = value?;
         if self.is_open(value) {
             return None;
         }
-        let number = as_text(value).trim().parse().ok().filter(|number| (least..=most).contains(number));
+        let number = as_text(value).trim().parse().ok().filter(|number| (min..=max).contains(number));
         if number.is_none() {
-            self.complain(at, format!("'{name}' is a number from {least} to {most}, not {value}"));
+            self.complain(at, format!("'{name}' is a number from {min} to {max}, not {value}"));
         }
         number
     }
@@ -206,7 +206,7 @@ mod tests {
                       {"when": "c", "type": "x\n", "times": 0}],
             "until": ["ok", 5, ""], "timeout": "soon", "max_answers": "{many}"
         });
-        let found: Vec<String> = complaints(params.as_object().expect("an object"))
+        let found: Vec<String> = problems(params.as_object().expect("an object"))
             .into_iter()
             .map(|one| format!("{}: {}", one.pointer, one.message))
             .collect();
@@ -222,7 +222,7 @@ mod tests {
             /until/2: a pattern is not empty
             /timeout: 'timeout' is a number from 0.1 to 3600, not "soon""#]]
         .assert_eq(&found.join("\n"));
-        let none = complaints(&Map::new());
+        let none = problems(&Map::new());
         assert_eq!((none.len(), none[0].pointer.as_str()), (1, ""));
     }
 

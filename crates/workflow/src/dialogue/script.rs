@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Dialogue, Next, complaints, secret_names};
+use super::{Dialogue, Next, problems, secret_names};
 use crate::definition::{Problem, secret_variable};
 use crate::event::DialogueAnswer;
 use crate::substitute::{Lookup, Placeholder, placeholders};
@@ -43,7 +43,7 @@ impl DialogueScript {
     /// Reads the rules.
     ///
     /// # Errors
-    /// With every problem, each with its place.
+    /// Returns every problem, each with its place.
     pub fn read(params: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
         let unknown = params.keys().filter(|key| !KEYS.contains(&key.as_str()));
         let unknown = unknown.map(|key| {
@@ -52,12 +52,12 @@ impl DialogueScript {
                 format!("unknown key '{key}' in a dialogue, known are {}", KEYS.join(", ")),
             )
         });
-        let wrong = complaints(params).into_iter().map(|wrong| Problem::error(wrong.pointer, wrong.message));
-        let problems: Vec<Problem> = unknown.chain(wrong).collect();
+        let problem = problems(params).into_iter().map(|problem| Problem::error(problem.pointer, problem.message));
+        let problems: Vec<Problem> = unknown.chain(problem).collect();
         match Dialogue::read(params) {
             Ok(dialogue) if problems.is_empty() => Ok(Self { dialogue, params: params.clone() }),
             Ok(_) => Err(problems),
-            Err(wrong) if problems.is_empty() => Err(vec![Problem::error(wrong.pointer, wrong.message)]),
+            Err(problem) if problems.is_empty() => Err(vec![Problem::error(problem.pointer, problem.message)]),
             Err(_) => Err(problems),
         }
     }

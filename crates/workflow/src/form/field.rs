@@ -52,7 +52,7 @@ impl Field {
             return Err(vec![r#"must be an object such as {"type": "string"}"#.to_owned()]);
         };
         let offers = about.contains_key("enum") || about.contains_key("oneOf");
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         let (word, keys): (_, &[&str]) = match about.get("type").and_then(Value::as_str) {
             Some("string") => ("string", &["minLength", "maxLength", "format", "enum", "enumNames", "oneOf"]),
             None if offers && !about.contains_key("type") => ("string", &["enum", "enumNames", "oneOf"]),
@@ -66,33 +66,33 @@ impl Field {
         let known = || ["type", "title", "description", "default"].iter().chain(keys);
         for key in about.keys().filter(|key| !known().any(|known| known == key)) {
             let known: Vec<&str> = known().copied().collect();
-            wrong.push(format!("has an unknown key '{key}'; a {word} has {}", known.join(", ")));
+            problems.push(format!("has an unknown key '{key}'; a {word} has {}", known.join(", ")));
         }
-        let text = |key: &str, wrong: &mut Vec<String>| match about.get(key) {
+        let text = |key: &str, problems: &mut Vec<String>| match about.get(key) {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()),
             Some(other) => {
-                wrong.push(format!("has {key} {other}, which is no text"));
+                problems.push(format!("has {key} {other}, which is no text"));
                 None
             }
         };
-        let (title, description) = (text("title", &mut wrong), text("description", &mut wrong));
+        let (title, description) = (text("title", &mut problems), text("description", &mut problems));
         let kind = match word {
             "boolean" => Kind::Truth,
-            "string" if offers => Kind::Choice(offered(about, &mut wrong)),
-            "string" => read_text(about, &mut wrong),
-            _ => read_number(about, word == "integer", &mut wrong),
+            "string" if offers => Kind::Choice(offered(about, &mut problems)),
+            "string" => read_text(about, &mut problems),
+            _ => read_number(about, word == "integer", &mut problems),
         };
         let mut field = Self { name: name.to_owned(), title, description, required, default: None, kind };
-        if wrong.is_empty()
+        if problems.is_empty()
             && let Some(default) = about.get("default").filter(|default| !default.is_null())
         {
             match field.understand(default) {
                 Ok(default) => field.default = Some(default),
-                Err(problem) => wrong.push(format!("has a default that it does not take: {problem}")),
+                Err(problem) => problems.push(format!("has a default that it does not take: {problem}")),
             }
         }
-        if wrong.is_empty() { Ok(field) } else { Err(wrong) }
+        if problems.is_empty() { Ok(field) } else { Err(problems) }
     }
 
     /// Returns its name, which the answer has it under.
@@ -150,7 +150,7 @@ impl Field {
         }
     }
 
-    /// Returns what the field accepts, in a few words, such as "a whole number from 1 to 9".
+    /// Returns the accepted values of the field, in a few words, such as "a whole number from 1 to 9".
     #[must_use]
     pub fn constraint(&self) -> String {
         match &self.kind {
@@ -171,8 +171,8 @@ impl Field {
         }
     }
 
-    /// Returns the value that a person's line means: a choice also by its number, and what it is by itself when the
-    /// line is empty.
+    /// Returns the value that a person's line means: a choice also by its number, and the value itself when the line is
+    /// empty.
     ///
     /// # Errors
     /// What it must be.
@@ -213,13 +213,13 @@ impl Field {
     }
 
     fn understand(&self, value: &Value) -> Result<Value, InvalidField> {
-        let wrong = |wanted: String| {
+        let wrong_value = |wanted: String| {
             let given = value.to_string().chars().take(100).collect();
             Err(InvalidField::Wrong { wanted, given })
         };
         match &self.kind {
             Kind::Text { least, most, format } => {
-                let Value::String(text) = value else { return wrong("a text".to_owned()) };
+                let Value::String(text) = value else { return wrong_value("a text".to_owned()) };
                 let length = text.chars().count() as u64;
                 if let Some(lengths) = lengths(*least, *most)
                     && (least.is_some_and(|least| length < least) || most.is_some_and(|most| length > most))
@@ -227,7 +227,7 @@ impl Field {
                     return Err(InvalidField::Length { wanted: lengths, given: length });
                 }
                 match format {
-                    Some(format) if !format.holds(text) => wrong(format.describe().to_owned()),
+                    Some(format) if !format.holds(text) => wrong_value(format.describe().to_owned()),
                     _ => Ok(value.clone()),
                 }
             }
@@ -238,13 +238,13 @@ impl Field {
                 let found = offered.iter().find(|offered| offered.value == text);
                 match found.or_else(|| offered.iter().find(titled)) {
                     Some(found) => Ok(found.value.as_str().into()),
-                    None => wrong(format!("one of {}", values(offered))),
+                    None => wrong_value(format!("one of {}", values(offered))),
                 }
             }
             Kind::Number { whole, least, most } => {
                 let kind = if *whole { "a whole number" } else { "a number" };
                 let number = number(value).filter(|number| !whole || is_whole(number));
-                let Some(number) = number else { return wrong(kind.to_owned()) };
+                let Some(number) = number else { return wrong_value(kind.to_owned()) };
                 let size = number.as_f64().unwrap_or_default();
                 match range(*least, *most) {
                     Some(range) if least.is_some_and(|least| size < least) || most.is_some_and(|most| size > most) => {
@@ -259,9 +259,9 @@ impl Field {
                 Value::String(text) => match text.trim().to_lowercase().as_str() {
                     "yes" | "y" | "true" => Ok(true.into()),
                     "no" | "n" | "false" => Ok(false.into()),
-                    _ => wrong("yes or no".to_owned()),
+                    _ => wrong_value("yes or no".to_owned()),
                 },
-                _ => wrong("yes or no".to_owned()),
+                _ => wrong_value("yes or no".to_owned()),
             },
         }
     }
@@ -319,20 +319,20 @@ fn values(offered: &[Offered]) -> String {
     offered.iter().map(|offered| offered.value.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn lengths(least: Option<u64>, most: Option<u64>) -> Option<String> {
-    match (least, most) {
-        (Some(least), Some(most)) => Some(format!("{least} to {most}")),
-        (Some(least), None) => Some(format!("at least {least}")),
-        (None, Some(most)) => Some(format!("at most {most}")),
+fn lengths(min: Option<u64>, max: Option<u64>) -> Option<String> {
+    match (min, max) {
+        (Some(min), Some(max)) => Some(format!("{min} to {max}")),
+        (Some(min), None) => Some(format!("at least {min}")),
+        (None, Some(max)) => Some(format!("at most {max}")),
         (None, None) => None,
     }
 }
 
-fn range(least: Option<f64>, most: Option<f64>) -> Option<String> {
-    match (least, most) {
-        (Some(least), Some(most)) => Some(format!("from {least} to {most}")),
-        (Some(least), None) => Some(format!("at least {least}")),
-        (None, Some(most)) => Some(format!("at most {most}")),
+fn range(min: Option<f64>, max: Option<f64>) -> Option<String> {
+    match (min, max) {
+        (Some(min), Some(max)) => Some(format!("from {min} to {max}")),
+        (Some(min), None) => Some(format!("at least {min}")),
+        (None, Some(max)) => Some(format!("at most {max}")),
         (None, None) => None,
     }
 }

@@ -93,8 +93,8 @@ fn is_time(text: &str) -> bool {
     within(hours, 23) && within(minutes, 59) && within(seconds, 60) && known_zone
 }
 
-fn within(text: &str, most: u32) -> bool {
-    digits(text, 2).is_some_and(|number| number <= most)
+fn within(text: &str, max: u32) -> bool {
+    digits(text, 2).is_some_and(|number| number <= max)
 }
 
 fn digits(text: &str, count: usize) -> Option<u32> {

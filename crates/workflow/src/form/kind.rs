@@ -40,25 +40,25 @@ impl Offered {
 }
 
 /// Reads what a text must be.
-pub(super) fn read_text(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Kind {
+pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) -> Kind {
     let mut length = |key: &str| match about.get(key) {
         None | Some(Value::Null) => None,
         Some(value) => {
             let length = value.as_u64();
             if length.is_none() {
-                wrong.push(format!("has {key} {value}, which is no number of characters"));
+                problems.push(format!("has {key} {value}, which is no number of characters"));
             }
             length
         }
     };
     let (least, most) = (length("minLength"), length("maxLength"));
     if least.zip(most).is_some_and(|(least, most)| least > most) {
-        wrong.push("has a minLength above its maxLength".to_owned());
+        problems.push("has a minLength above its maxLength".to_owned());
     }
     let format = about.get("format").filter(|format| !format.is_null()).and_then(|word| {
         let format = word.as_str().and_then(Format::from_name);
         if format.is_none() {
-            wrong.push(format!("has format {word}; formats are {}", Format::ALL.map(Format::name).join(", ")));
+            problems.push(format!("has format {word}; formats are {}", Format::ALL.map(Format::name).join(", ")));
         }
         format
     });
@@ -66,26 +66,26 @@ pub(super) fn read_text(about: &Map<String, Value>, wrong: &mut Vec<String>) -> 
 }
 
 /// Reads what a number must be.
-pub(super) fn read_number(about: &Map<String, Value>, whole: bool, wrong: &mut Vec<String>) -> Kind {
+pub(super) fn read_number(about: &Map<String, Value>, whole: bool, problems: &mut Vec<String>) -> Kind {
     let mut bound = |key: &str| match about.get(key) {
         None | Some(Value::Null) => None,
         Some(value) => {
             let bound = value.as_f64();
             if bound.is_none() {
-                wrong.push(format!("has {key} {value}, which is no number"));
+                problems.push(format!("has {key} {value}, which is no number"));
             }
             bound
         }
     };
     let (least, most) = (bound("minimum"), bound("maximum"));
     if least.zip(most).is_some_and(|(least, most)| least > most) {
-        wrong.push("has a minimum above its maximum".to_owned());
+        problems.push("has a minimum above its maximum".to_owned());
     }
     Kind::Number { whole, least, most }
 }
 
 /// Reads what can be chosen.
-pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Vec<Offered> {
+pub(super) fn offered(about: &Map<String, Value>, problems: &mut Vec<String>) -> Vec<Offered> {
     let mut offered: Vec<Offered> = Vec::new();
     if let Some(list) = about.get("oneOf") {
         for item in list.as_array().into_iter().flatten() {
@@ -93,7 +93,7 @@ pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Ve
                 Some(value) => {
                     offered.push(Offered::new(value, item.get("title").and_then(Value::as_str)));
                 }
-                None => wrong.push(format!("offers {item}, which has no text for 'const'")),
+                None => problems.push(format!("offers {item}, which has no text for 'const'")),
             }
         }
     } else {
@@ -103,21 +103,21 @@ pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Ve
                 Some(value) => {
                     offered.push(Offered::new(value, titles.get(index).and_then(Value::as_str)));
                 }
-                None => wrong.push(format!("offers {item}, which is no text")),
+                None => problems.push(format!("offers {item}, which is no text")),
             }
         }
     }
-    if wrong.is_empty() && (offered.is_empty() || offered.len() > MAX_OFFERED) {
-        wrong.push(format!("offers {}; 1 to {MAX_OFFERED} texts can be chosen from", offered.len()));
+    if problems.is_empty() && (offered.is_empty() || offered.len() > MAX_OFFERED) {
+        problems.push(format!("offers {}; 1 to {MAX_OFFERED} texts can be chosen from", offered.len()));
     }
     let same = (1..offered.len()).find(|at| offered[..*at].iter().any(|before| before.value == offered[*at].value));
     if let Some(at) = same {
-        wrong.push(format!("offers '{}' twice", offered[at].value));
+        problems.push(format!("offers '{}' twice", offered[at].value));
     }
     for one in &offered {
         let is_meant = |other: &&Offered| other.value != one.value && one.title.as_ref() == Some(&other.value);
         if let Some(other) = offered.iter().find(is_meant) {
-            wrong.push(format!("shows '{}' for '{}', and offers that as well", other.value, one.value));
+            problems.push(format!("shows '{}' for '{}', and offers that as well", other.value, one.value));
         }
     }
     offered

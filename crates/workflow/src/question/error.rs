@@ -31,7 +31,7 @@ pub(crate) enum InvalidQuestion {
     Form(String),
     /// A field of the form has the name of another variable.
     #[error("'{0}' is a variable of its own; call the field otherwise")]
-    TakenField(String),
+    ReservedField(String),
     /// The time limit is out of its bounds, or not a number.
     #[error("'timeout' of a gate is a number of seconds from 0 to 31536000, not {0}")]
     Timeout(Value),
@@ -47,7 +47,7 @@ impl InvalidQuestion {
             Self::NoPrompt => "",
             Self::EmptyPrompt => "prompt",
             Self::ChoicesType | Self::ChoiceCount | Self::ChoiceType | Self::SameChoices => "choices",
-            Self::ChoicesAndForm | Self::Form(_) | Self::TakenField(_) => "form",
+            Self::ChoicesAndForm | Self::Form(_) | Self::ReservedField(_) => "form",
             Self::Timeout(_) => "timeout",
             Self::AnsweredBy(_) => "answered_by",
         }

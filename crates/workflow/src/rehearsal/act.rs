@@ -136,7 +136,7 @@ fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Sou
     }
 }
 
-/// Returns a time-out: of the state, or of a wait for output with a time limit of its own.
+/// Returns a time-out: of the state, or of a wait for output with its own time limit.
 fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) -> Result<(Outcome, Duration), Missing> {
     let is_dialogue = current.tool == tool::DIALOGUE;
     let own = matches!(current.tool.as_str(), tool::AWAIT_OUTPUT | tool::SEND_INPUT)
@@ -182,7 +182,7 @@ fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<St
     result.insert("success".to_owned(), true.into());
     match tool.as_str() {
         tool::OPEN_TERMINAL => {
-            // Each visit to a state opens a terminal of its own, with a distinct name.
+            // Each visit to a state opens its own terminal, with a distinct name.
             let visit = history.current().map_or(1, |current| current.step.visit);
             let number = if visit == 1 { String::new() } else { format!("_{visit}") };
             result.insert("session_id".to_owned(), format!("term_{name}{number}").into());

@@ -77,11 +77,11 @@ impl<T> Answers<T> {
 /// The outcome of one action.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Stub {
-    /// It returns these fields, besides those that its tool always has.
+    /// The action returns these fields, besides the constant ones of its tool.
     Result(Map<String, Value>),
     /// Time runs out first.
     Timeout,
-    /// It is unknown whether it happened.
+    /// The action may have happened or not.
     OutcomeUnknown,
 }
 
@@ -115,8 +115,8 @@ impl Stubs {
     /// (variables) and `session_id` (the given terminal of the run), each of them optional.
     ///
     /// # Errors
-    /// With every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none of
-    /// the machine's gates offers.
+    /// Returns every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none
+    /// of the machine's gates offers.
     pub fn read(document: &Value, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         let mut reading = Reading { definition, found: Diagnostics::default(), fields: fields_of(definition) };
         let stubs = reading.file(&JsonPath { value: document, pointer: String::new() }, tools);
@@ -197,8 +197,8 @@ impl Reading<'_> {
         let Some(object) = self.found.free_object(place, "this") else { return by_name };
         for (name, place) in object.iter() {
             if !known.contains(&name.as_str()) {
-                let meant = suggestion(name, known.iter().copied());
-                self.found.error(&place.pointer, format!("there is no {what} '{name}' {where_from}{meant}"));
+                let hint = suggestion(name, known.iter().copied());
+                self.found.error(&place.pointer, format!("there is no {what} '{name}' {where_from}{hint}"));
                 continue;
             }
             let answers = if place.value.is_array() {
@@ -217,9 +217,9 @@ impl Reading<'_> {
             Value::String(word) if word == WORDS[0] => Some(Stub::Timeout),
             Value::String(word) if word == WORDS[1] => Some(Stub::OutcomeUnknown),
             Value::String(word) => {
-                let meant = suggestion(word, WORDS.into_iter());
+                let hint = suggestion(word, WORDS.into_iter());
                 let message = format!(
-                    "'{word}' is no outcome: it is an object with fields, or one of {}{meant}",
+                    "'{word}' is no outcome: it is an object with fields, or one of {}{hint}",
                     WORDS.join(", ")
                 );
                 self.found.error(&place.pointer, message);
@@ -228,9 +228,9 @@ impl Reading<'_> {
             Value::Object(fields) => {
                 for field in fields.keys().filter(|field| !self.fields.contains(*field)).collect::<Vec<_>>() {
                     // An unknown field may be the author's own; one that resembles a known field is a typing mistake.
-                    let meant = suggestion(field, self.fields.iter().map(String::as_str));
-                    if !meant.is_empty() {
-                        self.found.error(&place.pointer, format!("nothing reads a field '{field}'{meant}"));
+                    let hint = suggestion(field, self.fields.iter().map(String::as_str));
+                    if !hint.is_empty() {
+                        self.found.error(&place.pointer, format!("nothing reads a field '{field}'{hint}"));
                     }
                 }
                 if let Some(elapsed) = fields.get("elapsed_time")
@@ -298,8 +298,8 @@ impl Reading<'_> {
             if contract().any(|known| known == name) {
                 variables.insert(name.clone(), value);
             } else {
-                let meant = suggestion(name, contract());
-                let message = format!("'{name}' is neither an argument nor a return value of this workflow{meant}");
+                let hint = suggestion(name, contract());
+                let message = format!("'{name}' is neither an argument nor a return value of this workflow{hint}");
                 self.found.error(&place.pointer, message);
             }
         }

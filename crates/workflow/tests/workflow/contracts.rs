@@ -136,7 +136,7 @@ fn a_given_name_that_differs_from_an_argument_in_case_is_that_argument() {
         let mut document = contract(&arguments, &json!({}));
         document["states"]["make"]["action"]["params"]["input_text"] = "{host} {free}".into();
         let mut given = fields(&given);
-        definition(&document).match_names(&mut given);
+        definition(&document).rename_by_case(&mut given);
         Value::Object(given)
     };
     let arguments = || json!({"PROJECT": "x", "host": "x"});

@@ -29,13 +29,13 @@ pub(in crate::contract) enum NoDialog {
     TooLong,
 }
 
-/// Returns a gate as a dialog with its whole content; `wrong` is the reason for the last rejection.
+/// Returns a gate as a dialog with its whole content; `problem` is the reason for the last rejection.
 ///
 /// # Errors
 /// If the dialog cannot show the whole content.
 pub(in crate::contract) fn form(
     gate: &GateInfo,
-    wrong: Option<&str>,
+    problem: Option<&str>,
     knows_titles: bool,
 ) -> Result<ElicitRequestParams, NoDialog> {
     let schema = match &gate.form {
@@ -60,7 +60,7 @@ pub(in crate::contract) fn form(
             }
         }
     }
-    let message = message(gate, wrong);
+    let message = message(gate, problem);
     // People read choices and texts of fields like the message; hidden characters in them must not pass unseen.
     let all = format!("{message}\n{schema}");
     if gate.shortened
@@ -122,10 +122,10 @@ fn shown_choices(gate: &GateInfo) -> Vec<String> {
     shown.iter().enumerate().map(numbered).collect()
 }
 
-fn message(gate: &GateInfo, wrong: Option<&str>) -> String {
+fn message(gate: &GateInfo, problem: Option<&str>) -> String {
     let mut message = String::new();
-    if let Some(wrong) = wrong {
-        message.push_str(&format!("That was not taken: {}\n\n", visible(wrong)));
+    if let Some(problem) = problem {
+        message.push_str(&format!("That was not taken: {}\n\n", visible(problem)));
     }
     message.push_str(&lines_of(&gate.prompt, ""));
     for (name, text) in gate.to_judge() {

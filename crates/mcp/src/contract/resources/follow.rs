@@ -43,8 +43,8 @@ pub(in crate::contract) async fn follow(uri: &str, daemon: &ReconnectingClient) 
         None => return Ok(None),
     };
     let Some(events) = followed.join(&daemon.client().await?).await? else { return Ok(None) };
-    let (told, updates) = mpsc::channel(1);
-    tokio::spawn(notify_all(followed, events, daemon.clone(), told));
+    let (sender, updates) = mpsc::channel(1);
+    tokio::spawn(notify_all(followed, events, daemon.clone(), sender));
     Ok(Some(updates))
 }
 
@@ -89,31 +89,31 @@ impl Followed {
 
 /// Notifies the subscriber of a change. Returns whether the subscriber still listens; a pending notification covers
 /// both changes.
-fn notify(told: &mpsc::Sender<()>) -> bool {
-    !matches!(told.try_send(()), Err(TrySendError::Closed(())))
+fn notify(sender: &mpsc::Sender<()>) -> bool {
+    !matches!(sender.try_send(()), Err(TrySendError::Closed(())))
 }
 
-async fn notify_all(mut followed: Followed, mut events: Events, daemon: ReconnectingClient, told: mpsc::Sender<()>) {
+async fn notify_all(mut followed: Followed, mut events: Events, daemon: ReconnectingClient, sender: mpsc::Sender<()>) {
     loop {
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = told.closed() => return,
+                () = sender.closed() => return,
             };
             let Some(event) = event else { break };
             let (is_news, is_last) = followed.hear(event);
-            if (is_news && !notify(&told)) || is_last {
+            if (is_news && !notify(&sender)) || is_last {
                 return;
             }
         }
         let again = tokio::select! {
             again = joined_again(&mut followed, &daemon) => again,
-            () = told.closed() => return,
+            () = sender.closed() => return,
         };
         let Some(again) = again else { return };
         events = again;
         // Changes during the interruption are unknown, so this assumes one.
-        if !notify(&told) {
+        if !notify(&sender) {
             return;
         }
     }

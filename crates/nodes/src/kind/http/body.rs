@@ -10,11 +10,11 @@ pub(crate) struct Bounded {
     pub(crate) is_cut: bool,
 }
 
-/// Reads a body, `most` bytes of it at most.
-pub(crate) async fn read(mut response: Response, most: usize) -> reqwest::Result<Bounded> {
+/// Reads a body, at most `max_bytes` bytes of it.
+pub(crate) async fn read(mut response: Response, max_bytes: usize) -> reqwest::Result<Bounded> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        let room = most - bytes.len();
+        let room = max_bytes - bytes.len();
         bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {
             return Ok(Bounded { bytes, is_cut: true });

@@ -32,7 +32,7 @@ impl Answer {
         &self.text
     }
 
-    /// Returns how many bytes it has so far.
+    /// Returns the number of bytes so far.
     pub(super) fn size(&self) -> usize {
         let calls = self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
         self.text.len() + self.refusal.len() + calls.sum::<usize>()

@@ -1,4 +1,4 @@
-//! A parser of server-sent events, as far as chat completions use them: the data of each.
+//! A parser of the server-sent events of chat completions: the data of each.
 //!
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 

@@ -28,7 +28,7 @@ use crate::template::TemplateValues;
 /// The time limit for a server's greeting; a package manager may have to download it first.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Time for a program to end by itself after the end of its input.
+/// Time for a program to end on its own after the end of its input.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Maximum kept bytes of a program's standard error.
@@ -75,14 +75,14 @@ impl Server {
             family: None,
         };
         let mut piped = node_environment.programs.start(spec).await.map_err(|error| not_started(&error))?;
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let listening = tokio::spawn(listen(piped.take_stderr(), said.clone()));
+        let stderr_text = Arc::new(Mutex::new(Vec::new()));
+        let listening = tokio::spawn(listen(piped.take_stderr(), stderr_text.clone()));
         let (Some(stdout), Some(stdin)) = (piped.take_stdout(), piped.take_stdin()) else {
             return Err(Failure::new(ErrorType::NotStarted, "The server has no streams to speak on."));
         };
-        let why = |error: Option<ClientInitializeError>| {
-            let said = said.lock();
-            not_greeted(error, last_line(&String::from_utf8_lossy(&said)))
+        let start_failure = |error: Option<ClientInitializeError>| {
+            let stderr_text = stderr_text.lock();
+            not_greeted(error, last_line(&String::from_utf8_lossy(&stderr_text)))
         };
         let service = match timeout(START_TIMEOUT, us().serve((stdout, stdin))).await {
             Ok(Ok(service)) => service,
@@ -90,9 +90,9 @@ impl Server {
                 // The last lines of its standard error are the reason; they are complete once it has ended.
                 let _ = piped.end(Some(Signal::TERM)).await;
                 let _ = timeout(EXIT_TIMEOUT, listening).await;
-                return Err(why(Some(error)));
+                return Err(start_failure(Some(error)));
             }
-            Err(_) => return Err(why(None)),
+            Err(_) => return Err(start_failure(None)),
         };
         let stop = CancellationToken::new();
         let task = tokio::spawn(supervise_program(piped, stop.clone()));
@@ -102,10 +102,10 @@ impl Server {
     async fn at_address(address: &McpAddress, filling: &TemplateValues, web: &HttpClient) -> Result<Self, Failure> {
         let mut headers = HashMap::new();
         for (name, value) in &address.headers {
-            let wrong = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' cannot be sent."));
-            let mut value: HeaderValue = filling.text(value).parse().map_err(|_| wrong())?;
+            let invalid_header = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' cannot be sent."));
+            let mut value: HeaderValue = filling.text(value).parse().map_err(|_| invalid_header())?;
             value.set_sensitive(true);
-            headers.insert(name.parse::<HeaderName>().map_err(|_| wrong())?, value);
+            headers.insert(name.parse::<HeaderName>().map_err(|_| invalid_header())?, value);
         }
         let config = StreamableHttpClientTransportConfig::with_uri(filling.url(&address.url)).custom_headers(headers);
         let transport = StreamableHttpClientTransport::with_client(web.client().await?.clone(), config);
@@ -159,25 +159,25 @@ async fn supervise_program(mut piped: Piped, stop: CancellationToken) {
 }
 
 /// Reads a program's standard error, so that its writes never block, and keeps the end of it.
-async fn listen(stderr: Option<Receiver>, said: Arc<Mutex<Vec<u8>>>) {
+async fn listen(stderr: Option<Receiver>, collected: Arc<Mutex<Vec<u8>>>) {
     let Some(mut stderr) = stderr else { return };
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        let mut said = said.lock();
-        said.extend_from_slice(&buffer[..count]);
-        let excess = said.len().saturating_sub(MAX_STDERR_BYTES);
-        said.drain(..excess);
+        let mut collected = collected.lock();
+        collected.extend_from_slice(&buffer[..count]);
+        let excess = collected.len().saturating_sub(MAX_STDERR_BYTES);
+        collected.drain(..excess);
     }
 }
 
-fn not_greeted(error: Option<ClientInitializeError>, said: Option<&str>) -> Failure {
+fn not_greeted(error: Option<ClientInitializeError>, message: Option<&str>) -> Failure {
     if let Some(ClientInitializeError::TransportError { error, .. }) = &error
         && let Some(StreamableHttpError::Client(error)) =
             error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
     {
         return unreachable(error);
     }
-    let why = match error {
+    let reason = match error {
         None => format!("it did not answer within {} s", START_TIMEOUT.as_secs()),
         Some(ClientInitializeError::ConnectionClosed(_)) => "it ended before it answered".to_owned(),
         // Writing to a program that has ended.
@@ -186,6 +186,6 @@ fn not_greeted(error: Option<ClientInitializeError>, said: Option<&str>) -> Fail
         }
         Some(error) => error.to_string(),
     };
-    let said = said.map(|said| format!(" It said: {said}")).unwrap_or_default();
-    Failure::new(ErrorType::NotStarted, format!("The MCP server did not start: {why}.{said}"))
+    let message = message.map(|message| format!(" It said: {message}")).unwrap_or_default();
+    Failure::new(ErrorType::NotStarted, format!("The MCP server did not start: {reason}.{message}"))
 }

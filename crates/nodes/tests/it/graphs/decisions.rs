@@ -217,8 +217,8 @@ fn what_is_held_back_follows_once_it_may_go_on() {
     assert!(held.effects.is_empty(), "{held:?}");
     held.events.iter().for_each(|event| progress.apply(event));
     assert!(resume(graph, &progress).is_empty(), "nothing is under way");
-    let decision = decide(graph, &progress, GraphInput::GoOn, now);
+    let decision = decide(graph, &progress, GraphInput::Continue, now);
     assert!(matches!(&decision.effects[..], [Effect::Run { step, .. }] if step.as_str() == "b"), "{decision:?}");
     decision.events.iter().for_each(|event| progress.apply(event));
-    assert_eq!(decide(graph, &progress, GraphInput::GoOn, now), Default::default(), "it goes on once");
+    assert_eq!(decide(graph, &progress, GraphInput::Continue, now), Default::default(), "it goes on once");
 }

@@ -295,7 +295,8 @@ fn answered(number: u64, value: u64) -> Entry {
 fn the_history_of_a_function_has_its_own_calls_and_the_answers_that_it_received() {
     let other = Entry::Called { at: AT, number: 3, frame: 2, within: None, call: call_of(1, sleep()) };
     let entries = [called(1, sleep()), called(2, node()), other.clone(), answered(3, 30), answered(1, 10)];
-    let FunctionSteps { steps, held } = FunctionSteps::from_entries(ROOT, entries.clone(), Some(Step::Cancelled));
+    let FunctionSteps { steps, deferred: held } =
+        FunctionSteps::from_entries(ROOT, entries.clone(), Some(Step::Cancelled));
     let own = [
         Step::Called(call_of(1, sleep())),
         Step::Called(call_of(2, node())),
@@ -316,7 +317,7 @@ fn answers_that_arrive_during_a_pause_are_held_until_they_are_delivered() {
     let told = |number| Entry::Told { at: AT, number };
     let calls = || vec![called(1, sleep()), called(2, sleep()), paused(false), answered(2, 20), answered(1, 10)];
     let of = |more: Vec<Entry>| FunctionSteps::from_entries(ROOT, [calls(), more].concat(), None);
-    let held = |steps: &FunctionSteps| steps.held.iter().map(|held| held.ordinal).collect::<Vec<_>>();
+    let held = |steps: &FunctionSteps| steps.deferred.iter().map(|held| held.ordinal).collect::<Vec<_>>();
     assert_eq!(held(&of(vec![])), [2, 1], "in the order in which they arrived");
     assert_eq!(held(&of(vec![resumed.clone()])), [2, 1], "the daemon may have ended before it delivered them");
     let half = of(vec![resumed.clone(), told(2)]);

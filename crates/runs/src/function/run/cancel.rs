@@ -86,8 +86,8 @@ impl FunctionRun {
             ((), ()) = async { tokio::join!(self.work.settle(CALLS_END_TIMEOUT), children) } => {}
             () = self.recorder.shared.stopping.cancelled() => return false,
         }
-        if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&ROOT) {
-            held.clear();
+        if let Some(Frame::Function { deferred, .. }) = self.frames.get_mut(&ROOT) {
+            deferred.clear();
         }
         self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));
         self.resume_function(
@@ -99,7 +99,7 @@ impl FunctionRun {
     }
 
     /// Returns a future that completes when a function of a cancelled run has computed for too long.
-    pub(in crate::function) fn out_of_patience(&self) -> impl Future<Output = ()> + use<> {
+    pub(in crate::function) fn wait_for_compute_deadline(&self) -> impl Future<Output = ()> + use<> {
         let (cancelling, clock) = (self.recorder.run.cancelling.clone(), self.recorder.shared.clock.clone());
         let cleans_up_until = self.ending.cleans_up_until;
         async move {
@@ -119,8 +119,8 @@ impl FunctionRun {
         self.append(entries).await
     }
 
-    /// Notes how the function of the run failed, if it did.
-    pub(in crate::function) fn note_raised(&mut self, frame: u64, state: &State) {
+    /// Records how the function of the run failed, if it did.
+    pub(in crate::function) fn record_raised(&mut self, frame: u64, state: &State) {
         if let (ROOT, State::Failed(failure)) = (frame, state) {
             self.ending.raised = Some(failure.kind);
         }

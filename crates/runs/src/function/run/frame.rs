@@ -28,9 +28,9 @@ pub(in crate::function) enum Frame {
     Function {
         execution: Box<Execution>,
         /// The node that it executes, unless it is the run itself.
-        of: Option<Box<CalledNode>>,
+        node_call: Option<Box<CalledNode>>,
         /// Answers in the journal that the run withholds from the function during a pause.
-        held: Vec<DeferredAnswer>,
+        deferred: Vec<DeferredAnswer>,
     },
     Graph(Box<GraphFrame>),
     /// Calls one node; the root frame only.
@@ -52,20 +52,20 @@ pub(in crate::function) struct GraphFrame {
     called: CalledNode,
     graph: Graph,
     progress: Progress,
-    waits: CancellationToken,
+    delays: CancellationToken,
     /// Cancels the retry delays of a dropped graph.
-    _ends: DropGuard,
+    _cancel_delays: DropGuard,
 }
 
 impl GraphFrame {
     pub(in crate::function) fn new(called: CalledNode, graph: Graph) -> Self {
-        let (progress, waits) = (Progress::new(&graph), CancellationToken::new());
-        let ends = waits.clone().drop_guard();
-        Self { called, graph, progress, waits, _ends: ends }
+        let (progress, delays) = (Progress::new(&graph), CancellationToken::new());
+        let cancel_delays = delays.clone().drop_guard();
+        Self { called, graph, progress, delays, _cancel_delays: cancel_delays }
     }
 
     /// Returns the time limit of one attempt of a step.
-    pub(in crate::function) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
+    pub(in crate::function) fn step_timeout(&self, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
         let step = self.graph.steps().iter().find(|known| known.id == *step)?;
         let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node)?;
         Some(retry.timeout?.duration().into())
@@ -110,46 +110,46 @@ impl FunctionRun {
             FrameInput::Cancelled => Some(Step::Cancelled),
             FrameInput::Nothing => None,
         };
-        let out_of_patience = self.out_of_patience();
-        tokio::pin!(out_of_patience);
+        let compute_deadline = self.wait_for_compute_deadline();
+        tokio::pin!(compute_deadline);
         let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
-        let gone = async {
+        let progressed = async {
             match input {
                 FrameInput::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
                 FrameInput::Inline(ordinal) => execution.inline(ordinal).await,
                 FrameInput::Nothing | FrameInput::Cancelled => Ok(None),
             }
         };
-        let gone = tokio::select! {
+        let progressed = tokio::select! {
             biased;
-            gone = gone => gone,
+            progressed = progressed => progressed,
             // Drops the computation. The next event is the cancellation.
-            () = &mut out_of_patience => return self.give_up(entries).await,
+            () = &mut compute_deadline => return self.give_up(entries).await,
         };
-        let is_replayed = matches!(gone, Ok(None));
-        let gone = match gone {
+        let is_replayed = matches!(progressed, Ok(None));
+        let progressed = match progressed {
             Ok(None) => match self.function_history(number, recorded).await {
                 Ok(history) => match self.frames.get_mut(&number) {
                     Some(Frame::Function { execution, .. }) => {
                         tokio::select! {
                             biased;
-                            gone = execution.replay(history.steps) => gone.map_err(FrameError::from),
-                            () = &mut out_of_patience => return self.give_up(entries).await,
+                            progressed = execution.replay(history.steps) => progressed.map_err(FrameError::from),
+                            () = &mut compute_deadline => return self.give_up(entries).await,
                         }
                     }
                     _ => return true,
                 },
                 Err(error) => Err(error.into()),
             },
-            Ok(Some(gone)) => Ok(gone),
+            Ok(Some(progressed)) => Ok(progressed),
             Err(error) => Err(error.into()),
         };
         let at = self.recorder.shared.clock.now();
-        let gone = gone.map_err(|error| RaisedError { error: error.to_string(), traceback: None });
-        if let Ok(ExecutionProgress { state, .. }) = &gone {
-            self.note_raised(number, state);
+        let progressed = progressed.map_err(|error| RaisedError { error: error.to_string(), traceback: None });
+        if let Ok(ExecutionProgress { state, .. }) = &progressed {
+            self.record_raised(number, state);
         }
-        let advance = self.folded.advance(&self.recorder.run.id, (number, at), &entries, gone, is_replayed);
+        let advance = self.folded.advance(&self.recorder.run.id, (number, at), &entries, progressed, is_replayed);
         let Advance { entries: following, dropped, closed, calls, ended } = advance;
         entries.extend(following);
         self.drop_calls(&dropped);
@@ -188,15 +188,15 @@ impl FunctionRun {
         if !self.append(entries).await {
             return false;
         }
-        if let Some(Frame::Function { of: Some(called), .. }) = self.frames.get(&number) {
+        if let Some(Frame::Function { node_call: Some(called), .. }) = self.frames.get(&number) {
             let (node, input) = (&called.node, called.input.clone());
-            let came = match ended {
+            let result = match ended {
                 Ok(output) => self.returned(node, input, output),
                 Err(RaisedError { error, traceback }) => {
                     NodeResult::failed(node, input, ErrorType::Exception, traceback.unwrap_or(error))
                 }
             };
-            self.work.add_ready(number, CallOutcome::node(came));
+            self.work.add_ready(number, CallOutcome::node(result));
         }
         true
     }
@@ -215,11 +215,11 @@ impl FunctionRun {
             Some(CallTarget::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
             _ => None,
         };
-        let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return true };
+        let Some(Frame::Graph(frame)) = self.frames.get_mut(&number) else { return true };
         let decide = if is_paused { hold } else { decide };
-        let Decision { events, effects } = decide(&of.graph, &of.progress, input, at);
-        events.iter().for_each(|event| of.progress.apply(event));
-        let came = of.progress.ended().map(|_| result(&of.called.node, &of.graph, &of.progress));
+        let Decision { events, effects } = decide(&frame.graph, &frame.progress, input, at);
+        events.iter().for_each(|event| frame.progress.apply(event));
+        let node_result = frame.progress.ended().map(|_| result(&frame.called.node, &frame.graph, &frame.progress));
         let mut last = self.folded.last;
         let mut started = Vec::new();
         for event in events {
@@ -255,16 +255,16 @@ impl FunctionRun {
                 Effect::Wait { step, until } => self.delay(number, step, until),
             }
         }
-        if let Some(came) = came {
-            self.work.add_ready(number, CallOutcome::node(came));
+        if let Some(node_result) = node_result {
+            self.work.add_ready(number, CallOutcome::node(node_result));
         }
         true
     }
 
     fn delay(&mut self, number: u64, step: NodeId, due: Timestamp) {
-        let Some(Frame::Graph(of)) = self.frames.get(&number) else { return };
-        let waits = of.waits.clone();
-        self.work.delay(number, step, due, waits);
+        let Some(Frame::Graph(frame)) = self.frames.get(&number) else { return };
+        let delays = frame.delays.clone();
+        self.work.delay(number, step, due, delays);
     }
 
     /// Starts a frame, or restores it from its history.
@@ -272,10 +272,10 @@ impl FunctionRun {
         let at = self.recorder.shared.clock.now();
         match self.frames.get(&number) {
             Some(Frame::Function { .. }) => self.resume_function(number, Vec::new(), FrameInput::Nothing).await,
-            Some(Frame::Graph(of)) => {
-                let input = match of.progress.has_begun() {
-                    false => GraphInput::Start { input: of.called.input.clone() },
-                    true => GraphInput::GoOn,
+            Some(Frame::Graph(frame)) => {
+                let input = match frame.progress.has_begun() {
+                    false => GraphInput::Start { input: frame.called.input.clone() },
+                    true => GraphInput::Continue,
                 };
                 self.resume_graph(number, Vec::new(), input, None).await
             }
@@ -304,10 +304,10 @@ impl FunctionRun {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
             // Answers that arrived during a pause may not have reached the function.
-            let found =
-                if self.folded.was_paused { self.function_history(number, None).await?.held } else { Vec::new() };
-            if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&number) {
-                *held = found;
+            let deferred_answers =
+                if self.folded.was_paused { self.function_history(number, None).await?.deferred } else { Vec::new() };
+            if let Some(Frame::Function { deferred, .. }) = self.frames.get_mut(&number) {
+                *deferred = deferred_answers;
             }
             if !waits || self.folded.was_paused {
                 self.work.add_ready(number, CallOutcome::Begin);
@@ -315,15 +315,15 @@ impl FunctionRun {
             return Ok(());
         }
         let history = self.graph_history(number).await?;
-        let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return Ok(()) };
-        of.progress = Progress::from_history(&of.graph, &history);
-        if of.progress.ended().is_some() {
-            let came = result(&of.called.node, &of.graph, &of.progress);
-            self.work.add_ready(number, CallOutcome::node(came));
+        let Some(Frame::Graph(frame)) = self.frames.get_mut(&number) else { return Ok(()) };
+        frame.progress = Progress::from_history(&frame.graph, &history);
+        if frame.progress.ended().is_some() {
+            let node_result = result(&frame.called.node, &frame.graph, &frame.progress);
+            self.work.add_ready(number, CallOutcome::node(node_result));
             return Ok(());
         }
         // Its calls are open, and resume separately.
-        for effect in resume(&of.graph, &of.progress) {
+        for effect in resume(&frame.graph, &frame.progress) {
             if let Effect::Wait { step, until } = effect {
                 self.delay(number, step, until);
             }
@@ -333,7 +333,7 @@ impl FunctionRun {
     }
 
     /// Returns the entries that mark a call and its descendants as abandoned, and cancels their work.
-    pub(in crate::function) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
+    pub(in crate::function) fn abandon(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
         let Abandonment { entries, calls } = self.folded.abandon(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);
         entries
@@ -367,11 +367,11 @@ impl FunctionRun {
     }
 
     /// Delivers the outcome of a call to the frame that made it.
-    pub(in crate::function) async fn answer(
+    pub(in crate::function) async fn deliver_outcome(
         &mut self,
         number: u64,
         open: PendingCall,
-        came: CallOutcome,
+        outcome: CallOutcome,
         by: Option<By>,
     ) -> bool {
         let at = self.recorder.shared.clock.now();
@@ -379,25 +379,25 @@ impl FunctionRun {
         let Abandonment { mut entries, calls } = self.folded.abandon_below(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);
         self.frames.remove(&number);
-        let is_timeout = matches!(came, CallOutcome::TimedOut(_));
+        let is_timeout = matches!(outcome, CallOutcome::TimedOut(_));
         let answered = |answer, by| open.answered(&self.recorder.run.id, (at, number), answer, by, is_timeout);
         match (self.frames.get_mut(&open.frame), &open.what) {
-            (Some(Frame::Function { held, .. }), CallTarget::Call(call)) => {
-                let answer = came.into_answer();
+            (Some(Frame::Function { deferred, .. }), CallTarget::Call(call)) => {
+                let answer = outcome.into_answer();
                 entries.push(answered(answer.clone(), by));
                 if self.folded.paused.is_some() {
-                    held.push(DeferredAnswer { number, ordinal: call.ordinal, answer });
+                    deferred.push(DeferredAnswer { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
                 }
                 self.resume_function(open.frame, entries, FrameInput::Answer(call.ordinal, answer)).await
             }
             (Some(Frame::Graph(_)), CallTarget::Step { step, attempt, .. }) => {
-                let outcome = came.into_outcome();
+                let outcome = outcome.into_outcome();
                 let input = GraphInput::AttemptEnded { step: step.clone(), attempt: *attempt, outcome };
                 self.resume_graph(open.frame, entries, input, Some(number)).await
             }
             (Some(Frame::Once { .. }), CallTarget::Call(_)) => {
-                let answer = came.into_answer();
+                let answer = outcome.into_answer();
                 let result = match &answer {
                     Answer::Value(result) => Entry::Completed { at, result: result.clone() },
                     Answer::Raise { message, .. } => Entry::Failed { at, error: message.clone(), traceback: None },
@@ -413,17 +413,17 @@ impl FunctionRun {
     pub(in crate::function) async fn resume_all(&mut self) -> bool {
         let numbers: Vec<u64> = self.frames.keys().copied().collect();
         for number in numbers {
-            let held = match self.frames.get_mut(&number) {
-                Some(Frame::Function { held, .. }) => std::mem::take(held),
+            let deferred = match self.frames.get_mut(&number) {
+                Some(Frame::Function { deferred, .. }) => std::mem::take(deferred),
                 Some(Frame::Graph(_)) => {
-                    if !self.resume_graph(number, Vec::new(), GraphInput::GoOn, None).await {
+                    if !self.resume_graph(number, Vec::new(), GraphInput::Continue, None).await {
                         return false;
                     }
                     continue;
                 }
                 _ => continue,
             };
-            for DeferredAnswer { number: answered, ordinal, answer } in held {
+            for DeferredAnswer { number: answered, ordinal, answer } in deferred {
                 if self.folded.end.is_some() {
                     return true;
                 }

@@ -59,12 +59,12 @@ impl FunctionRun {
         let CallKind::Run { node, input, .. } = kind else { return };
         let CallKind::Ended { output, error, cancelled, .. } = ended else { return };
         let Some(node) = self.declared.get(node) else { return };
-        let came = match error {
+        let outcome = match error {
             Some(error) if cancelled => CallOutcome::Answer(Answer::cancelled(error)),
             Some(error) => CallOutcome::node(NodeResult::failed(node, input.clone(), ErrorType::Exception, error)),
             None => CallOutcome::node(self.returned(node, input.clone(), output)),
         };
-        self.work.add_ready(number, came);
+        self.work.add_ready(number, outcome);
     }
 
     /// Returns the result of a function node that returned `output`.
@@ -88,7 +88,7 @@ impl FunctionRun {
             let at = self.recorder.shared.clock.now();
             let mut entries = Vec::new();
             for number in closing {
-                entries.extend(self.abandoned(number, at));
+                entries.extend(self.abandon(number, at));
             }
             if !self.append(entries).await {
                 return false;

@@ -2,8 +2,8 @@
 //!
 //! The engine brings what happened: outcomes of calls, ends of timers and of nested runs, answers of people. The
 //! function continues with that, the driver records its new calls, and answers the engine with what the run waits for
-//! then. The journal has the same entries as that of a function which this daemon decides by itself, so reports, gates
-//! and a restart are the same.
+//! then. The journal has the same entries as that of a function which this daemon decides alone, so reports, gates and
+//! a restart are the same.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ impl FunctionRun {
     pub(in crate::function) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Started(started) => {
-                self.show_trouble(started.err());
+                self.set_error(started.err());
                 true
             }
             MirrorMessage::Lost(how) => {
@@ -70,7 +70,7 @@ impl FunctionRun {
                 self.cancel_at_once(self.recorder.shared.clock.now(), reason).await
             }
             MirrorMessage::Task(task, reply) => {
-                self.show_trouble(None);
+                self.set_error(None);
                 self.take_task(task, reply).await
             }
             // A function has no events of the engine. The sender learns that it has no driver for them.
@@ -88,7 +88,7 @@ impl FunctionRun {
                 for input in inputs {
                     let Some(taken) = self.take_input(input).await else { return false };
                     if let Some(outer) = &mut self.work.outer {
-                        outer.note_taken(taken);
+                        outer.record_taken(taken);
                     }
                     if self.is_over() {
                         break;
@@ -160,7 +160,7 @@ impl FunctionRun {
         }
     }
 
-    /// Ends the turn, once the function has continued as far as it can.
+    /// Ends the turn, once the function cannot continue any further.
     pub(in crate::function) async fn end_turn(&mut self) -> bool {
         if let Some(error) = self.beyond_limits() {
             return self.end_failed(error).await;
@@ -200,7 +200,7 @@ impl FunctionRun {
             }
             Input::Cancel { reason } => {
                 if !shared.outer.cancel(&run, reason.clone()) {
-                    self.show_trouble(Some(NOT_SERVED.to_owned()));
+                    self.set_error(Some(NOT_SERVED.to_owned()));
                 }
                 return Handled::Unanswered;
             }
@@ -229,7 +229,7 @@ impl FunctionRun {
                     InputEnd::Taken { .. } => Handled::Recorded,
                     InputEnd::Ignored => Handled::Ignored,
                     InputEnd::Unknown(trouble) => {
-                        self.show_trouble(Some(trouble));
+                        self.set_error(Some(trouble));
                         Handled::Unanswered
                     }
                 },
@@ -268,8 +268,8 @@ impl FunctionRun {
         }
     }
 
-    fn show_trouble(&mut self, trouble: Option<String>) {
-        if Mirror::set_trouble(&mut self.mirror, trouble) {
+    fn set_error(&mut self, trouble: Option<String>) {
+        if Mirror::set_error(&mut self.mirror, trouble) {
             self.publish();
         }
     }
@@ -299,7 +299,7 @@ impl FunctionRun {
             return;
         };
         let at = open.map_or_else(|| self.recorder.shared.clock.now(), |open| open.at);
-        let wanted = child::ChildRequest {
+        let request = child::ChildRequest {
             step: child_step(&self.recorder.run.id, number),
             workflow,
             input,
@@ -308,15 +308,15 @@ impl FunctionRun {
             at,
             timeout: timeout.map(TimeSpan::from_seconds),
         };
-        let begun = child::begin_elsewhere(
+        let start = child::begin_elsewhere(
             self.recorder.shared.clone(),
             self.recorder.caller.clone(),
             self.file.clone(),
-            wanted,
+            request,
         );
         tokio::spawn(async move {
-            // The engine may have gone; it repeats the request and finds the same run.
-            let _ = reply.send(begun.await);
+            // The engine may have disconnected; it repeats the request and finds the same run.
+            let _ = reply.send(start.await);
         });
     }
 
@@ -369,7 +369,7 @@ impl FunctionRun {
         out_of_time.is_some_and(|at| at <= now).then_some(FunctionEvent::OutOfTime)
     }
 
-    /// Returns which limit of a run on Temporal this one exceeds, and what helps.
+    /// Returns the limit of a run on Temporal that this one exceeds, and a remedy.
     fn beyond_limits(&self) -> Option<String> {
         let helps =
             "run the workflow with --on sqlite, or have parts of it be workflows that it calls with ctx.run_workflow";

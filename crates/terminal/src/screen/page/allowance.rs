@@ -10,10 +10,10 @@ use super::XtermScreen;
 /// Cells that one read may have drawn by sequences that draw many. Takes about a millisecond.
 const CELLS: usize = 200_000;
 
-/// Full screens of any size that one read may draw all the same.
+/// Full screens of any size that one read may draw in any case.
 const SCREENS: usize = 2;
 
-/// A character between left and right margins costs as much as so many others.
+/// A character between left and right margins costs as much as this number of others.
 const BETWEEN_SIDES: usize = 32;
 
 /// Rest of the cells that one read may draw.
@@ -36,14 +36,15 @@ impl XtermScreen {
         self.allowance = DrawBudget(CELLS.max(SCREENS * self.cells()));
     }
 
-    /// Takes the cost of drawing so many cells. Returns whether there is enough left for them.
+    /// Takes the cost of drawing `cells` cells. Returns whether there is enough left for them.
     pub(super) fn may_draw(&mut self, cells: usize) -> bool {
         let left = self.allowance.0.checked_sub(cells);
         self.allowance.0 = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Returns how many of `asked` repetitions of a character (REP) the screen draws: at most a screen full of them.
+    /// Returns the number of `asked` repetitions of a character (REP) that the screen draws: at most a screen full of
+    /// them.
     pub(in super::super) fn grant_repeats(&mut self, asked: u16) -> u16 {
         let each = if self.sides.is_some() { BETWEEN_SIDES } else { 1 };
         let granted = usize::from(asked).min(self.cells()).min(self.allowance.0 / each);

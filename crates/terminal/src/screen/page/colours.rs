@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 use alacritty_terminal::vte::ansi::Rgb;
 
-/// Index of the special colours (bold, underline, blink, reverse, italic), behind the palette.
+/// Index of the special colours (bold, underline, blink, reverse, italic), after the palette.
 const SPECIAL: u16 = 256;
 
 /// Number of special colours.
 const SPECIALS: u16 = 5;
 
-/// Index of the dynamic colours: behind all others, by the number of their command.
+/// Index of the dynamic colours: after all others, by the number of their command.
 const DYNAMIC: u16 = 1000;
 
 const FOREGROUND: Rgb = Rgb { r: 220, g: 220, b: 220 };
@@ -84,12 +84,12 @@ impl Palette {
         self.0.iter().filter_map(|(key, colour)| Some((u8::try_from(*key).ok()?, *colour)))
     }
 
-    /// The colour of text that has none of its own.
+    /// The colour of text without its own colour.
     pub(in crate::screen) fn foreground(&self) -> Rgb {
         self.get(DYNAMIC + 10)
     }
 
-    /// The colour behind text that has none of its own.
+    /// The colour behind text without its own background.
     pub(in crate::screen) fn background(&self) -> Rgb {
         self.get(DYNAMIC + 11)
     }
@@ -103,7 +103,7 @@ impl Palette {
         self.0.get(&key).copied().unwrap_or_else(|| at_first(key))
     }
 
-    /// Sets a colour; what is no colour changes nothing.
+    /// Sets a colour; an invalid colour changes nothing.
     fn set(&mut self, key: u16, spec: &[u8]) {
         if let Some(colour) = colour(spec) {
             self.0.insert(key, colour);
@@ -135,8 +135,8 @@ fn colour(spec: &[u8]) -> Option<Rgb> {
         return Some(Rgb { r: part(0)?, g: part(1)?, b: part(2)? });
     }
     let mut parts = spec.strip_prefix("rgb:")?.split('/').map(|digits| {
-        let most = 16u32.pow(digits.len().min(4) as u32) - 1;
-        hex(digits).map(|value| (value * 255 / most.max(1)) as u8)
+        let max_value = 16u32.pow(digits.len().min(4) as u32) - 1;
+        hex(digits).map(|value| (value * 255 / max_value.max(1)) as u8)
     });
     let colour = Rgb { r: parts.next()??, g: parts.next()??, b: parts.next()?? };
     parts.next().is_none().then_some(colour)

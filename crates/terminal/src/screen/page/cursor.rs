@@ -28,7 +28,7 @@ impl XtermScreen {
 
     /// Moves back, at most to the left margin, and with reverse-wraparound on to the line before.
     pub(super) fn step_back(&mut self, mut count: usize) {
-        let wraps = self.remembered.reverse_wrap() && self.has(TermMode::LINE_WRAP);
+        let wraps = self.stored_modes.reverse_wrap() && self.has(TermMode::LINE_WRAP);
         let (mut row, mut column) = self.at();
         if wraps && self.term.grid().cursor.input_needs_wrap {
             // The cursor is thought to be behind the last column.

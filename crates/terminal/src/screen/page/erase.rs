@@ -37,7 +37,7 @@ impl XtermScreen {
         self.clear_split_halves(row);
     }
 
-    /// Clears halves of wide characters whose other half is gone.
+    /// Clears halves of wide characters whose other half is erased.
     pub(super) fn clear_split_halves(&mut self, row: usize) {
         let columns = self.columns();
         let row = &mut self.term.grid_mut()[line(row)][..];

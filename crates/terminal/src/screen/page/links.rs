@@ -1,7 +1,7 @@
 //! Addresses of hyperlinks (OSC 8), within bounds.
 //!
 //! The cells of a link have its number, and the addresses are here: the newest ones, each once. A link whose address is
-//! gone is plain text again. There are only addresses that a viewer can show, and understands; see
+//! dropped is plain text again. There are only addresses that a viewer can show, and understands; see
 //! <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda> for the sequence.
 
 use std::collections::{BTreeMap, HashMap};
@@ -53,7 +53,7 @@ impl Links {
         Some(link)
     }
 
-    /// Returns the address of a link, unless it is gone.
+    /// Returns the address of a link, unless it was dropped.
     pub(in crate::screen) fn address(&self, link: &Hyperlink) -> Option<&str> {
         self.by_number.get(&link.uri().parse().ok()?).map(String::as_str)
     }

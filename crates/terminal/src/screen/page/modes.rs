@@ -22,10 +22,11 @@ const EXTENDED_REVERSE_WRAP: u16 = 1045;
 
 /// DEC modes that the page keeps: DECCOLM, DECSCLM, DECSCNM, DECPFF, DECPEX, xterm's permission for DECCOLM and its
 /// more(1) fix, DECNRCM, and reverse-wraparound in both of its forms.
-const KEPT: [u16; 10] = [DECCOLM, 4, 5, 18, 19, ALLOW_COLUMN_MODE, MORE_FIX, 42, REVERSE_WRAP, EXTENDED_REVERSE_WRAP];
+const STORED_MODES: [u16; 10] =
+    [DECCOLM, 4, 5, 18, 19, ALLOW_COLUMN_MODE, MORE_FIX, 42, REVERSE_WRAP, EXTENDED_REVERSE_WRAP];
 
 /// ANSI modes that the page keeps: KAM and SRM.
-const KEPT_ANSI: [u16; 2] = [2, 12];
+const STORED_ANSI_MODES: [u16; 2] = [2, 12];
 
 /// ECMA-48 modes that are permanently reset on DEC terminals: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM, TTM,
 /// SATM, TSM, EBM.
@@ -54,7 +55,7 @@ impl From<Option<bool>> for State {
 /// Modes that the emulator does not keep.
 #[derive(Debug, Default)]
 pub(super) struct ExtraModes {
-    /// One bit for each of [`KEPT`], followed by one for each of [`KEPT_ANSI`].
+    /// One bit for each of [`STORED_MODES`], followed by one for each of [`STORED_ANSI_MODES`].
     on: u16,
     /// Saved DEC modes (XTSAVE), known ones only.
     saved: BTreeMap<u16, bool>,
@@ -78,19 +79,19 @@ impl ExtraModes {
     }
 
     pub(super) fn dec_mode(&self, mode: u16) -> Option<bool> {
-        Self::bit(&KEPT, 0, mode).map(|bit| self.on & bit != 0)
+        Self::bit(&STORED_MODES, 0, mode).map(|bit| self.on & bit != 0)
     }
 
     fn ansi_mode(&self, mode: u16) -> Option<bool> {
-        Self::bit(&KEPT_ANSI, KEPT.len(), mode).map(|bit| self.on & bit != 0)
+        Self::bit(&STORED_ANSI_MODES, STORED_MODES.len(), mode).map(|bit| self.on & bit != 0)
     }
 
     pub(super) fn set_ansi(&mut self, mode: u16, on: bool) {
-        self.set(Self::bit(&KEPT_ANSI, KEPT.len(), mode), on);
+        self.set(Self::bit(&STORED_ANSI_MODES, STORED_MODES.len(), mode), on);
     }
 
     fn set_dec(&mut self, mode: u16, on: bool) {
-        self.set(Self::bit(&KEPT, 0, mode), on);
+        self.set(Self::bit(&STORED_MODES, 0, mode), on);
     }
 
     /// Returns whether a cursor at the left margin wraps to the previous line. This was mode 45 in xterm until
@@ -104,7 +105,7 @@ impl ExtraModes {
         for mode in [REVERSE_WRAP, EXTENDED_REVERSE_WRAP, 42] {
             self.set_dec(mode, false);
         }
-        for mode in KEPT_ANSI {
+        for mode in STORED_ANSI_MODES {
             self.set_ansi(mode, false);
         }
     }
@@ -115,7 +116,7 @@ impl XtermScreen {
     pub(super) fn change_mode(&mut self, mode: PrivateMode, on: bool) {
         match mode.raw() {
             DECCOLM => {
-                if self.remembered.is_set(ALLOW_COLUMN_MODE) {
+                if self.stored_modes.is_set(ALLOW_COLUMN_MODE) {
                     self.set_column_mode(on);
                 }
             }
@@ -135,7 +136,7 @@ impl XtermScreen {
             1048 if on => self.save_cursor(),
             1048 => self.restore_cursor(),
             1049 => self.show_alternate_with_its_cursor(on),
-            kept if KEPT.contains(&kept) => self.remembered.set_dec(kept, on),
+            kept if STORED_MODES.contains(&kept) => self.stored_modes.set_dec(kept, on),
             _ if on => self.term.set_private_mode(mode),
             _ => self.term.unset_private_mode(mode),
         }
@@ -143,7 +144,7 @@ impl XtermScreen {
 
     /// DECCOLM: clears the screen and the margins. The width does not change; the client that opened the terminal sets it.
     fn set_column_mode(&mut self, on: bool) {
-        self.remembered.set_dec(DECCOLM, on);
+        self.stored_modes.set_dec(DECCOLM, on);
         self.sides = None;
         self.reset_margins();
         self.erase_rows(0..self.rows(), false);
@@ -210,7 +211,7 @@ impl XtermScreen {
             69 => return (self.level >= 4).then_some(self.sides.is_some()),
             // The reply is sent after the held-back output, when the mode is reset again.
             2026 => return Some(false),
-            other => return self.remembered.dec_mode(other),
+            other => return self.stored_modes.dec_mode(other),
         };
         Some(self.has(flag))
     }
@@ -233,7 +234,7 @@ impl XtermScreen {
             4 => Some(self.has(TermMode::INSERT)).into(),
             20 => Some(self.has(TermMode::LINE_FEED_NEW_LINE)).into(),
             mode if NEVER_ON.contains(&mode) => State::AlwaysOff,
-            mode => self.remembered.ansi_mode(mode).into(),
+            mode => self.stored_modes.ansi_mode(mode).into(),
         };
         self.report_mode_state("", mode, state);
     }
@@ -249,7 +250,7 @@ impl XtermScreen {
     pub(super) fn save_modes(&mut self, modes: &[u16]) {
         for mode in modes.iter().filter(|mode| !matches!(mode, 47 | 1047 | 1049)) {
             if let Some(on) = self.dec_mode(*mode) {
-                self.remembered.saved.insert(*mode, on);
+                self.stored_modes.saved.insert(*mode, on);
             }
         }
     }
@@ -257,7 +258,7 @@ impl XtermScreen {
     /// XTRESTORE: modes that were not saved stay unchanged.
     pub(super) fn restore_modes(&mut self, modes: &[u16]) {
         for mode in modes {
-            if let Some(on) = self.remembered.saved.get(mode).copied()
+            if let Some(on) = self.stored_modes.saved.get(mode).copied()
                 && self.dec_mode(*mode) != Some(on)
             {
                 self.change_mode(private_mode(*mode), on);

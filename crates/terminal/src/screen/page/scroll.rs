@@ -24,7 +24,7 @@ impl XtermScreen {
         let (row, column) = self.at();
         if self.sides.is_none() {
             if row == self.bottom {
-                self.note_scrolled(1);
+                self.record_scrolled(1);
             }
             return self.term.linefeed();
         }
@@ -41,7 +41,7 @@ impl XtermScreen {
     pub(super) fn scroll_rows_up(&mut self, from: usize, count: usize) {
         match self.sides {
             None if from == self.top => {
-                self.note_scrolled(count);
+                self.record_scrolled(count);
                 self.term.scroll_up(count);
             }
             None => self.scroll_whole_rows(from, |page| page.term.delete_lines(count)),
@@ -107,7 +107,7 @@ impl XtermScreen {
         }
     }
 
-    /// Shifts cells of a row, from one column to another; what leaves at either end is gone.
+    /// Shifts cells of a row, from one column to another; cells that leave at either end are lost.
     pub(super) fn shift_cells(&mut self, row: usize, from: usize, to: usize, shift: Shift) {
         let blank = self.blank();
         let cells = &mut self.term.grid_mut()[line(row)][Column(from)..Column(to + 1)];

@@ -199,7 +199,7 @@ fn a_program_gets_the_answers_of_a_terminal() {
         ("\x1b[?15n\x1b[?75n", "\x1b[?13n\x1b[?70n"),
         ("\x1b[?996n", "\x1b[?997;1n"),
         ("\x1b[?63;7n", "\x1bP7!~0000\x1b\\"),
-        // A, and blanks behind what is written.
+        // A, and blanks after the written text.
         ("A\x1b[1;1;1;1;1;1*y", "\x1bP1!~FFBF\x1b\\"),
         ("\x1b[2;1;9;9;9;9*y", "\x1bP2!~0000\x1b\\"),
         ("\x1b[14t\x1b[16t\x1b[18t\x1b[19t", "\x1b[4;80;80t\x1b[6;16;8t\x1b[8;5;10t\x1b[9;5;10t"),

@@ -45,7 +45,7 @@ pub(super) struct PromptEntry {
     lines: usize,
     /// Offset at which the echo ends.
     echoed: Option<u64>,
-    /// The terminal has entered an empty line behind it.
+    /// The terminal has entered an empty line after it.
     closed: bool,
     /// The program wanted more, and the terminal took the entry back.
     taken_back: bool,
@@ -79,7 +79,7 @@ enum Verdict {
     NotYet,
 }
 
-/// Decides about a row that has stood still for `silent`. `has_more` is whether there are more lines to type.
+/// Decides about a row that has not changed for `silent`. `has_more` is whether there are more lines to type.
 fn verdict(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
     let (needed, verdict) = match (row, state) {
         (_, InputState::Works) => return Verdict::NotYet,
@@ -101,7 +101,7 @@ impl PromptEntry {
         self.look_at.min(self.deadline)
     }
 
-    /// Notes output: the row is about to change.
+    /// Records output: the row is about to change.
     pub(super) fn stirred(&mut self, now: Instant) {
         self.pause = FIRST_PAUSE;
         self.look_at = now + AT_PROMPT;
@@ -112,7 +112,7 @@ impl Task {
     /// Returns the prompt at which the foreground program waits for an entry, if it has no marks.
     pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
         // The process of an inner shell may be that of `ssh`, which stays in the foreground whatever runs over there.
-        let is_own_shell = self.shell.agreed.is_some()
+        let is_own_shell = self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
             // A shell that can carry no mark, because all that would carry them is read-only, is a program like others.
@@ -127,7 +127,7 @@ impl Task {
             return None;
         }
         let row = self.row_before_cursor();
-        // Output without an end of line may stand before a known prompt.
+        // Output without an end of line may precede a known prompt.
         let known = self.last_prompt.as_ref().filter(|known| known.is_behind_output(&row)).cloned();
         known
             .or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
@@ -141,24 +141,23 @@ impl Task {
             .is_some_and(|reached| Some(reached) == self.pty.foreground().map(|group| (group, self.last_input)))
     }
 
-    /// Returns whether the prompt of the last entry, or one of the foreground program's kind, stands at the cursor, so
-    /// that its program is about to read if it does not yet: line editors run something of their own behind each
-    /// prompt.
+    /// Returns whether the prompt of the last entry, or one of the foreground program's kind, is at the cursor, so that
+    /// its program is about to read if it does not yet: line editors run their own code after each prompt.
     pub(super) fn shows_known_prompt(&self) -> bool {
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         let row = self.row_before_cursor();
-        let is_known =
-            || self.last_prompt.as_ref().is_some_and(|known| matches!(known.row(&row), RowKind::Prompt { .. }));
         // What a program does in the background may have moved the cursor on, and keep it from reading for a moment.
-        let is_known = || is_known() || self.is_still_at_prompt();
+        let is_known = || {
+            self.last_prompt.as_ref().is_some_and(|known| matches!(known.classify_row(&row), RowKind::Prompt { .. }))
+                || self.is_still_at_prompt()
+        };
         !is_taken && (is_known() || LearnedPrompt::learn(&row, self.foreground_name().as_deref()).is_some())
     }
 
-    /// Returns the text without an Enter at a prompt without marks: text behind the cursor, or the typed end of the
-    /// row.
+    /// Returns the text without an Enter at a prompt without marks: text after the cursor, or the typed end of the row.
     pub(super) fn typed_at_prompt(&self) -> Option<String> {
         let (before, behind) = (self.row_before_cursor(), self.row_behind_cursor());
-        // A prompt at the right stands behind a gap.
+        // A prompt at the right follows a gap.
         let is_prompt = behind.starts_with("    ") || behind.trim().is_empty();
         if !is_prompt {
             return Some(behind.trim_end().to_owned());
@@ -200,8 +199,8 @@ impl Task {
         let entries = match is_paste && is_edited {
             true => Ok(vec![format!("\x1b[200~{text}\x1b[201~")]),
             // The line editors of shells show pasted text twice.
-            false if is_edited => prompt.entries(&text.replace('\t', QUOTED_TAB)),
-            false => prompt.entries(&text),
+            false if is_edited => prompt.split_entries(&text.replace('\t', QUOTED_TAB)),
+            false => prompt.split_entries(&text),
         };
         let mut rest = match entries {
             Ok(entries) => VecDeque::from(entries),
@@ -263,7 +262,7 @@ impl Task {
     /// Types the next part of the entry, unless a client holds the terminal. The current part ends if the program is at
     /// its prompt.
     fn type_next_entry(&mut self, is_at_prompt: bool) {
-        if self.seat.admits(None).is_err() {
+        if self.write_lock.admits(None).is_err() {
             return self.end_entry(|_| {});
         }
         let over = self.entry.as_ref().filter(|_| is_at_prompt).map(|entry| self.entry_output(entry));
@@ -306,14 +305,14 @@ impl Task {
         let verdict = match echoed {
             Some(_) if !self.is_stirring() => {
                 let row = self.row_before_cursor();
-                let mut kind = entry.prompt.row(&row);
+                let mut kind = entry.prompt.classify_row(&row);
                 let foreground = self.pty.foreground();
                 let is_other_program = foreground != entry.group;
-                if kind != (RowKind::Prompt { before: 0 })
+                if kind != (RowKind::Prompt { output_bytes: 0 })
                     && is_other_program
                     && LearnedPrompt::learn(&row, None).is_some()
                 {
-                    kind = RowKind::Prompt { before: 0 };
+                    kind = RowKind::Prompt { output_bytes: 0 };
                 }
                 // The shell around the program reports its prompt itself.
                 if is_other_program && self.shell.is_reporting() && foreground == Some(self.shell_process()) {
@@ -378,7 +377,7 @@ impl Task {
 
     /// Presses keys that belong to the entry, unless a client holds the terminal.
     fn press(&mut self, keys: &[u8]) {
-        if self.seat.admits(None).is_err() {
+        if self.write_lock.admits(None).is_err() {
             return;
         }
         self.last_input = Instant::now();
@@ -403,18 +402,18 @@ impl Task {
         let history = self.intake.transcript.history();
         let mut ranges = entry.outputs.clone();
         ranges.push(self.entry_output(&entry));
-        let mut said = excerpt::as_printed_in(history, &ranges, Zone::Output, entry.limit);
+        let mut excerpt = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
         // Editors of lines draw an entry of several lines again.
         if entry.lines > 1 && entry.outputs.is_empty() {
-            said.head.drain(..entry.prompt.redrawn_entry(&said.head));
+            excerpt.head.drain(..entry.prompt.redrawn_entry(&excerpt.head));
         }
-        entry.prompt.trim_end(said.tail.as_mut().unwrap_or(&mut said.head));
+        entry.prompt.trim_prompt(excerpt.tail.as_mut().unwrap_or(&mut excerpt.head));
         let mut result = CommandResult {
-            output: said.head,
-            tail: said.tail,
-            left_out: said.left_out,
-            next: said.next,
-            dropped_before: said.dropped_before,
+            output: excerpt.head,
+            tail: excerpt.tail,
+            left_out: excerpt.left_out,
+            next: excerpt.next,
+            dropped_before: excerpt.dropped_before,
             exit_code: None,
             timed_out: false,
             ended: None,
@@ -423,40 +422,41 @@ impl Task {
             asks: None,
             offset: ranges.first().map_or(0, |range| range.start),
             end: ranges.last().map_or(0, |range| range.end),
-            version: Some(self.drawn),
+            version: Some(self.screen_version),
         };
         self.mark_screen();
         fill(&mut result);
         self.report_result(entry.logged, entry.reply, Ok(result));
     }
 
-    /// Returns the output of the current part of an entry, without its echo and the prompt behind it.
+    /// Returns the output of the current part of an entry, without its echo and the prompt after it.
     fn entry_output(&self, entry: &PromptEntry) -> Range<u64> {
         let history = self.intake.transcript.history();
         let begin =
             entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
         let row = self.row_before_cursor();
-        let is_at_prompt = matches!(entry.prompt.row(&row), RowKind::Prompt { .. });
+        let is_at_prompt = matches!(entry.prompt.classify_row(&row), RowKind::Prompt { .. });
         let mut end = history.end();
         if is_at_prompt || self.shell.prompts > entry.prompts || self.pty.foreground() != entry.group {
             let open = history.open_line();
-            let before = match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.row(open)) {
-                (0, RowKind::Prompt { before }) => before,
-                (unfinished, _) => unfinished,
-            };
-            end = end - open.len() as u64 + before as u64;
+            let output_bytes =
+                match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.classify_row(open)) {
+                    (0, RowKind::Prompt { output_bytes }) => output_bytes,
+                    (unfinished, _) => unfinished,
+                };
+            end = end - open.len() as u64 + output_bytes as u64;
         }
         begin..end.max(begin)
     }
 }
 
-/// A tab for a line editor, behind the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
+/// A tab for a line editor, after the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
 const QUOTED_TAB: &str = "\x16\t";
 
-/// Bytes behind an echo in which to search for further lines of it.
+/// Bytes after an echo in which to search for further lines of it.
 const ECHO_LOOKED_AT: u64 = 64 << 10;
 
-/// Returns the offset behind the `nth` end of a line from `from` on, counted from 1.
+/// Returns the offset after the `nth` end of a line after `from`, counted from 1.
 fn nth_line_end(history: &crate::history::History, from: u64, nth: usize) -> Option<u64> {
     let (start, text) = history.read(from..history.end().min(from + ECHO_LOOKED_AT));
     let mut ends = memchr::memchr_iter(b'\n', text.as_bytes());
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_over_when_its_prompt_stands_still() {
-        let prompt = RowKind::Prompt { before: 0 };
+        let prompt = RowKind::Prompt { output_bytes: 0 };
         let milliseconds = Duration::from_millis;
         let cases = [
             (prompt, InputState::Awaits, 14, Verdict::NotYet),

@@ -22,15 +22,15 @@ pub(super) struct Exchanging {
 impl Task {
     /// Has the shell run the written request, and answers at its end.
     pub(super) fn begin_exchange(&mut self, reply: oneshot::Sender<Result<(), VariablesError>>) {
-        let agreed = match self.fit_to_answer() {
-            Ok(agreed) => agreed,
+        let integration = match self.fit_to_answer() {
+            Ok(integration) => integration,
             // The caller may have stopped listening.
             Err(error) => return drop(reply.send(Err(error))),
         };
-        let redraw = match agreed.kind {
+        let redraw = match integration.kind {
             Kind::Bash => {
                 self.outgoing.extend(BASH_KEY.iter().copied());
-                Some(Redraw::new(&agreed.nonce))
+                Some(Redraw::new(&integration.nonce))
             }
             Kind::Zsh | Kind::Fish | Kind::Posix => {
                 if rustix::process::kill_process(self.child.pid(), Signal::USR1).is_err() {
@@ -40,7 +40,7 @@ impl Task {
             }
         };
         let deadline = Instant::now() + EXCHANGE_TIMEOUT;
-        self.exchanging = Some(Exchanging { reply, deadline, nonce: agreed.nonce, redraw });
+        self.exchanging = Some(Exchanging { reply, deadline, nonce: integration.nonce, redraw });
         self.write_waiting();
     }
 
@@ -48,11 +48,11 @@ impl Task {
         if self.is_over() {
             return Err(VariablesError::Ended);
         }
-        self.seat.admits(None).map_err(VariablesError::Held)?;
-        let Some(agreed) = self.shell.agreed.clone().filter(|_| self.shell.is_reporting()) else {
+        self.write_lock.admits(None).map_err(VariablesError::Held)?;
+        let Some(integration) = self.shell.integration.clone().filter(|_| self.shell.is_reporting()) else {
             let program = self.foreground_name();
             // Its first prompt is still to come.
-            let is_starting = self.shell.agreed.is_some() && !self.shell.is_replaced();
+            let is_starting = self.shell.integration.is_some() && !self.shell.is_replaced();
             return Err(match is_starting {
                 true => VariablesError::Busy { program },
                 false => VariablesError::NotIntegrated { program },
@@ -65,18 +65,22 @@ impl Task {
                 VariablesError::Busy { program: self.foreground_name() }
             });
         }
-        match agreed.kind {
+        match integration.kind {
             // It receives a typed line.
-            _ if self.shell.is_inner => Ok(agreed),
+            _ if self.shell.is_inner => Ok(integration),
             // Its prompt would come back, but the typed text would be in the history twice.
             Kind::Bash => match self.half_typed() {
                 Some(text) => Err(VariablesError::HalfTyped { text }),
-                None => Ok(agreed),
+                None => Ok(integration),
             },
             // The signal would end a shell that no longer has our handler.
             Kind::Zsh | Kind::Fish | Kind::Posix => {
                 let pid = self.child.pid().as_raw_nonzero().get();
-                if catches(pid, Signal::USR1.as_raw()) == Some(true) { Ok(agreed) } else { Err(VariablesError::Deaf) }
+                if catches(pid, Signal::USR1.as_raw()) == Some(true) {
+                    Ok(integration)
+                } else {
+                    Err(VariablesError::Deaf)
+                }
             }
         }
     }
@@ -105,7 +109,7 @@ impl Task {
                     self.take_in_all(&before);
                     // A redrawn prompt contains no query.
                     self.intake.draw(&redrawn, &mut Vec::new());
-                    self.drawn += 1;
+                    self.screen_version += 1;
                     vec![after]
                 }
             },

@@ -39,10 +39,10 @@ enum Purpose {
 impl Task {
     /// Sets up marks in the shell at whose prompt the terminal is, and enters the command then.
     pub(super) fn begin_integration(&mut self, entering: Entering) {
-        let agreed = inner::agree();
-        let line = inner::kind_line(&agreed.nonce);
-        let typing = HiddenTyping::new(&agreed.nonce, false);
-        self.type_hidden(&line, typing, Purpose::Kind(agreed, entering), ANSWERS);
+        let integration = inner::agree();
+        let line = inner::kind_line(&integration.nonce);
+        let typing = HiddenTyping::new(&integration.nonce, false);
+        self.type_hidden(&line, typing, Purpose::Kind(integration, entering), ANSWERS);
     }
 
     /// Has an inner shell run a script, and reports what it printed.
@@ -51,28 +51,28 @@ impl Task {
         script: &QueryScript,
         reply: oneshot::Sender<Result<Vec<u8>, VariablesError>>,
     ) {
-        let line = self.fit_to_answer().and_then(|agreed| {
+        let line = self.fit_to_answer().and_then(|integration| {
             if let Some(text) = self.half_typed() {
                 return Err(VariablesError::HalfTyped { text });
             }
             // The shell may have ended since the caller wrote the script.
-            if !self.shell.is_inner || agreed.kind != script.kind() {
+            if !self.shell.is_inner || integration.kind != script.kind() {
                 return Err(VariablesError::Unanswered);
             }
-            let line = inner::script_line(&agreed, &script.line());
+            let line = inner::script_line(&integration, &script.line());
             // Each end of a line would enter it.
             let is_split = line.contains('\n') && !self.intake.screen.modes().bracketed_paste;
             let is_completed = line.contains('\t') && !self.takes_tabs();
             if is_split || is_completed || line.len() > MAX_LINE_BYTES || self.check_lines(line.as_bytes()).is_err() {
                 return Err(VariablesError::NotTypeable);
             }
-            command::entered(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, agreed))
+            command::entered(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, integration))
         });
         match line {
             // The caller may have stopped listening.
             Err(error) => drop(reply.send(Err(error))),
-            Ok((line, agreed)) => {
-                let typing = HiddenTyping::new(&agreed.nonce, true);
+            Ok((line, integration)) => {
+                let typing = HiddenTyping::new(&integration.nonce, true);
                 self.type_hidden(&line, typing, Purpose::Script(reply), EXCHANGE_TIMEOUT);
             }
         }
@@ -98,30 +98,30 @@ impl Task {
 
     fn end_hidden(&mut self, answer: HiddenAnswer) -> Vec<u8> {
         let Some(mut task) = self.typed_line.take() else { return answer.rest };
-        // What a client has typed since then stands at the prompt, or it holds the terminal.
-        let is_disturbed = self.last_input > task.began || self.seat.admits(None).is_err();
+        // Text that a client has typed since then is at the prompt, or it holds the terminal.
+        let is_disturbed = self.last_input > task.began || self.write_lock.admits(None).is_err();
         match task.purpose {
             Purpose::Kind(_, entering) if is_disturbed => {
                 entering.refuse(&RunError::Busy { program: self.foreground_name() });
                 task.typing.give_up()
             }
-            Purpose::Kind(mut agreed, entering) => {
-                agreed.kind = inner::kind_of(&String::from_utf8_lossy(&answer.answer));
-                let line = inner::marks_line(agreed.kind, &agreed.nonce);
-                let typing = HiddenTyping::new(&agreed.nonce, true);
-                self.type_hidden(&line, typing, Purpose::Marks(agreed, entering), ANSWERS);
+            Purpose::Kind(mut integration, entering) => {
+                integration.kind = inner::kind_of(&String::from_utf8_lossy(&answer.answer));
+                let line = inner::marks_line(integration.kind, &integration.nonce);
+                let typing = HiddenTyping::new(&integration.nonce, true);
+                self.type_hidden(&line, typing, Purpose::Marks(integration, entering), ANSWERS);
                 Vec::new()
             }
-            Purpose::Marks(agreed, mut entering) => {
+            Purpose::Marks(integration, mut entering) => {
                 self.draw_prompt(&answer.prompt);
-                let marks = format!("\x1b]133;A;k={0}\x07\x1b]133;B;k={0}\x07", agreed.nonce);
-                let posix = agreed.kind == Kind::Posix;
-                self.intake.transcript.enter_shell(agreed.nonce.clone(), posix);
+                let marks = format!("\x1b]133;A;k={0}\x07\x1b]133;B;k={0}\x07", integration.nonce);
+                let posix = integration.kind == Kind::Posix;
+                self.intake.transcript.enter_shell(integration.nonce.clone(), posix);
                 let program = self.pty.foreground().unwrap_or(self.child.pid()).as_raw_nonzero().get();
-                let shell = Shell::enter(agreed, program, &self.shell);
-                self.outer.push(std::mem::replace(&mut self.shell, shell));
+                let shell = Shell::enter(integration, program, &self.shell);
+                self.outer_shells.push(std::mem::replace(&mut self.shell, shell));
                 self.take_in_all(marks.as_bytes());
-                // zsh reports that it reads keys behind its prompt.
+                // zsh reports that it reads keys after its prompt.
                 self.take_in_all(&answer.rest);
                 entering.renew();
                 self.enter_command(entering);
@@ -141,7 +141,7 @@ impl Task {
         let mut replies = Vec::new();
         self.intake.draw(b"\r\x1b[K", &mut replies);
         self.intake.draw(prompt, &mut replies);
-        self.drawn += 1;
+        self.screen_version += 1;
         if !replies.is_empty() {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
         }
@@ -168,17 +168,17 @@ impl Task {
 
     /// Goes back to the shell around the innermost one, which has ended.
     pub(super) fn leave_inner_shell(&mut self) {
-        if let Some(outer) = self.outer.pop() {
+        if let Some(outer) = self.outer_shells.pop() {
             let inner = std::mem::replace(&mut self.shell, outer);
             self.shell.resume(&inner);
-            self.left_inner = Some(Instant::now());
+            self.inner_ended_at = Some(Instant::now());
             if let Some(running) = &mut self.running {
                 running.has_ended_shell = true;
             }
         }
     }
 
-    /// Leaves inner shells whose program is gone without a mark of the shell around it.
+    /// Leaves inner shells whose program has ended without a mark of the shell around it.
     pub(super) fn leave_ended_shells(&mut self) {
         while self.shell.has_left() {
             self.intake.transcript.leave_shell();

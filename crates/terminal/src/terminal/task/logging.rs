@@ -23,7 +23,7 @@ const MAX_SCREEN_CHARS: usize = 8192;
 const MAX_LINE_BYTES: u64 = 16 * 1024;
 
 impl Task {
-    /// Returns what the program shows at this moment. `unseen` states that it reads without an echo.
+    /// Returns the program's current output. `unseen` states that it reads without an echo.
     pub(super) fn input_context(&self, unseen: bool) -> InputContext {
         let row = || self.row_before_cursor().chars().take(MAX_ROW_CHARS).collect();
         if self.intake.screen.modes().alternate_screen {
@@ -81,7 +81,7 @@ impl Task {
         screen.trim_end().chars().take(MAX_SCREEN_CHARS).collect()
     }
 
-    /// Logs a line that the shell takes, and how its command ends. A command of a request has an entry of its own.
+    /// Logs a line that the shell takes, and how its command ends. A command of a request has its own entry.
     pub(super) fn log_mark(&mut self, marked: &Marked) {
         if self.inputs.is_off() {
             return;

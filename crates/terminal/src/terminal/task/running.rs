@@ -99,7 +99,7 @@ const COMMAND_START_TIMEOUT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Required silence of a program that passes input on, until what stands in the row of the cursor is no beginning.
+/// Required silence of a program that passes input on, until the row of the cursor is not a beginning.
 const STANDS_STILL: Duration = Duration::from_secs(3);
 
 /// A command with a waiting caller.
@@ -114,7 +114,7 @@ pub(super) struct Running {
     kind: Kind,
     /// Command to enter once this one has succeeded, and the folder that this one changes to.
     then: Option<(String, String)>,
-    /// It has ended when the shell has shown more prompts than this.
+    /// The command has ended when the shell has shown more prompts than this.
     prompts: u64,
     /// Offsets: of all output at the entry of the line, where the shell took it, where the command began and ended.
     entered: u64,
@@ -181,12 +181,12 @@ enum CommandAbort {
     AwaitsInput(InputRequest),
     Exited(Exit),
     Replaced(String),
-    /// The inner shell is gone, and the shell around it reports nothing.
+    /// The inner shell has ended, and the shell around it reports nothing.
     Left,
 }
 
 impl Running {
-    fn note_mark(&mut self, marked: &Marked) {
+    fn record_mark(&mut self, marked: &Marked) {
         match marked.mark {
             Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
             // Another client typed a line during the command: the shell has executed it without a prompt between.
@@ -229,7 +229,7 @@ impl Task {
 
     /// Returns whether the shell itself is in the foreground, so that its prompt may come at any moment.
     fn comes_to_prompt(&self) -> bool {
-        self.shell.agreed.is_some()
+        self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && self.running.is_none()
             && self.pty.foreground() == Some(self.shell_process())
@@ -240,7 +240,7 @@ impl Task {
         if self.running.is_some() || self.entry.is_some() || self.intake.screen.modes().alternate_screen {
             return ExpectedPrompt::No;
         }
-        let is_own_program = self.shell.agreed.is_none() || self.shell.is_replaced();
+        let is_own_program = self.shell.integration.is_none() || self.shell.is_replaced();
         let is_first_prompt = !is_own_program && !self.shell.is_inner && self.shell.prompts == 0;
         // Reads the processes only where the answer depends on them.
         let waits = || match self.input_state() {
@@ -277,8 +277,8 @@ impl Task {
         group.is_some_and(takes_entries)
     }
 
-    /// Returns whether the foreground program waits behind unread output: the row of the cursor does not show its
-    /// prompt so far.
+    /// Returns whether the foreground program waits after unread output: the row of the cursor does not show its prompt
+    /// so far.
     fn has_unread_prompt(&self) -> bool {
         self.pty.has_unread() && self.input_state() == InputState::Awaits
     }
@@ -295,7 +295,7 @@ impl Task {
 
     /// Returns whether an inner shell ended a moment ago, so that the shell around it is about to show its prompt.
     fn has_just_left(&self) -> bool {
-        self.left_inner.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
+        self.inner_ended_at.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
     }
 
     /// Returns the time of the next look at the row of the cursor for commands that wait for a prompt without marks: a
@@ -402,8 +402,9 @@ impl Task {
         if self.is_over() {
             return Err(RunError::Ended(self.exit()));
         }
-        self.seat.admits(None).map_err(RunError::Held)?;
-        let Some(kind) = self.shell.agreed.as_ref().filter(|_| self.shell.is_reporting()).map(|agreed| agreed.kind)
+        self.write_lock.admits(None).map_err(RunError::Held)?;
+        let Some(kind) =
+            self.shell.integration.as_ref().filter(|_| self.shell.is_reporting()).map(|integration| integration.kind)
         else {
             return Err(RunError::NotIntegrated { program: self.reader_name() });
         };
@@ -441,12 +442,12 @@ impl Task {
         let keys = command::keys(line, running.kind, editor, self.shell.is_inner);
         let asks = if editor == Editor::None { line.matches('\n').count() } else { 0 };
         self.mark_screen();
-        (self.input_offset, self.input_drawn) = (offset, self.drawn);
+        (self.input_offset, self.input_screen_version) = (offset, self.screen_version);
         self.echo.expect(&format!("{line}\n"), offset);
         self.running = Some(Running {
             prompts: self.shell.prompts,
             entered: offset,
-            version: self.drawn,
+            version: self.screen_version,
             taken: None,
             began: None,
             ended: None,
@@ -467,7 +468,7 @@ impl Task {
     /// Takes in a mark, after the shell's own state has.
     pub(super) fn follow_command(&mut self, marked: &Marked) {
         if let Some(running) = &mut self.running {
-            running.note_mark(marked);
+            running.record_mark(marked);
             if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
                 // Taken back as a person would.
                 running.take_back = Some(Instant::now() + TAKES_BACK);
@@ -527,11 +528,15 @@ impl Task {
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
-                let said = self.ran(&running, over).output.trim_end().to_owned();
-                return self.report_result(running.logged, running.reply, Err(RunError::NoFolder { folder, said }));
+                let message = self.ran(&running, over).output.trim_end().to_owned();
+                return self.report_result(
+                    running.logged,
+                    running.reply,
+                    Err(RunError::NoFolder { folder, said: message }),
+                );
             }
             // A person may have begun to type between the change of directory and the command.
-            if let Err(holder) = self.seat.admits(None) {
+            if let Err(holder) = self.write_lock.admits(None) {
                 return self.report_result(running.logged, running.reply, Err(RunError::Held(holder)));
             }
             return match self.half_typed() {
@@ -578,35 +583,35 @@ impl Task {
         let _ = reply.send(ran);
     }
 
-    /// Returns why the shell ran nothing, or not all, of a command at whose end it is.
+    /// Returns the reason that the shell ran nothing, or not all, of a command at whose end it is.
     fn refusal(&self, running: &Running) -> Option<RunError> {
         let history = self.intake.transcript.history();
-        let said = |from: Option<u64>, upto: Option<u64>| {
+        let message = |from: Option<u64>, upto: Option<u64>| {
             let Some(from) = from else { return String::new() };
-            let said = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
+            let message = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
             match upto {
-                Some(_) => said.trim().to_owned(),
-                // The prompt stands behind it, without a mark: bash calls no hook after an event that it has not found.
-                None => said.trim_start().lines().next().unwrap_or_default().to_owned(),
+                Some(_) => message.trim().to_owned(),
+                // The prompt follows, without a mark: bash calls no hook after an event that it has not found.
+                None => message.trim_start().lines().next().unwrap_or_default().to_owned(),
             }
         };
         match (running.began, running.refused) {
-            (None, _) => Some(RunError::NothingRan { said: said(running.taken, running.ended) }),
+            (None, _) => Some(RunError::NothingRan { said: message(running.taken, running.ended) }),
             (Some(_), None) => None,
             (Some(began), Some(_)) if running.kind == Kind::Fish => {
-                Some(RunError::NothingRan { said: said(Some(began), running.ended) })
+                Some(RunError::NothingRan { said: message(Some(began), running.ended) })
             }
             // Without a message, the exit code is that of the command before.
-            (Some(_), refused) => Some(said(running.taken, refused))
-                .filter(|said| !said.is_empty())
-                .map(|said| RunError::PartlyRan { said }),
+            (Some(_), refused) => Some(message(running.taken, refused))
+                .filter(|message| !message.is_empty())
+                .map(|message| RunError::PartlyRan { said: message }),
         }
     }
 
     /// Returns whether the inner shell has exited and its last output has arrived.
     fn has_left_for_good(&mut self) -> bool {
         let has_left = self.shell.has_left();
-        let is_around_reporting = self.outer.last().is_some_and(Shell::is_reporting);
+        let is_around_reporting = self.outer_shells.last().is_some_and(Shell::is_reporting);
         let is_stirring = self.is_stirring();
         let now = Instant::now();
         let Some(running) = self.running.as_mut().filter(|_| has_left) else { return false };
@@ -631,23 +636,23 @@ impl Task {
             Some(began) => began..ended.max(began),
             None => running.entered..running.entered,
         };
-        let mut said = excerpt::as_printed_in(history, std::slice::from_ref(&range), Zone::Output, running.limit);
+        let mut excerpt = excerpt::read_printed(history, std::slice::from_ref(&range), Zone::Output, running.limit);
         if matches!(over, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
-            // bash reports that it ends, and its traps may print behind that.
+            // bash reports that it ends, and its traps may print after that.
             let (_, behind) = history.read(end..range.end);
             let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
-            let output = excerpt::as_printed_in(history, &[range.start..end], Zone::Output, running.limit);
-            let behind = excerpt::as_printed_in(history, &[end + word..range.end], Zone::Output, running.limit);
-            if said.tail.is_none() && word <= MAX_FAREWELL_BYTES {
-                said.head = output.head + &behind.head;
+            let output = excerpt::read_printed(history, &[range.start..end], Zone::Output, running.limit);
+            let behind = excerpt::read_printed(history, &[end + word..range.end], Zone::Output, running.limit);
+            if excerpt.tail.is_none() && word <= MAX_FAREWELL_BYTES {
+                excerpt.head = output.head + &behind.head;
             }
         }
         // A bash that a signal ends prints nothing.
         let is_killed = running.exit_code.is_some_and(|code| code > 128);
         if running.has_ended_shell && running.kind == Kind::Bash && !is_killed {
-            let text = said.tail.as_mut().unwrap_or(&mut said.head);
+            let text = excerpt.tail.as_mut().unwrap_or(&mut excerpt.head);
             let said_by_bash = ["exit\n", "logout\n"].into_iter().find_map(|word| text.strip_suffix(word));
             if let Some(length) = said_by_bash.filter(|rest| rest.is_empty() || rest.ends_with('\n')).map(str::len) {
                 text.truncate(length);
@@ -657,7 +662,7 @@ impl Task {
             && let Some(rows) = self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost == 0)
         {
             // Its question is on the rows that it drew on.
-            said = excerpt::of_lines(rows.changed_below_command(&self.intake), said.next, running.limit);
+            excerpt = excerpt::join_lines(rows.changed_below_command(&self.intake), excerpt.next, running.limit);
         }
         CommandResult {
             exit_code: match &over {
@@ -679,14 +684,14 @@ impl Task {
                 CommandAbort::AwaitsInput(asks) => Some(asks),
                 _ => None,
             },
-            output: said.head,
-            tail: said.tail,
-            left_out: said.left_out,
-            next: said.next,
-            dropped_before: said.dropped_before,
+            output: excerpt.head,
+            tail: excerpt.tail,
+            left_out: excerpt.left_out,
+            next: excerpt.next,
+            dropped_before: excerpt.dropped_before,
             offset: range.start,
             end: if at_prompt { range.end } else { history.end() },
-            version: Some(self.drawn),
+            version: Some(self.screen_version),
         }
     }
 }

@@ -37,7 +37,7 @@ impl Task {
     /// Returns the directory of the shell, or of the program. The one of an inner shell that does not report it is unknown.
     pub(super) fn directory(&self) -> Option<String> {
         match &self.shell.folder {
-            // At its prompt the shell's own folder is the one that counts. An inner shell may be on another machine.
+            // At its prompt the shell's own directory counts. An inner shell may be on another machine.
             Some(folder) if !self.shell.is_idle() || self.shell.is_inner => Some(folder.clone()),
             None if self.shell.is_inner => None,
             _ => folder_of(self.child.pid().as_raw_nonzero().get()),
@@ -77,7 +77,7 @@ impl Task {
         }
     }
 
-    /// Returns whether the last input may not have reached the program: the kernel passes it on in a task of its own. A
+    /// Returns whether the last input may not have reached the program: the kernel passes it on in a separate task. A
     /// line editor of a shell echoes what it has read.
     fn is_input_on_its_way(&self) -> bool {
         let is_echoed = self.intake.transcript.history().end() > self.input_offset;
@@ -108,12 +108,12 @@ impl Task {
         self.row_of_cursor().0
     }
 
-    /// Returns the row of the cursor from the cursor on.
+    /// Returns the row of the cursor, starting at the cursor.
     pub(super) fn row_behind_cursor(&self) -> String {
         self.row_of_cursor().1
     }
 
-    /// Returns the row of the cursor, up to the cursor and behind it.
+    /// Returns the row of the cursor, up to the cursor and after it.
     fn row_of_cursor(&self) -> (String, String) {
         let cursor = self.intake.screen.cursor();
         let row = self.intake.screen.row(cursor.row);

@@ -554,10 +554,10 @@ mod tests {
             - of_bad in f.json: /steps/1: step 'b' calls 'bad', which cannot be used itself
             - unknown in f.json: /steps/0/node: step 'a' calls node 'goood', which does not exist, did you mean 'good'?
             - of_of_bad in f.json: /steps/0: step 'a' calls 'of_bad', which cannot be used itself
-            - into in f.json: it calls graphs that call each other in a circle: one → two → one
-            - one in f.json: it calls graphs that call each other in a circle: one → two → one
-            - self in f.json: it calls graphs that call each other in a circle: self → self
-            - two in f.json: it calls graphs that call each other in a circle: two → one → two"#]]
+            - into in f.json: it calls graphs that form a cycle: one → two → one
+            - one in f.json: it calls graphs that form a cycle: one → two → one
+            - self in f.json: it calls graphs that form a cycle: self → self
+            - two in f.json: it calls graphs that form a cycle: two → one → two"#]]
         .assert_eq(&summary(&project(&[("f.json", json)])));
     }
 

@@ -171,7 +171,7 @@ fn mistakes_are_named_with_their_place() {
     expect_test::expect![[r#"
         /arguments/PW: warning: the secret argument 'PW' is not exported, and no state uses {PW}; write {PW|sh} where it is typed, or add "export": true if programs are to find it in their environment
         /states/a/action/params/rules/2/type: warning: the text is not entered: it does not end with \n, and no key is pressed after it
-        /states/a/action/params/rules/1/when: warning: {groups} is no argument and no result of a state, did you mean 'a_groups'? Runs must be started with it: add groups to initial_variables. If it is meant as text, write {{groups}}"#]].assert_eq(&warnings.join("\n"));
+        /states/a/action/params/rules/1/when: warning: {groups} is neither an argument nor a result of a state, did you mean 'a_groups'? Start runs with it: add groups to initial_variables. To use it as literal text, write {{groups}}"#]].assert_eq(&warnings.join("\n"));
 }
 
 #[test]

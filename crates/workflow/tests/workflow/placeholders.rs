@@ -60,12 +60,12 @@ fn a_name_that_nothing_sets_is_a_warning_with_its_place_and_the_nearest_name() {
         assert_eq!(warnings(&typing(known)), "", "{known}");
     }
     expect![[r#"
-        /states/type/action/params/input_text: warning: {PROJCT} is no argument and no result of a state, did you mean 'PROJECT'? Runs must be started with it: add PROJCT to initial_variables. If it is meant as text, write {{PROJCT}}
-        /states/type/action/params/input_text: warning: {print} is no argument and no result of a state. Runs must be started with it: add print to initial_variables. If it is meant as text, write {{print}}"#]]
+        /states/type/action/params/input_text: warning: {PROJCT} is neither an argument nor a result of a state, did you mean 'PROJECT'? Start runs with it: add PROJCT to initial_variables. To use it as literal text, write {{PROJCT}}
+        /states/type/action/params/input_text: warning: {print} is neither an argument nor a result of a state. Start runs with it: add print to initial_variables. To use it as literal text, write {{print}}"#]]
     .assert_eq(&warnings(&typing("cd {PROJCT|sh}; awk '{print}' {PROJCT}")));
     let mut document = typing("x");
     document["states"]["wait"]["transitions"][0]["condition"] = json!({"pattern_match": "v{version|regex}"});
-    expect!["/states/wait/transitions/0/condition: warning: {version} is no argument and no result of a state. Runs must be started with it: add version to initial_variables. If it is meant as text, write {{version}}"]
+    expect!["/states/wait/transitions/0/condition: warning: {version} is neither an argument nor a result of a state. Start runs with it: add version to initial_variables. To use it as literal text, write {{version}}"]
         .assert_eq(&warnings(&document));
 }
 
@@ -73,7 +73,7 @@ fn a_name_that_nothing_sets_is_a_warning_with_its_place_and_the_nearest_name() {
 fn nothing_starts_without_the_variables_that_are_needed() {
     let document = typing("cd {PROJECT} && {command}");
     assert_eq!(refused(&document, &json!({"PROJECT": "/src", "command": "make"})), "");
-    expect!["Invalid arguments, so nothing was started: argument PROJECT (where to build) is missing; add PROJECT to initial_variables; {command} at /states/type/action/params/input_text has no value. Add command to initial_variables, or write {{command}} if it is meant as text"]
+    expect!["Invalid arguments, so nothing was started: argument PROJECT (where to build) is missing; add PROJECT to initial_variables; {command} at /states/type/action/params/input_text has no value. Add command to initial_variables, or write {{command}} for literal text"]
         .assert_eq(&refused(&document, &json!({"NOTE": "x"})));
     let in_shell = definition(&document).check_start(&fields(&json!({"command": "make"})), |name| name == "PROJECT");
     assert_eq!(in_shell, Ok(()));

@@ -100,11 +100,11 @@ fn a_return_value_is_made_of_variables_without_a_shell() {
 fn return_values_that_no_shell_can_report_are_a_warning() {
     let mut document = machine(json!({"look": look("close"), "close": {"action": {"tool": "exit_terminal"}}}));
     document["return_values"] = json!({"LOAD": "the load"});
-    expect![[r#"/return_values/LOAD: warning: LOAD is read from the shell after the last state, but state 'close' closes the terminal and may end the run; make it of variables: {"from": "{STATE_FIELD}"}"#]]
+    expect![[r#"/return_values/LOAD: warning: LOAD is read from the shell after the last state, but state 'close' closes the terminal and may be the last state; build it from variables: {"from": "{STATE_FIELD}"}"#]]
         .assert_eq(&warnings(&document));
     document["states"] =
         json!({"look": {"action": {"tool": "open_terminal", "params": {"shell": "/usr/bin/python3"}}}});
-    expect![[r#"/return_values/LOAD: warning: LOAD is read from the shell after the last state, but '/usr/bin/python3', which state 'look' opens, does not report variables; make it of variables: {"from": "{STATE_FIELD}"}"#]]
+    expect![[r#"/return_values/LOAD: warning: LOAD is read from the shell after the last state, but '/usr/bin/python3', which state 'look' opens, does not report variables; build it from variables: {"from": "{STATE_FIELD}"}"#]]
         .assert_eq(&warnings(&document));
     document["states"]["look"]["action"]["params"]["shell"] = "/bin/zsh".into();
     assert_eq!(warnings(&document), "");

@@ -177,7 +177,11 @@ impl Menu {
             place.key(line).is_some_and(|key| !is_answer(key) && words.iter().any(|answer| is_alike(key, answer)))
         };
         let are_keys = !words.is_empty() && words.iter().all(|word| is_key(word));
-        let chosen = PLACES.into_iter().filter(|_| are_keys).find_map(|place| {
+        // Behind other words, a number of four digits is a year or an amount.
+        let is_place = |place: &Place| {
+            are_keys && (matches!(place, Place::First) || words.iter().all(|word| word.chars().count() < MAX_KEY_CHARS))
+        };
+        let chosen = PLACES.into_iter().filter(is_place).find_map(|place| {
             let is_chosen = |line: &&str| place.key(line).is_some_and(is_answer);
             let chosen = lines.iter().rposition(is_chosen)?;
             let is_of_menu = |line: &&str| is_of(place, line) || words.len() > 1 && is_chosen(line);
@@ -314,11 +318,10 @@ fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
 /// The most signs of the number or letter of an entry.
 const MAX_KEY_CHARS: usize = 4;
 
-/// Returns whether a word may be the number or letter of an entry: a number of three digits at the most, or a letter, with a number at
-/// the most. A year or an amount is none.
+/// Returns whether a word may be the number or letter of an entry: a number, or a letter, with a number at the most.
 fn is_key(word: &str) -> bool {
     let letters = word.chars().filter(|sign| sign.is_alphabetic()).count();
-    word.chars().count() - letters < MAX_KEY_CHARS && letters <= 1
+    word.chars().count() <= MAX_KEY_CHARS && letters <= 1
 }
 
 /// Returns whether two words may be those of two entries of one menu.

@@ -648,14 +648,13 @@ impl Supervisor {
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
             let host =
                 host.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<AskError>()) {
-                    // The link carries on, so the host was lost because it sent what is no message.
-                    Some(
-                        AskError::Garbled(_)
-                        | AskError::Implausible { .. }
-                        | AskError::Refused(_)
-                        | AskError::HostLost { .. }
-                        | AskError::RemoteHostLost { .. },
-                    ) => ConnectFailure::Protocol(error.to_string()),
+                    // The link carries on.
+                    Some(AskError::HostLost { .. } | AskError::RemoteHostLost { .. }) => {
+                        ConnectFailure::Protocol("the terminal host there sent what is no message".to_owned())
+                    }
+                    Some(AskError::Garbled(_) | AskError::Implausible { .. } | AskError::Refused(_)) => {
+                        ConnectFailure::Protocol(error.to_string())
+                    }
                     _ => connection(error.to_string()),
                 })?;
             if !host.is_understood() {

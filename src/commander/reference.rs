@@ -283,7 +283,7 @@ mod tests {
                 "::99999999999999999999 refers to nothing: there are ::0 to ::2; write \\:: for a literal ::",
             ),
             ("::gret", "::gret refers to nothing: 'gret' was not called yet; write \\:: for a literal ::"),
-            ("::last", "::last has no output, because it failed; why is in ::2['error']"),
+            ("::last", "::last has no output, because it failed; see ::2['error']"),
             (
                 "::0['outpt']",
                 "::0['outpt'] refers to nothing: ::0 has no ['outpt']; there is success, output, input, attributes",

@@ -165,12 +165,12 @@ ssh = 'z'
         let all = wrong(text, &[]).join("\n");
         for part in [
             "the name 'a b' of host 1 must be 1 to 64",
-            "ssh of host 'a b' must be a destination",
+            "ssh of host 'a b' must be an ssh destination",
             "name of host 2 is missing",
             "ssh of host 2 must be a string, not 7",
-            "ssh of host 'x' must be a destination",
+            "ssh of host 'x' must be an ssh destination",
             "two hosts are called 'x'",
-            "the name 'local' of host 5 means this machine",
+            "the name 'local' of host 5 is reserved for this machine",
         ] {
             assert!(all.contains(part), "no {part:?} in:\n{all}");
         }

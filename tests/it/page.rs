@@ -71,6 +71,21 @@ impl PageHome {
         (origin.to_owned(), ticket.to_owned())
     }
 
+    /// Returns a ticket that nobody has used, and the halves of a session that a person has begun with another one.
+    fn stolen(&self) -> Value {
+        let (origin, ticket) = self.ticket();
+        let mut curl = Command::new("curl");
+        let origin_header = format!("Origin: {origin}");
+        curl.args(["-s", "-i", "-H", &origin_header, "-H", "Content-Type: application/json", "-d"]);
+        let login = curl.arg(json!({"ticket": ticket}).to_string()).arg(format!("{origin}/page/session"));
+        let reply = CommandOutput::of(&login.output().unwrap()).stdout;
+        let cookie = reply.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next());
+        let (name, value) = cookie.and_then(|cookie| cookie.split_once('=')).expect("a session has a cookie");
+        let session: Value = serde_json::from_str(reply.lines().next_back().unwrap()).unwrap();
+        let cookie = json!({"name": name, "value": value});
+        json!({"ticket": self.ticket().1, "cookie": cookie, "half": session["half"], "session_id": session["session_id"]})
+    }
+
     /// Sends a request with the token of the server, as an agent does. Returns the reply with its `status`.
     fn posts(&self, path: &str, body: &Value) -> Value {
         let header = format!("Authorization: Bearer {}", self.token());
@@ -441,7 +456,7 @@ fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
     types(format!("sh {}\n", script.display()));
     let said = waits("^\"steals\"|attack-ended-\\d+");
     assert_eq!(said["match_text"], "\"steals\"", "{}", said["screen_content"].as_str().unwrap());
-    types(format!("{}\n", json!({"ticket": page.ticket().1})));
+    types(format!("{}\n", page.stolen()));
     let said = waits("attack-ended-\\d+");
     assert_eq!(said["match_text"], "attack-ended-0", "{}", said["screen_content"].as_str().unwrap());
 

@@ -83,6 +83,16 @@ impl Caller {
         }
     }
 
+    /// Returns whether the request, or the browser that it is for, comes from a terminal that steplatch keeps or from a program that it
+    /// has started: an agent may be there.
+    pub async fn is_from_kept_terminal(&self) -> bool {
+        let refusal = match self.peer {
+            Some(address) => self.standing.refuses_client(address).await,
+            None => self.standing.verdict().await.refusal,
+        };
+        matches!(refusal, Some(PersonRefusal::InTerminal | PersonRefusal::Started))
+    }
+
     /// Returns the caller's name in the log of a terminal: the run, or the name of the client.
     pub fn label(&self) -> Option<String> {
         self.run.as_ref().map(ToString::to_string).or_else(|| self.name.clone())

@@ -182,12 +182,13 @@ impl PageLogins {
         let mut logins = self.logins.lock();
         let Some(checked) = logins.sessions.check(&cookie, &half, self.clock.now()) else {
             let error = "This browser is not logged in, or its session has ended; log in with: steplatch open";
-            return CheckPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
+            let cookie_is_known = logins.sessions.has_cookie(&cookie, self.clock.now());
+            return CheckPageSessionReply { cookie_is_known, error: Some(error.to_owned()), ..Default::default() };
         };
         if checked.is_worth_storing {
             self.store(&logins.sessions);
         }
-        CheckPageSessionReply { success: true, session_id: Some(checked.id), error: None }
+        CheckPageSessionReply { success: true, cookie_is_known: true, session_id: Some(checked.id), error: None }
     }
 
     /// Lists the sessions, the most recently used first.

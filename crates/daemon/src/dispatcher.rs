@@ -436,10 +436,23 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            Command::BeginPageSession(verb) => VerbReply::from_reply(self.page.begin(&verb)),
+            // A program in a kept terminal may have read the ticket, which stays the person's.
+            Command::BeginPageSession(verb) => match caller.is_from_kept_terminal().await {
+                false => VerbReply::from_reply(self.page.begin(&verb)),
+                true => VerbReply::failure(
+                    "The page is opened by a person, in a browser of their own: this program runs in a terminal that steplatch \
+                     keeps, where an agent may type"
+                        .to_owned(),
+                ),
+            },
             Command::CheckPageSession(verb) => VerbReply::from_reply(self.page.check(&verb)),
             Command::ListPageSessions(_) => VerbReply::from_reply(self.page.list()),
-            Command::EndPageSessions(verb) => VerbReply::from_reply(self.page.end(&verb)),
+            Command::EndPageSessions(verb) => match caller.is_from_kept_terminal().await {
+                false => VerbReply::from_reply(self.page.end(&verb)),
+                true => VerbReply::failure(
+                    "The sessions of browsers are ended by a person, in a terminal of their own or on the page".to_owned(),
+                ),
+            },
             Command::CancelWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.cancel(verb)).await),
             Command::PauseWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.pause(caller, verb)).await),
             Command::ResumeWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.resume(caller, verb)).await),

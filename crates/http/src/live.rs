@@ -63,15 +63,19 @@ pub(crate) async fn upgrade(
         let error = "Only the page itself opens this socket, at http://localhost";
         return Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", error).into_response();
     }
-    let Some(cookie) = login::cookie(&headers, app.port) else {
-        return Refusal::unauthorized().into_response();
-    };
+    // A socket costs far more than this request does.
+    let cookies = login::cookies(&headers, app.port);
+    match login::knows_cookie(&app, &cookies).await {
+        Ok(true) => {}
+        Ok(false) => return Refusal::unauthorized().into_response(),
+        Err(error) => return Refusal::from(error).into_response(),
+    }
     let tasks = app.tasks.clone();
     upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
         // The connection keeps its place, and counts as in use, as long as the socket is open.
         let answering = slot.connection.answers();
         tasks.track_future(async move {
-            Tab::serve(app, socket, cookie, Peer(address)).await;
+            Tab::serve(app, socket, cookies, Peer(address)).await;
             drop((answering, slot));
         })
     })

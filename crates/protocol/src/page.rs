@@ -91,6 +91,9 @@ pub struct CheckPageSession {
 pub struct CheckPageSessionReply {
     /// True if they are the halves of a session
     pub success: bool,
+    /// True if the cookie is the half of a session
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cookie_is_known: bool,
     /// Its id
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,

@@ -107,15 +107,15 @@ await play(async (browser) => {
   await devtools.send("WebAuthn.enable");
   const options = { protocol: "ctap2", transport: "internal", hasUserVerification: true, isUserVerified: true, hasResidentKey: true, automaticPresenceSimulation: true };
   await devtools.send("WebAuthn.addVirtualAuthenticator", { options });
-  for (const headers of [{}, { authorization }]) isRefused("a session", await sends(page, "POST", "/page/session", headers, { ticket: "guessed" }), [401], /ticket/);
+  for (const headers of [{}, { authorization }]) isRefused("a session", await sends(page, "POST", "/page/session", headers, { ticket: "guessed" }), [401], /in a terminal that steplatch keeps/);
   for (const path of ["/page/tickets", "/page/session", "/approver", "/passkeys/tickets"]) {
     for (const method of ["POST", "PUT"]) isRefused(`${method} ${path}`, await sends(page, method, `/api/v1${path}`, { authorization }, { passphrase: "of an agent" }), [404, 405], /./);
   }
 
   // The socket of tabs wants a session, whatever cookie comes with it.
   assert.equal((await speaks(page, [])).code, 0, "no cookie opens no socket");
-  await context.addCookies([{ name: `steplatch-${new URL(origin).port}`, value: "forged", url: origin }]);
-  assert.deepEqual(await speaks(page, [{ do: "hello", half: token }]), { code: 4401, came: [] });
+  await context.addCookies([{ name: `steplatch-${new URL(origin).port}-a`, value: "forged", url: origin }]);
+  assert.deepEqual(await speaks(page, [{ do: "hello", half: token }]), { code: 0, came: [] }, "a forged cookie opens no socket");
   await context.clearCookies();
 
   // The token is a program's: it reads, and neither answers nor registers a passkey.
@@ -146,10 +146,15 @@ await play(async (browser) => {
   assert.equal(dialog.structuredContent.status, "waiting", JSON.stringify(dialog));
 
   // A session that was stolen is a program's as well.
-  const { ticket: stolen } = await tell("steals");
+  const { ticket: stolen, cookie, half, session_id } = await tell("steals");
   await page.goto(`${origin}/#ticket=${stolen}`);
+  await page.getByText("in a terminal that steplatch keeps").waitFor();
+  for (const end of [["serve", "sessions", "end", "--all"]]) assert.ok(runs(end).code !== 0, "the person's browsers stay logged in");
+  await context.addCookies([{ ...cookie, url: origin }]);
+  await page.evaluate((kept) => sessionStorage.setItem("steplatch", JSON.stringify(kept)), { half, session_id });
+  await page.goto(`${origin}/#/terminals`);
+  await page.reload();
   await page.getByRole("heading", { name: "Terminals" }).waitFor();
-  const half = await page.evaluate(() => JSON.parse(sessionStorage.getItem("steplatch")).half);
   const session = { "steplatch-half": half };
   assert.equal((await sends(page, "GET", "/api/v1/status", session)).status, 200);
   await answers(page, session, signed);

@@ -34,6 +34,15 @@ await play(async (browser) => {
   assert.deepEqual(cookies.map(({ httpOnly, sameSite, path }) => ({ httpOnly, sameSite, path })), [{ httpOnly: true, sameSite: "Strict", path: "/" }]);
   assert.equal(await page.evaluate(() => document.cookie), "");
 
+  // A server at another port of the host may set cookies of the same name: for a path, and ones that begin alike.
+  const [{ name, value }] = cookies;
+  for (const [foreign, path] of [[name, "/api"], [`${name}x`, "/"], [name.replace(/-[^-]*$/, "-00000000"), "/"], [name.replace(/-[^-]*$/, ""), "/"]]) {
+    await context.addCookies([{ name: foreign, value: "x", domain: "localhost", path, httpOnly: true, sameSite: "Strict" }]);
+  }
+  assert.equal(await status({ "steplatch-half": half }), 200, "foreign cookies end no session");
+  await context.clearCookies();
+  await context.addCookies([{ name, value, domain: "localhost", path: "/", httpOnly: true, sameSite: "Strict" }]);
+
   // A reload stays logged in, and so does another tab.
   await page.reload();
   await page.getByRole("heading", { name: "Overview" }).waitFor();

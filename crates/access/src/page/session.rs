@@ -85,6 +85,12 @@ impl SessionTable {
         self.sessions.push(PageSession { id, cookie, half, browser: browser.collect(), began: now, used: now });
     }
 
+    /// Returns whether a session has this half in its cookie.
+    pub(super) fn has_cookie(&mut self, cookie: &SecretHash, now: Timestamp) -> bool {
+        self.forget(now);
+        self.sessions.iter().fold(false, |known, session| known | session.cookie.is(cookie))
+    }
+
     /// Finds the session with these halves, and records its use.
     pub(super) fn check(&mut self, cookie: &SecretHash, half: &SecretHash, now: Timestamp) -> Option<CheckedSession> {
         self.forget(now);

@@ -4,7 +4,7 @@
 // number, which the server types once.
 
 import { loggedOut } from "./api.js";
-import { half } from "./login.js";
+import { half, ownSession } from "./login.js";
 
 /**
  * A message of the server; `is` says which.
@@ -56,6 +56,7 @@ export function connect() {
   });
   opened.addEventListener("close", ({ code }) => {
     if (socket !== opened) return;
+    const wasGreeted = isGreeted;
     socket = null;
     isGreeted = false;
     setLink("lost");
@@ -63,6 +64,8 @@ export function connect() {
       loggedOut();
       return;
     }
+    // A browser does not tell the reason of a refusal.
+    if (!wasGreeted) ownSession().then((session) => session === "ended" && loggedOut());
     timer = setTimeout(connect, pause * (0.75 + Math.random() / 2));
     pause = Math.min(pause * 2, PAUSES[1] ?? 5000);
   });

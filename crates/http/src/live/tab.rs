@@ -15,7 +15,7 @@ use super::lists::ListSnapshot;
 use super::message::{FromTab, Rate, ToTab};
 use super::runs::{Followed, follow};
 use crate::app::App;
-use crate::page;
+use crate::page::{self, login};
 
 /// The time limit for the first message.
 const HELLO_TIME: Duration = Duration::from_secs(10);
@@ -99,19 +99,18 @@ struct Closing(u16, &'static str);
 
 impl Tab {
     /// Serves a tab until it closes.
-    pub(super) async fn serve(app: Arc<App>, mut socket: WebSocket, cookie: PageSecret, peer: Peer) {
+    pub(super) async fn serve(app: Arc<App>, mut socket: WebSocket, cookies: Vec<PageSecret>, peer: Peer) {
         let first = timeout(HELLO_TIME, socket.recv()).await;
         let Ok(Some(Ok(Message::Text(first)))) = first else { return };
         let Ok(FromTab::Hello { half }) = serde_json::from_str(&first) else {
             return close(socket, Closing(MISREAD, "the first message is no hello")).await;
         };
-        let session = CheckPageSession { cookie, half };
-        // The daemon knows the sessions, so this is the one request that starts it.
-        match app.daemon.call(session.clone()).await {
-            Ok(checked) if checked.success => {}
-            Ok(_) => return close(socket, Closing(LOGGED_OUT, "the session has ended")).await,
+        let pairs = cookies.into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() });
+        let session = match login::find_session(&app, pairs.collect()).await {
+            Ok(Ok(session)) => session,
+            Ok(Err(_)) => return close(socket, Closing(LOGGED_OUT, "the session has ended")).await,
             Err(_) => return close(socket, Closing(GOING_AWAY, "the daemon does not answer")).await,
-        }
+        };
         let person = app.daemon.for_person("page", Some(peer));
         let (inputs, typing) = mpsc::channel(MAX_INPUTS);
         let (replies, mut answers) = mpsc::channel(64);

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, USER_AGENT};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde_json::json;
-use steplatch_protocol::{BeginPageSession, CheckPageSession, PageSecret};
+use steplatch_protocol::{AskError, BeginPageSession, CheckPageSession, PageSecret, Peer};
 
 use crate::admission::Caller;
 use crate::app::App;
@@ -27,11 +27,14 @@ pub(crate) const HALF: &str = "steplatch-half";
 /// Tells which relation a request has to the page that sends it (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Returns the name of the cookie of the server at `port`. Servers at other ports of the host receive it as well, and
-/// have their own.
-fn cookie_name(port: u16) -> String {
-    format!("steplatch-{port}")
+/// Returns the beginning of the names of the cookies of the server at `port`, each followed by the id of its session. Servers at other
+/// ports of the host receive them as well and may set others, so that a fixed name would be overwritten by chance.
+fn cookie_prefix(port: u16) -> String {
+    format!("steplatch-{port}-")
 }
+
+/// Maximum number of cookies that are tried: another server of the host may have set some for a path.
+const MAX_COOKIES: usize = 8;
 
 /// Returns the one value of a header, if it is there once and is text.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -59,26 +62,55 @@ pub(crate) fn is_from_page(headers: &HeaderMap, origin: &str) -> bool {
     headers.contains_key(ORIGIN) && is_same_origin(headers, origin)
 }
 
-/// Returns the half of the session in the cookie.
-pub(crate) fn cookie(headers: &HeaderMap, port: u16) -> Option<PageSecret> {
-    let name = cookie_name(port);
+/// Returns what may be the half of the session in a cookie, at most [`MAX_COOKIES`].
+pub(crate) fn cookies(headers: &HeaderMap, port: u16) -> Vec<PageSecret> {
+    let prefix = cookie_prefix(port);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut found = cookies.flat_map(|value| value.split(';')).filter_map(|pair| {
+    let found = cookies.flat_map(|value| value.split(';')).filter_map(|pair| {
         let (key, value) = pair.trim().split_once('=')?;
-        (key == name).then(|| PageSecret(value.to_owned()))
+        key.starts_with(&prefix).then(|| PageSecret(value.to_owned()))
     });
-    match (found.next(), found.next()) {
-        // Two cookies of one name are not ours: another server of the host has set one for a path.
-        (Some(one), None) => Some(one),
-        _ => None,
-    }
+    found.take(MAX_COOKIES).collect()
 }
 
-/// Returns both halves of the session that a request of the page shows.
-fn halves(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Option<CheckPageSession> {
-    let half = single(headers, HALF).map(|half| PageSecret(half.to_owned()))?;
-    is_same_origin(headers, origin?).then_some(())?;
-    Some(CheckPageSession { cookie: cookie(headers, port)?, half })
+/// Returns the pairs of halves that a request of the page shows, of which one may be a session's.
+fn halves(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Vec<CheckPageSession> {
+    let half = single(headers, HALF).filter(|_| origin.is_some_and(|origin| is_same_origin(headers, origin)));
+    let Some(half) = half.map(|half| PageSecret(half.to_owned())) else { return Vec::new() };
+    cookies(headers, port).into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() }).collect()
+}
+
+/// Returns the session among pairs of halves, or why there is none.
+///
+/// # Errors
+/// If the daemon cannot check that.
+pub(crate) async fn find_session(
+    app: &App,
+    pairs: Vec<CheckPageSession>,
+) -> Result<Result<CheckPageSession, Option<String>>, AskError> {
+    let mut reason = None;
+    for pair in pairs {
+        let checked = app.daemon.call(pair.clone()).await?;
+        if checked.success {
+            return Ok(Ok(pair));
+        }
+        reason = checked.error;
+    }
+    Ok(Err(reason))
+}
+
+/// Returns whether one of these cookies is the half of a session.
+///
+/// # Errors
+/// If the daemon cannot check that.
+pub(crate) async fn knows_cookie(app: &App, cookies: &[PageSecret]) -> Result<bool, AskError> {
+    for cookie in cookies {
+        let check = CheckPageSession { cookie: cookie.clone(), half: PageSecret::default() };
+        if app.daemon.call(check).await?.cookie_is_known {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns whether a request without the token is one of a page with a session.
@@ -87,11 +119,13 @@ fn halves(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Option<CheckP
 /// If the daemon cannot check that, or the session has ended.
 pub(crate) async fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let origin = app.admission.page_origin(headers);
-    let Some(shown) = halves(headers, origin.as_deref(), app.port) else { return Ok(Caller::Unknown) };
-    let checked = app.daemon.call(shown).await?;
-    match checked.success {
-        true => Ok(Caller::Page),
-        false => Err(logged_out(checked.error)),
+    let shown = halves(headers, origin.as_deref(), app.port);
+    if shown.is_empty() {
+        return Ok(Caller::Unknown);
+    }
+    match find_session(app, shown).await? {
+        Ok(_) => Ok(Caller::Page),
+        Err(reason) => Err(logged_out(reason)),
     }
 }
 
@@ -101,7 +135,15 @@ fn logged_out(error: Option<String>) -> Refusal {
 }
 
 /// Exchanges a ticket for a session.
-pub(crate) async fn log_in(State(app): State<Arc<App>>, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+///
+/// # Errors
+/// If the request does not come from the page, or the ticket or its bearer is refused.
+pub(crate) async fn log_in(
+    State(app): State<Arc<App>>,
+    Extension(Peer(address)): Extension<Peer>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
     let origin = app.admission.page_origin(&headers);
     if !origin.is_some_and(|origin| is_from_page(&headers, &origin)) {
         let error = "Only the page itself logs in, at http://localhost";
@@ -110,19 +152,22 @@ pub(crate) async fn log_in(State(app): State<Arc<App>>, headers: HeaderMap, body
     let fields = object(&headers, &body)?;
     let ticket = fields.get("ticket").and_then(|ticket| ticket.as_str()).unwrap_or_default().to_owned();
     let browser = headers.get(USER_AGENT).and_then(|browser| browser.to_str().ok()).unwrap_or_default().to_owned();
-    let begun = app.daemon.call(BeginPageSession { ticket: PageSecret(ticket), browser }).await?;
-    let (true, Some(cookie), Some(half)) = (begun.success, begun.cookie, begun.half) else {
+    // A program in a kept terminal may have read the ticket.
+    let daemon = app.daemon.for_person("page", Some(Peer(address)));
+    let begun = daemon.call(BeginPageSession { ticket: PageSecret(ticket), browser }).await?;
+    let (true, Some(session), Some(cookie), Some(half)) = (begun.success, begun.session_id, begun.cookie, begun.half)
+    else {
         return Err(logged_out(begun.error));
     };
     let reply = json!({
         "success": true,
-        "session_id": begun.session_id,
+        "session_id": session,
         "half": half.0,
         "build": assets::build(),
     });
     let cookie = format!(
-        "{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
-        cookie_name(app.port),
+        "{}{session}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
+        cookie_prefix(app.port),
         cookie.0,
         begun.expires_seconds
     );
@@ -164,14 +209,16 @@ mod tests {
     fn both_halves_are_shown_by_the_page_only() {
         let shown = |pairs: &[(&str, &str)]| halves(&headers(pairs), Some(ORIGIN_OF_PAGE), 7878);
         let (site, half) = (("sec-fetch-site", "same-origin"), ("steplatch-half", "h"));
-        let found = shown(&[site, half, ("cookie", "a=b; steplatch-7878=c; steplatch-9=d")]).unwrap();
-        assert_eq!((found.cookie.0.as_str(), found.half.0.as_str()), ("c", "h"));
-        assert!(shown(&[site, half]).is_none(), "no cookie");
-        assert!(shown(&[site, half, ("cookie", "steplatch-9=d")]).is_none(), "of another server");
-        assert!(shown(&[site, ("cookie", "steplatch-7878=c")]).is_none(), "no half");
-        assert!(shown(&[half, ("cookie", "steplatch-7878=c")]).is_none(), "from an unknown page");
-        assert!(shown(&[site, half, ("cookie", "steplatch-7878=c; steplatch-7878=x")]).is_none(), "two of a name");
-        let other = halves(&headers(&[site, half, ("cookie", "steplatch-7878=c")]), None, 7878);
-        assert!(other.is_none(), "not at localhost");
+        let found = shown(&[site, half, ("cookie", "a=b; steplatch-7878-s=c; steplatch-9-s=d")]);
+        assert_eq!(found.iter().map(|pair| (&*pair.cookie.0, &*pair.half.0)).collect::<Vec<_>>(), [("c", "h")]);
+        assert!(shown(&[site, half]).is_empty(), "no cookie");
+        assert!(shown(&[site, half, ("cookie", "steplatch-9-s=d")]).is_empty(), "of another server");
+        assert!(shown(&[site, ("cookie", "steplatch-7878-s=c")]).is_empty(), "no half");
+        assert!(shown(&[half, ("cookie", "steplatch-7878-s=c")]).is_empty(), "from an unknown page");
+        // Another server of the host has set one for a path.
+        assert_eq!(shown(&[site, half, ("cookie", "steplatch-7878-s=x; steplatch-7878-s=c")]).len(), 2);
+        assert_eq!(shown(&[site, half, ("cookie", &"steplatch-7878-s=x; ".repeat(99))]).len(), MAX_COOKIES);
+        let other = halves(&headers(&[site, half, ("cookie", "steplatch-7878-s=c")]), None, 7878);
+        assert!(other.is_empty(), "not at localhost");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::process::{ExitCode, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
 use serde_json::json;
 use steplatch_protocol::{DaemonPaths, OpenPage, OpenPageReply, PageSecret};
@@ -12,8 +14,8 @@ use crate::{front, page_server};
 
 /// Open the page in a browser: terminals, runs and gates
 ///
-/// The address contains a ticket that logs one browser in, once, within a minute. Starts the server of the page in the
-/// background if it is not running.
+/// The address contains a ticket that logs one browser in, once, within a minute, and names this directory, whose workflows the
+/// page shows. Starts the server of the page in the background if it is not running.
 #[derive(Debug, Args)]
 pub(crate) struct Open {
     /// Print the address instead of opening it
@@ -32,7 +34,11 @@ impl Open {
         let server = page_server::running_or_started(place).await?.record;
         let opens = !self.print && !self.json;
         // The server may have taken a while to start, and a ticket lasts a minute.
-        let (address, opened) = log_in(place, &server.url(), opens).await?;
+        let page = match project() {
+            Some(project) => format!("{}#project={}", server.url(), URL_SAFE_NO_PAD.encode(project)),
+            None => server.url(),
+        };
+        let (address, opened) = log_in(place, &page, opens).await?;
         if self.json {
             print::json(&json!({"success": true, "url": address, "expires_seconds": opened.expires_seconds}))?;
             return Ok(ExitCode::SUCCESS);
@@ -52,6 +58,13 @@ impl Open {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns the directory whose workflows the page shows first: this one, unless it is the home directory.
+fn project() -> Option<String> {
+    let directory = std::env::current_dir().ok()?;
+    let is_home = std::env::var_os("HOME").is_some_and(|home| directory == std::path::Path::new(&home));
+    directory.into_os_string().into_string().ok().filter(|_| !is_home)
 }
 
 /// Login of a browser.

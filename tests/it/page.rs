@@ -30,7 +30,13 @@ impl PageHome {
 
     /// Has the person run a command in a terminal of their own. Returns what it printed.
     fn person(&self, command: &str) -> String {
+        self.person_in(self.home.path(), command)
+    }
+
+    /// As [`Self::person`], in a directory.
+    fn person_in(&self, directory: &Path, command: &str) -> String {
         let mut terminal = self.home.inside(Path::new("script"));
+        terminal.current_dir(directory);
         terminal.args(["--quiet", "--return", "--command", &format!("{STEPLATCH} {command}"), "/dev/null"]);
         let said = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
         assert_eq!(said.code, 0, "{command}: {}{}", said.stdout, said.stderr);
@@ -68,6 +74,7 @@ impl PageHome {
     fn ticket(&self) -> (String, String) {
         let open = self.person("open --print");
         let (origin, ticket) = open.split_once("/#ticket=").unwrap();
+        let ticket = ticket.split_once('&').map_or(ticket, |(ticket, _)| ticket);
         (origin.to_owned(), ticket.to_owned())
     }
 
@@ -114,8 +121,13 @@ impl PageHome {
     }
 
     /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
-    fn plays(&self, story: &str, mut does: impl FnMut(&Self, &Value) -> Value) {
-        let Some(mut player) = self.player(story, &json!({"url": self.person("open --print")})) else {
+    fn plays(&self, story: &str, does: impl FnMut(&Self, &Value) -> Value) {
+        self.plays_with(story, &json!({"url": self.person("open --print")}), does);
+    }
+
+    /// Plays a story that is given `given`.
+    fn plays_with(&self, story: &str, given: &Value, mut does: impl FnMut(&Self, &Value) -> Value) {
+        let Some(mut player) = self.player(story, given) else {
             return leave_out(&format!("the story {story} needs chromium; cargo xtask test installs it"));
         };
         let mut player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -578,6 +590,21 @@ fn a_workflow_is_started_by_its_form_and_a_phone_types_a_line() {
     page.plays("places.mjs", |page, wanted| match wanted.as_str() {
         Some(_) => json!({"url": page.person("open --print")}),
         None => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
+    });
+}
+
+#[test]
+fn a_project_has_its_own_workflows_and_terminals() {
+    let page = PageHome::new();
+    let shop = page.home.path().join("shop");
+    std::fs::create_dir_all(shop.join(".terminal_control_workflows")).unwrap();
+    let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
+    page.person_in(&shop, &format!("workflow load {}", count.display()));
+    let story = json!({"url": page.person("open --print"), "shop": shop.to_str().unwrap()});
+    page.plays_with("projects.mjs", &story, |page, wanted| match wanted.as_str().unwrap() {
+        "opens" => json!({"url": page.person_in(&shop, "open --print")}),
+        "removes" => json!({"removed": std::fs::rename(&shop, shop.with_extension("old")).is_ok()}),
+        other => panic!("the story asks for {other}"),
     });
 }
 

@@ -177,11 +177,7 @@ impl Menu {
             place.key(line).is_some_and(|key| !is_answer(key) && words.iter().any(|answer| is_alike(key, answer)))
         };
         let are_keys = !words.is_empty() && words.iter().all(|word| is_key(word));
-        // Behind other words, a number of four digits is a year or an amount.
-        let is_place = |place: &Place| {
-            are_keys && (matches!(place, Place::First) || words.iter().all(|word| word.chars().count() < MAX_KEY_CHARS))
-        };
-        let chosen = PLACES.into_iter().filter(is_place).find_map(|place| {
+        let chosen = PLACES.into_iter().filter(|_| are_keys).find_map(|place| {
             let is_chosen = |line: &&str| place.key(line).is_some_and(is_answer);
             let chosen = lines.iter().rposition(is_chosen)?;
             let is_of_menu = |line: &&str| is_of(place, line) || words.len() > 1 && is_chosen(line);

@@ -52,7 +52,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                 let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 let peer = peer.map(|Extension(peer)| peer);
-                prepared.answer(&app.daemon, RequestInput { path, query, headers, body, peer, caller }).await
+                let daemon = app.projects.client(&app.daemon, &headers).await?;
+                prepared.answer(&daemon, RequestInput { path, query, headers, body, peer, caller }).await
             }
         };
         router = router.route(&route.address(), on(filter, answer));

@@ -10,12 +10,14 @@ use crate::admission::Admission;
 use crate::connections::Connections;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::projects::Projects;
 use crate::stream::Streams;
 
 /// The state that all handlers share.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) daemon: ReconnectingClient,
+    pub(crate) projects: Projects,
     pub(crate) metrics: Metrics,
     pub(crate) streams: Streams,
     pub(crate) connections: Arc<Connections>,

@@ -16,6 +16,7 @@ mod live;
 mod metrics;
 mod openapi;
 mod page;
+mod projects;
 mod refusal;
 mod route;
 mod server;

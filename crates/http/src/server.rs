@@ -36,6 +36,7 @@ use crate::connections::{Answering, Connection, ConnectionSlot, Connections};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::page;
+use crate::projects::Projects;
 use crate::refusal::Refusal;
 use crate::stream::Streams;
 use crate::token::Token;
@@ -138,6 +139,7 @@ impl Server {
             tasks: TaskTracker::new(),
             daemon,
             metrics: Metrics::default(),
+            projects: Projects::default(),
             connections: Connections::new(*most_connections),
             ended,
             admission,

@@ -203,6 +203,14 @@ impl ReconnectingClient {
         Self::new(place.clone(), starter.clone(), Hello { client: who.to_owned(), ..hello.clone() })
     }
 
+    /// Returns a client with its own connection, introduced as working in `directory`.
+    #[must_use]
+    pub fn in_directory(&self, directory: String) -> Self {
+        let Shared { place, starter, hello, .. } = &*self.shared;
+        let hello = Hello { cwd: Some(directory), ..hello.clone() };
+        Self { who: self.who.clone(), ..Self::new(place.clone(), starter.clone(), hello) }
+    }
+
     /// Returns a client with its own connection, introduced as the person whom this `surface` reaches, over the network
     /// if they have an address there.
     #[must_use]

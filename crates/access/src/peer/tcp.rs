@@ -140,7 +140,9 @@ mod tests {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_server, peer) = listener.accept().unwrap();
-            assert_eq!(processes_at(peer), Location::Here(vec![us]));
+            let found = processes_at(peer);
+            // What another test starts has the sockets of this process until it executes its program.
+            assert!(matches!(&found, Location::Here(all) if all.contains(&us)), "{found:?}");
             drop(client);
         }
     }

@@ -1,6 +1,7 @@
 // Requests to the server.
 
 import { forget, half } from "./login.js";
+import { project, projectName } from "./project.js";
 
 /** A request that was not carried out. */
 export class ApiError extends Error {
@@ -45,6 +46,8 @@ export async function ask(method, path, parameters = {}) {
   const query = inQuery && given.length ? `?${new URLSearchParams(given.map(([k, v]) => [k, String(v)]))}` : "";
   /** @type {Record<string, string>} */
   const headers = { "steplatch-half": half()?.half ?? "" };
+  const isOfProject = path.startsWith("/workflows") || path === "/diagram" || (method === "POST" && (path === "/terminals" || path === "/runs"));
+  if (isOfProject && project()) headers["steplatch-project"] = projectName(project());
   if (!inQuery) headers["content-type"] = "application/json";
   let response;
   try {

@@ -3,6 +3,8 @@
 // The half is in `sessionStorage`, which no other port of the host can read. A new tab has none, and asks the other tabs
 // of the origin for theirs.
 
+import { projectPath } from "./project.js";
+
 /**
  * The half of a session that the page keeps.
  * @typedef {{ session_id: string, half: string }} Half
@@ -46,15 +48,15 @@ export function forget() {
 }
 
 /**
- * Takes the tickets out of the address: that of the login, and that of a passkey. The browser's history keeps an address that was
+ * Takes the tickets out of the address, that of the login and that of a passkey, and the project. The browser's history keeps an address that was
  * visited, so that a ticket may come again.
- * @returns {{ login: string, passkey: string | null } | null}
+ * @returns {{ login: string, passkey: string | null, project: string } | null}
  */
 export function takeTickets() {
-  const found = /^#ticket=([\w-]+)(?:&passkey=([\w-]+))?$/.exec(location.hash);
+  const found = /^#ticket=([\w-]+)(?:&passkey=([\w-]+))?(?:&project=([\w-]+))?$/.exec(location.hash);
   if (!found) return null;
   history.replaceState(null, "", location.pathname);
-  return { login: found[1] ?? "", passkey: found[2] ?? null };
+  return { login: found[1] ?? "", passkey: found[2] ?? null, project: projectPath(found[3] ?? "") };
 }
 
 /**

@@ -8,6 +8,7 @@ import * as gatesView from "./gates.js";
 import * as overview from "./overview.js";
 import { openPalette } from "./palette.js";
 import * as passkey from "./passkey.js";
+import { chooseProject } from "./project.js";
 import * as recording from "./recording.js";
 import * as recordings from "./recordings.js";
 import * as run from "./run.js";
@@ -179,13 +180,14 @@ addEventListener("hashchange", () => {
 /**
  * Shows the page, or the login. A ticket is used only where there is no session: one that comes again, as from the browser's history,
  * would end the session that it began.
- * @param {{ login: string, passkey: string | null } | null} tickets
+ * @param {{ login: string, passkey: string | null, project: string } | null} tickets
  */
 async function start(tickets) {
   const session = await ownSession();
   let problem = session === "ended" ? ENDED : null;
   // The server will close the socket of the ended session, which says nothing of the next one.
   if (problem) live.disconnect();
+  if (tickets?.project) chooseProject(tickets.project);
   if (tickets && session !== "valid") problem = await logIn(tickets.login);
   if (tickets?.passkey && half()) {
     passkey.setTicket(tickets.passkey);

@@ -7,6 +7,7 @@ import { differences, nearby } from "./differences.js";
 import { fill, h, icon } from "./dom.js";
 import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { jsonLines, placed } from "./json_lines.js";
+import { chooseProject, knownProjects, project } from "./project.js";
 import { TONES } from "./runs.js";
 import { dayTime, timeAgo, visible } from "./words.js";
 
@@ -21,9 +22,12 @@ export function show(into, parts) {
   const search = h("input", { type: "search", placeholder: "Name or words", "aria-label": "Name or words" });
   const rows = h("tbody");
   const none = h("p", { class: "hint", hidden: true });
+  const places = h("select", { "aria-label": "Project" }, h("option", { value: "" }, "Without a project"), knownProjects().map((path) => h("option", { value: path }, projectLabel(path))));
+  places.value = project();
+  places.hidden = knownProjects().length === 0;
   fill(
     into,
-    h("header", { class: "head" }, h("h1", {}, title), search),
+    h("header", { class: "head" }, h("h1", {}, title), places, search),
     h("div", { class: "card table" }, h("table", {}, h("thead", {}, h("tr", {}, ["Workflow", "Kind", "Runs", "Last run"].map((name) => h("th", { scope: "col" }, name)))), rows), none),
   );
   /** @type {any[]} */
@@ -34,20 +38,38 @@ export function show(into, parts) {
     const chosen = all.filter((one) => `${one.name} ${one.description}`.toLowerCase().includes(wanted));
     fill(rows, chosen.map(row));
     none.hidden = chosen.length > 0;
-    none.textContent = all.length ? "No workflow matches." : "No workflow is saved. Save one in a terminal: steplatch workflow load FILE";
+    none.textContent = all.length ? "No workflow matches." : `No workflow is saved${project() ? " in this project, nor in your library" : " in your library; 'steplatch open' in a project shows its own"}. Save one in a terminal: steplatch workflow load FILE`;
+  }
+
+  function load() {
+    const asked = project();
+    ask("GET", "/workflows").then(
+      (reply) => {
+        // Another project may be chosen by now.
+        if (asked !== project()) return;
+        all = reply.workflows;
+        draw();
+      },
+      (error) => {
+        all = [];
+        draw();
+        none.textContent = error.message;
+      },
+    );
   }
 
   search.addEventListener("input", draw);
-  ask("GET", "/workflows").then(
-    (reply) => {
-      all = reply.workflows;
-      draw();
-    },
-    (error) => {
-      none.hidden = false;
-      none.textContent = error.message;
-    },
-  );
+  places.addEventListener("change", () => {
+    chooseProject(places.value);
+    load();
+  });
+  load();
+}
+
+/** Returns the name of a project's directory, and the directory. @param {string} path */
+function projectLabel(path) {
+  const name = path.split("/").filter(Boolean).at(-1) ?? path;
+  return visible(`${name} (${path})`);
 }
 
 /** @param {any} workflow */

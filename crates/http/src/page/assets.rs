@@ -54,6 +54,7 @@ assets! {
         "js/palette.js"
         "js/passkey.js"
         "js/playback.js"
+        "js/project.js"
         "js/pointer.js"
         "js/recording.js"
         "js/recordings.js"

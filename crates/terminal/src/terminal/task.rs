@@ -1172,8 +1172,11 @@ impl Task {
             let unseen = discipline.is_some_and(Discipline::is_unseen);
             let reads_lines = discipline.is_none_or(Discipline::reads_lines);
             let wait = &mut self.waits[index];
+            // What a full-screen program draws is no question of a line.
+            let is_elsewhere = wait.screen.is_none() && self.intake.screen.modes().alternate_screen;
             if wait.reads.is_some_and(|reads| reads.is(unseen))
                 && (reads_lines || !wait.reads_lines)
+                && !is_elsewhere
                 && let Some(found) = wait.found.take()
             {
                 return Look::Over(Reason::Match, Some(found), None);

@@ -120,17 +120,18 @@ fn until_reads(pattern: &str, reads: InputReading) -> Wait {
 async fn a_wait_for_a_program_that_reads_lines_does_not_end_at_one_that_reads_keys() {
     let world = World::new();
     let lines = Wait { reads_lines: true, ..until_reads(r"^Go on\? *\Z", InputReading::Shown) };
-    // A key alone answers the last one, so that Enter would answer what it asks next.
-    for (reads, reason) in [("read x", Reason::Match), ("read -e x", Reason::Match), ("read -n1 x", Reason::Input)] {
+    let rows = [
+        ("printf 'Go on? '; read x", Reason::Match),
+        ("read -e -p 'Go on? ' x", Reason::Match),
+        // A key alone answers this one, so that Enter would answer what it asks next.
+        ("printf 'Go on? '; read -n1 x", Reason::Input),
+        ("printf '\\033[?1049h\\033[HErase all?\\033[2;1HGo on? '; read x", Reason::Input),
+    ];
+    for (script, reason) in rows {
         let session = world.open(&["bash"]).await;
-        session
-            .types(
-                &format!("bash -c \"printf 'Go on? '; {reads}\"\n")
-                    .replace("printf 'Go on? '; read -e", "read -e -p 'Go on? '"),
-            )
-            .await;
+        session.types(&format!("bash -c \"{script}\"\n")).await;
         let (waited, view) = session.waits(lines.clone()).await;
-        assert_eq!(waited.reason, reason, "{reads}: {}", view.screen);
+        assert_eq!(waited.reason, reason, "{script}: {}", view.screen);
     }
 }
 

@@ -51,11 +51,9 @@ impl Desk {
             since: None,
             input: None,
             until: Until::Match,
-            reads: None,
-            reads_lines: false,
-            highlighted: Vec::new(),
             timeout: Duration::from_secs(60),
             by: None,
+            ..Wait::default()
         };
         let (waited, view) = self.terminal.wait(wait).await.unwrap();
         assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);

@@ -14,9 +14,11 @@ mod tests;
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Alternatives;
+use steplatch_protocol::visible;
 use steplatch_workflow::substitute::marked;
 use steplatch_workflow::{Definition, State, Weakening, tool};
 
+pub(crate) use programs::has_beginning;
 use shell::Judge;
 
 /// Stands in a line for the value of a variable.
@@ -200,16 +202,13 @@ fn unread_action(state: &State) -> Option<String> {
         }
         _ => params.get("host").and_then(Value::as_str).map(|host| format!("{name} on the host {host}")),
     };
-    what.map(|what| format!("it is not known whether '{}' can be taken back", excerpt(&what)))
+    let judgement = |what: String| Judgement { effect: Effect::Unknown, because: excerpt(&what), unseen: Vec::new() };
+    what.and_then(|what| judgement(what).reason())
 }
 
 /// Returns whether a text has keys with which a line editor changes the line, or takes another one.
 fn has_editing_keys(text: &str) -> bool {
     text.chars().any(|sign| sign.is_control() && !matches!(sign, '\n' | '\r' | '\t'))
-}
-
-fn visible(text: &str) -> String {
-    text.chars().map(|sign| if sign.is_control() && sign != '\n' { '␛' } else { sign }).collect()
 }
 
 /// Returns what keys type into a shell, and whether they are more than characters and Enter.

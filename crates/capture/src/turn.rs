@@ -6,6 +6,7 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
+use crate::effects::has_beginning;
 use crate::menu::{Entered, Menu};
 use crate::question::Leeway;
 use crate::session_log::{MASK, Moment, SessionLog};
@@ -458,22 +459,22 @@ fn leeway_of(answer: &Act, question: &str) -> Leeway {
         let has_sign = line.contains(|sign: char| sign.is_numeric() || "/@".contains(sign));
         has_sign && line.trim().chars().count() > 1 && !offers(question, line)
     };
-    if takes_away(question) {
+    if is_binding(question) {
         return Leeway::Identifiers;
     }
     if !text.trim().is_empty() && text.trim().lines().all(is_data) { Leeway::Data } else { Leeway::Identifiers }
 }
 
-/// Beginnings of words of a question whose answer takes something away or is binding, whatever its form: a code, a name, a number.
+/// Beginnings of English words in questions whose answer removes something or is binding, also if it is a code, a name or a number.
 const BINDING: [&str; 16] = [
     "delet", "destr", "drop", "purg", "wip", "eras", "remov", "overwrit", "truncat", "format", "confirm", "terminat",
     "kill", "pay", "send", "revok",
 ];
 
-fn takes_away(question: &str) -> bool {
+fn is_binding(question: &str) -> bool {
     let question = question.to_lowercase();
     let mut words = question.split(|sign: char| !sign.is_alphanumeric());
-    words.any(|word| BINDING.iter().any(|begin| word.starts_with(begin)))
+    words.any(|word| has_beginning(&BINDING, word))
 }
 
 /// Returns whether a question has an answer in it, from the beginning of a word to the end of one, or one of its numbers.

@@ -48,11 +48,9 @@ async fn main() -> ExitCode {
         since: None,
         until: Until::Exit,
         input: None,
-        reads: None,
-        reads_lines: false,
-        highlighted: Vec::new(),
         timeout: SUITE_TIMEOUT,
         by: None,
+        ..WaitRequest::default()
     };
     let waited = terminal.wait(wait).await;
     let ended = match waited {

@@ -517,7 +517,7 @@ impl From<OpenError> for OpenRefused {
 }
 
 /// A request to wait, with its patterns in their written form; see [`steplatch_terminal::Wait`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WaitRequest {
     /// Patterns.
     pub patterns: Vec<String>,

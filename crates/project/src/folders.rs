@@ -257,7 +257,7 @@ mod tests {
                 "/home/me/p/a/.terminal_control_workflows",
             ),
             (
-                "one that is there is taken also where it cannot be written",
+                "an existing directory is used even if it is read-only",
                 "/home/me/p",
                 Made {
                     there: &["/home/me/p/.terminal_control_workflows"],

@@ -425,11 +425,9 @@ async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
         since: None,
         until: Until::Prompt,
         input: Some(InputWait::Known),
-        reads: None,
-        reads_lines: false,
-        highlighted: Vec::new(),
         timeout: within,
         by: None,
+        ..WaitRequest::default()
     };
     terminal.wait(wait).await.is_ok_and(|(waited, _)| waited.reason == Reason::Prompt)
 }

@@ -96,11 +96,9 @@ impl Sessions {
             since,
             until: Until::Prompt,
             input: Some(InputWait::Known),
-            reads: None,
-            reads_lines: false,
-            highlighted: Vec::new(),
             timeout: Duration::try_from_secs_f64(timeout).unwrap_or_default(),
             by: caller.label(),
+            ..WaitRequest::default()
         };
         let (mut waited, mut view) = terminal.wait(wait.clone()).await?;
         if waited.replaced_by.is_some() {

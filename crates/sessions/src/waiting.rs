@@ -141,11 +141,9 @@ impl Sessions {
             since: None,
             until: Until::Match,
             input: None,
-            reads: None,
-            reads_lines: false,
-            highlighted: Vec::new(),
             timeout: Duration::ZERO,
             by: None,
+            ..WaitRequest::default()
         };
         let (waited, _) = terminal.wait(request).await.ok()?;
         waited.found.filter(|found| !found.in_echo)?.range.filter(|range| range.end <= from)

@@ -39,12 +39,10 @@ async fn main() {
             target: Target::Output,
             since: None,
             input: None,
-            reads: None,
-            reads_lines: false,
-            highlighted: Vec::new(),
             until: Until::Match,
             timeout: Duration::from_secs(10),
             by: None,
+            ..Wait::default()
         };
         let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("1970 is over").as_secs_f64();

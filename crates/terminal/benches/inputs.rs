@@ -47,12 +47,10 @@ async fn input(terminal: &Terminal, line: &str) -> Duration {
         target: Target::Output,
         since: Some(from),
         input: None,
-        reads: None,
-        reads_lines: false,
-        highlighted: Vec::new(),
         until: Until::Match,
         timeout: Duration::from_secs(10),
         by: None,
+        ..Wait::default()
     };
     let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
     assert!(waited.found.is_some(), "nothing came:\n{}", view.screen);

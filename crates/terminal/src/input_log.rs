@@ -299,7 +299,6 @@ impl InputLog {
         self.newest += 1;
         let Moment { offset, context, screen, highlighted, awaited, reads_lines, directory } = moment;
         let (number, at, by) = (self.newest, SystemTime::now(), by.map(str::to_owned));
-        let took = None;
         let entry = LoggedInput {
             number,
             at,
@@ -311,7 +310,7 @@ impl InputLog {
             awaited,
             reads_lines,
             directory,
-            took,
+            took: None,
             action,
         };
         self.bytes += entry.bytes();

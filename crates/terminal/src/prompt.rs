@@ -18,7 +18,7 @@ struct Interpreter {
     name: &'static str,
     /// Length in bytes of the prompt at the end of a row, if there is one.
     prompt: fn(&str) -> Option<usize>,
-    /// Whether a row is a continuation prompt.
+    /// Test of a row for a continuation prompt.
     continuation: fn(&str) -> bool,
     /// True if an empty line ends an entry of several lines.
     ends_with_empty_line: bool,

@@ -844,11 +844,9 @@ impl Terminal {
                     since: None,
                     until: Until::Prompt,
                     input: Some(InputWait::Known),
-                    reads: None,
-                    reads_lines: false,
-                    highlighted: Vec::new(),
                     timeout: PROMPT_TIME,
                     by: None,
+                    ..Wait::default()
                 };
                 self.wait(wait).await?;
                 self.exchange_state().await

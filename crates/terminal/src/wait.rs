@@ -17,7 +17,7 @@ use crate::lines::settled;
 use crate::process::Exit;
 
 /// Target and time limit of a wait.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Wait {
     /// Patterns to look for; the first match ends the wait. May be empty where `until` names something else.
     pub patterns: Vec<Pattern>,

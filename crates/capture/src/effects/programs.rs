@@ -463,6 +463,11 @@ const SQL_CLIENTS: &str =
 /// Directories of the system, and files that programs run or trust.
 const OF_SYSTEM: &str = "/etc /usr /bin /sbin /lib /lib64 /boot /dev /sys /proc /var /opt /root /srv";
 
+/// Returns whether a word begins as one of the list. A beginning of two letters is a word of its own.
+pub(crate) fn has_beginning(list: &[&str], word: &str) -> bool {
+    list.iter().any(|beginning| word.starts_with(beginning) && (beginning.len() > 2 || word == *beginning))
+}
+
 pub(super) fn has_word(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|one| one == word)
 }
@@ -1222,11 +1227,7 @@ impl Judge {
                 .map(str::to_lowercase)
                 .collect()
         };
-        let tells = |list: &[&str], text: &str| {
-            words(text).iter().any(|word| {
-                list.iter().any(|beginning| word.starts_with(beginning) && (beginning.len() > 2 || word == beginning))
-            })
-        };
+        let tells = |list: &[&str], text: &str| words(text).iter().any(|word| has_beginning(list, word));
         let is_telling = tells(&TELLING, name)
             || tells(&TELLING_NAMES, name)
             || arguments.iter().any(|one| one.is_fixed && tells(&TELLING, &one.text));
@@ -1935,7 +1936,7 @@ impl Judge {
         let files: Vec<Argument> = arguments.iter().filter(|one| !one.text.starts_with('-')).cloned().collect();
         match name {
             "chmod" | "chown" | "chgrp" => {
-                // With such a bit, whoever runs the file is its owner.
+                // setuid and setgid: the file runs with the identity of its owner or group.
                 let gives_identity = files.first().is_some_and(|mode| {
                     mode.text.contains('s') || mode.text.len() == 4 && mode.text.starts_with(['2', '4', '6'])
                 });

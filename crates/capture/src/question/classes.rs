@@ -291,7 +291,7 @@ fn hexadecimal(word: &str) -> Option<String> {
     Some(identifiers(letters, if groups.len() > 1 { "-" } else { "" }, &lengths))
 }
 
-/// Returns whether a word of hexadecimal digits is one that people write.
+/// Returns whether a hexadecimal word is not random: a date, a number with a unit or an exponent, or a name with a number.
 fn is_written(word: &str) -> bool {
     let switches = switches(word);
     let lower = word.to_ascii_lowercase();

@@ -54,12 +54,10 @@ pub(crate) fn wait(pattern: &str) -> WaitRequest {
         target: Target::Output,
         since: Some(0),
         input: None,
-        reads: None,
-        reads_lines: false,
-        highlighted: Vec::new(),
         until: Until::Match,
         timeout: Duration::from_secs(60),
         by: None,
+        ..WaitRequest::default()
     }
 }
 
@@ -92,12 +90,10 @@ async fn who_comes_later_finds_everything_as_it_was() {
             target: Target::Output,
             since: None,
             input: None,
-            reads: None,
-            reads_lines: false,
-            highlighted: Vec::new(),
             until: Until::Exit,
             timeout: Duration::from_secs(60),
             by: None,
+            ..WaitRequest::default()
         })
         .await
         .unwrap()

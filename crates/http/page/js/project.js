@@ -1,6 +1,6 @@
-// The project of this tab: the directory in which `steplatch open` was called, or another one that this browser knows.
+// The project of this tab: the directory in which `steplatch open` was called, or a directory selected from those known here.
 //
-// Requests name it, so that the workflows of the project are found, and terminals and runs begin in its directory.
+// Requests carry it in a header: they find the workflows of the project, and start terminals and runs in its directory.
 
 /** Where the tab keeps its project, and the browser all that it knows, the last one first. */
 const [KEY, KNOWN] = ["steplatch.project", "steplatch.projects"];
@@ -23,19 +23,19 @@ export function project() {
   return sessionStorage.getItem(KEY) ?? knownProjects()[0] ?? "";
 }
 
-/** Takes a project for this tab. @param {string} path Its directory; empty for none. */
+/** Selects the project of this tab. @param {string} path Its directory; empty for none. */
 export function chooseProject(path) {
   sessionStorage.setItem(KEY, path);
   if (path) localStorage.setItem(KNOWN, JSON.stringify([path, ...knownProjects().filter((known) => known !== path)].slice(0, MAX_KNOWN)));
 }
 
-/** Returns a directory as requests and addresses name it: base64 for URLs. @param {string} path */
+/** Encodes a directory for headers and addresses, in base64 for URLs. @param {string} path */
 export function projectName(path) {
   const bytes = Array.from(new TextEncoder().encode(path), (byte) => String.fromCharCode(byte)).join("");
   return btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** Returns the directory that such a name means; empty if it means none. @param {string} name */
+/** Decodes a directory; empty if the text is invalid. @param {string} name */
 export function projectPath(name) {
   try {
     const bytes = Uint8Array.from(atob(name.replaceAll("-", "+").replaceAll("_", "/")), (sign) => sign.charCodeAt(0));

@@ -256,7 +256,7 @@ fn leave_to_others(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClien
     if reply["status"] == "waiting" {
         let instructions = where_to_answer(gate, daemon, reason);
         reply["next_step"] =
-            format!("{instructions} Tell them so; get_run with wait_seconds goes on when they have.").into();
+            format!("{instructions} Tell the person so; get_run with wait_seconds returns after the answer.").into();
     }
     GateStep::Reply(reply)
 }

@@ -38,7 +38,7 @@ impl Cleaned {
 }
 
 /// Makes a foreign schema safe. Omits unusable parts, so that the cleaned schema accepts at least what the original one
-/// accepts; a schema of anything but an object becomes one that accepts any object.
+/// accepts; a schema of another type becomes the schema of any object.
 ///
 /// Left out are references to other documents, unknown keywords, hidden text, patterns that need backtracking, circular
 /// references, and everything that is too large or does not make sense.

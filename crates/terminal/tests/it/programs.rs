@@ -107,11 +107,9 @@ fn wait_for(pattern: &str) -> Wait {
         since: None,
         until: Until::Match,
         input: None,
-        reads: None,
-        reads_lines: false,
-        highlighted: Vec::new(),
         timeout: Duration::from_secs(60),
         by: None,
+        ..Wait::default()
     }
 }
 

@@ -190,11 +190,9 @@ pub(crate) fn until_prompt() -> Wait {
         since: None,
         until: Until::Prompt,
         input: None,
-        reads: None,
-        reads_lines: false,
-        highlighted: Vec::new(),
         timeout: Duration::from_secs(60),
         by: None,
+        ..Wait::default()
     }
 }
 

@@ -220,5 +220,5 @@ fn what_is_held_back_follows_once_it_may_go_on() {
     let decision = decide(graph, &progress, GraphInput::Continue, now);
     assert!(matches!(&decision.effects[..], [Effect::Run { step, .. }] if step.as_str() == "b"), "{decision:?}");
     decision.events.iter().for_each(|event| progress.apply(event));
-    assert_eq!(decide(graph, &progress, GraphInput::Continue, now), Default::default(), "it goes on once");
+    assert_eq!(decide(graph, &progress, GraphInput::Continue, now), Default::default(), "it continues once");
 }

@@ -9,6 +9,7 @@
 //! the recording of the session. `variation` describes differences between runs that comparisons ignore.
 
 mod against;
+mod ahead;
 mod comparison;
 mod effects;
 #[cfg(test)]

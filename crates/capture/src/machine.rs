@@ -12,10 +12,12 @@ use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::{Judgement, Reader, judge, reader_behind};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{Extraction, extractions};
-use crate::question::{Leeway, escaped, general, landmark, question, stands_in, varying_words, without_classes};
+use crate::question::{
+    Leeway, escaped, general, landmark, last_row, question, stands_in, varying_words, without_classes,
+};
 use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed};
-use crate::turn::{Act, Ending, NextRead, Turn, seconds_between, turns};
+use crate::turn::{Act, Ending, Turn, seconds_between, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
 
 /// Minimum time that a state waits, in seconds, and the maximum.
@@ -646,7 +648,7 @@ impl Writer<'_> {
             _ => None,
         };
         self.golden(&name, &turn.printed, exit_code.filter(|_| waits.len() <= 1));
-        self.note_reading(turn, &name, &mut waits);
+        note_reading(turn, &mut waits);
         if waits.first().is_some_and(|wait| !wait.on_screen) {
             let wait = waits.remove(0);
             let state = &mut self.states[index];
@@ -666,17 +668,6 @@ impl Writer<'_> {
                 _ => None,
             };
             self.golden(&name, screen.as_ref().unwrap_or(&turn.printed), exit_code);
-        }
-    }
-
-    /// Lets the last wait before an answer end only where the program reads that answer, and as it read it then.
-    fn note_reading(&mut self, turn: &Turn, state: &str, waits: &mut [Wait]) {
-        let has_pattern = |wait: &&mut Wait| wait.params.iter().any(|(name, _)| *name == "pattern");
-        let Some(wait) = waits.last_mut().filter(has_pattern) else { return };
-        if let Some(reads) = turn.reads.parameter() {
-            wait.params.push(("reads", reads.into()));
-        } else if turn.reads == NextRead::Later {
-            self.guess(state, "the next input is typed without waiting for the program to read it", "it was typed so");
         }
     }
 
@@ -794,6 +785,17 @@ impl Writer<'_> {
                 }
                 None => waits.push(self.quiet(state)),
             },
+            Ending::Silent(row) => {
+                let row = last_row(row, &self.shown_bindings(), &self.facts);
+                self.note_used_in(&row);
+                self.guess(
+                    state,
+                    "the program must read without having printed anything",
+                    "nothing was printed until input went on",
+                );
+                let condition = json!({"field_equals": {"reason": "input"}, "pattern_match": row});
+                waits.push(Wait { params: vec![("until", "input".into())], condition, on_screen: false });
+            }
             Ending::Question(_) | Ending::Password(_) if is_covered => {}
             Ending::Question(_) | Ending::Password(_) | Ending::Open if !turn.waits.is_empty() => {}
             Ending::Question(_) | Ending::Password(_) | Ending::Open => {
@@ -1000,6 +1002,15 @@ const KINDS_OF_SECRETS: [(&str, &str); 6] = [
     ("code", "CODE"),
     ("pin", "PIN"),
 ];
+
+/// Lets the last wait before an answer end only where the program reads that answer, and as it read it then.
+fn note_reading(turn: &Turn, waits: &mut [Wait]) {
+    let has_pattern = |wait: &&mut Wait| wait.params.iter().any(|(name, _)| *name == "pattern");
+    let Some(wait) = waits.last_mut().filter(has_pattern) else { return };
+    if let Some(reads) = turn.reads.parameter() {
+        wait.params.push(("reads", reads.into()));
+    }
+}
 
 fn kind_of_secret(row: &str) -> Option<(&'static str, &'static str)> {
     let row = row.to_ascii_lowercase();

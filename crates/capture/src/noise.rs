@@ -231,7 +231,7 @@ fn is_answer(turn: &Turn) -> bool {
 pub(crate) fn question(turn: &Turn) -> Option<&str> {
     match &turn.ending {
         Ending::Question(line) | Ending::Password(line) => Some(line.trim()),
-        Ending::Prompt { .. } | Ending::Screen(_) | Ending::Open => None,
+        Ending::Prompt { .. } | Ending::Screen(_) | Ending::Silent(_) | Ending::Open => None,
     }
     .filter(|line| line.contains(char::is_alphabetic) && line.ends_with([':', '?', ']']))
 }

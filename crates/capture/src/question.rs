@@ -26,6 +26,29 @@ pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, lee
     format!("^{}{body}{end}", if begin > 0 { " *" } else { "" })
 }
 
+/// Maximum characters of a line that is expected in one row of a screen.
+const MAX_ROW_CHARS: usize = 40;
+
+/// Number of characters at the end of a longer line that are compared, in one row or two.
+const TAIL_CHARS: usize = 16;
+
+/// Returns the pattern of the last row of a screen that ends with a line.
+pub(crate) fn last_row(line: &str, bindings: &[Binding], facts: &KnownFacts) -> String {
+    let literal =
+        |text: &str| template(text, bindings, Use::Pattern, |part| classes::generalised(part, facts, Leeway::Nothing));
+    let count = line.chars().count();
+    let tail: String = line.chars().skip(count.saturating_sub(TAIL_CHARS)).collect();
+    let pattern = match literal(&tail) {
+        _ if count <= MAX_ROW_CHARS => literal(line).0,
+        (_, names) if names.is_empty() => {
+            let signs: Vec<String> = tail.chars().map(|sign| escaped(&sign.to_string())).collect();
+            signs.join(r"\n?")
+        }
+        (pattern, _) => pattern,
+    };
+    format!(r"{pattern}\s*\Z")
+}
+
 /// Returns the pattern of the rows that stand on the screen where a program draws in place, in their order, with nothing
 /// between them. `is_last` is whether nothing stands below them.
 pub(crate) fn rows(rows: &[String], bindings: &[Binding], facts: &KnownFacts, leeway: Leeway, is_last: bool) -> String {
@@ -152,6 +175,15 @@ mod tests {
         let question = question("Pick from 1 to 4\n", &[], &facts(), Leeway::Data);
         assert_eq!(question, r"^Pick from \d+ to \d+\s*\Z");
         assert!(stands_in(&question, "3. x\nPick from 1 to 3\n"));
+    }
+
+    #[test]
+    fn the_last_row_may_be_the_end_of_a_longer_line() {
+        let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
+        assert_eq!(last_row("sh x.sh shop", &bindings, &facts()), r"sh x\.sh {name|regex}\s*\Z");
+        let long = last_row(&format!("sh x.sh {}", "argument ".repeat(6).trim()), &bindings, &facts());
+        assert!(stands_in(&long, "$ sh x.sh argument argument argument ar\ngument\n\n"), "{long}");
+        assert!(!stands_in(&long, "$ sh x.sh argument argument argument ar\ngument\nErase all?"), "{long}");
     }
 
     #[test]

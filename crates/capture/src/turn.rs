@@ -6,6 +6,7 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
+use crate::ahead::{asks, later_question, with_prompt_lines};
 use crate::effects::has_beginning;
 use crate::menu::{Entered, Menu};
 use crate::question::Leeway;
@@ -48,8 +49,6 @@ pub(crate) enum NextRead {
     /// There is no next input.
     #[default]
     None,
-    /// The program did not read yet.
-    Later,
     /// It reads a line, which is shown.
     Line,
     /// It shows typed text.
@@ -63,12 +62,12 @@ pub(crate) enum NextRead {
 impl NextRead {
     fn from_input(input: &InputRecord, is_imported: bool) -> Self {
         match input.context.as_str() {
-            _ if input.awaited == Some(false) => Self::Later,
+            _ if interrupts(input) && input.awaited != Some(true) => Self::None,
             // A recording by another program does not state it: the texts decide it.
             "password" if is_imported => Self::Any,
             "password" => Self::Hidden,
             // Enter behind a line answers the next question of a program that reads keys.
-            "program" if input.reads_lines && is_typed_line(input) => Self::Line,
+            "program" if input.reads_lines && input.awaited != Some(false) && is_typed_line(input) => Self::Line,
             "program" => Self::Shown,
             _ => Self::None,
         }
@@ -77,7 +76,7 @@ impl NextRead {
     /// Returns the parameter of a wait.
     pub(crate) fn parameter(self) -> Option<&'static str> {
         match self {
-            Self::None | Self::Later => None,
+            Self::None => None,
             Self::Line => Some("line"),
             Self::Shown => Some("shown"),
             Self::Hidden => Some("hidden"),
@@ -114,6 +113,8 @@ pub(crate) enum Ending {
     Question(String),
     /// The program read a line without showing it.
     Password(String),
+    /// The program read without having printed anything behind this row.
+    Silent(String),
     /// A full-screen program showed these rows.
     Screen(String),
     /// The log ends here.
@@ -122,9 +123,10 @@ pub(crate) enum Ending {
 
 /// Returns the turns of a log, and the inputs that are none.
 pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>) {
+    let moments = with_prompt_lines(&log.moments);
     let mut reader = Reader {
         index,
-        moments: &log.moments,
+        moments: &moments,
         is_imported: log.is_imported,
         has_resized: false,
         turns: Vec::new(),
@@ -132,7 +134,7 @@ pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>)
         open: None,
     };
     let mut at = 0;
-    while at < log.moments.len() {
+    while at < moments.len() {
         at = reader.take(at);
     }
     let mut turns = reader.turns;
@@ -165,7 +167,7 @@ fn is_typed(input: &InputRecord) -> bool {
     matches!(input.kind, InputKind::Typed | InputKind::Attached | InputKind::Hidden)
 }
 
-fn is_input(input: &InputRecord) -> bool {
+pub(crate) fn is_input(input: &InputRecord) -> bool {
     is_typed(input) || input.kind == InputKind::Command
 }
 
@@ -351,12 +353,18 @@ impl Reader<'_> {
 
     fn push(&mut self, at: usize, act: Act) {
         let input = &self.moments[at].input;
-        let printed = self.printed_from(at);
+        let mut printed = self.printed_from(at);
         let ending = match act {
             Act::Command { exit_code, .. } => Ending::Prompt { exit_code },
             Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
         };
         let next = self.next_input(at).map(|next| &next.input);
+        // Without the input that was typed ahead of it, the question stands here.
+        if let (Ending::Question(question), Some(false)) = (&ending, next.and_then(|next| next.awaited))
+            && !printed.trim_end().ends_with(question.trim_end())
+        {
+            printed.push_str(question);
+        }
         let menu = next.map(|next| self.menu(at, &ending, &printed, next)).unwrap_or_default();
         let leeway = match (&ending, next) {
             // A number that chooses is no data, however many digits it has.
@@ -408,6 +416,12 @@ impl Reader<'_> {
         printed
     }
 
+    /// Returns the question of the input behind an entry, which was typed ahead of it.
+    fn later_question(&self, at: usize) -> Option<String> {
+        let next = (at + 1..self.moments.len()).find(|index| is_input(&self.moments[*index].input))?;
+        later_question(self.moments, next)
+    }
+
     /// Returns what the program did between an entry and the next input.
     fn ending(&self, at: usize, printed: &str) -> Ending {
         // A line that the shell took stands behind the typed text.
@@ -441,9 +455,21 @@ impl Reader<'_> {
                 } else {
                     row
                 };
-                let asked =
-                    if question.trim().is_empty() { asking_line(printed, next.awaited != Some(false)) } else { None };
-                let question = asked.unwrap_or(question);
+                // A key that interrupts is read by no program.
+                let is_read = !interrupts(next) || next.awaited == Some(true);
+                let is_ahead = is_read && next.awaited == Some(false);
+                let is_blank = question.trim().is_empty();
+                // Behind an input that was typed ahead comes its question.
+                let later = |question: &str| {
+                    let is_open = is_ahead && !asks(question);
+                    if is_open { self.later_question(at) } else { None }
+                };
+                if is_blank && let Some(row) = silent_row(&self.moments[at].input, printed) {
+                    return later("").map_or(Ending::Silent(row), Ending::Question);
+                }
+                let asked = if is_blank { asking_line(printed, is_read && !is_ahead) } else { None };
+                let last_line = || if is_blank && is_read { asking_line(printed, true) } else { None };
+                let question = asked.or_else(|| later(&question)).or_else(last_line).unwrap_or(question);
                 if context == "password" { Ending::Password(question) } else { Ending::Question(question) }
             }
         }
@@ -524,6 +550,22 @@ fn asking_line(printed: &str, reads: bool) -> Option<String> {
     (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
 }
 
+/// Returns the last row of the screen behind an input, of a program that has printed nothing since: the end of the typed
+/// text, or the row that stood there before typed keys and hidden text.
+fn silent_row(input: &InputRecord, printed: &str) -> Option<String> {
+    let text = match act_of(input) {
+        Act::Typed { text, .. } => text,
+        Act::Command { .. } | Act::Hidden { .. } => String::new(),
+    };
+    let text = text.trim();
+    let row = match text.lines().next_back() {
+        Some(line) => line,
+        None => input.row.as_deref().unwrap_or_default().trim(),
+    };
+    let is_silent = printed.trim() == text || printed.trim().is_empty();
+    (is_silent && !row.is_empty() && row.len() <= MAX_QUESTION_BYTES).then(|| row.to_owned())
+}
+
 /// Returns the question of a program when it took an input while it still printed: the beginning of the line with the
 /// echo of the input. None where the echo comes first, as of a program that waited.
 fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str> {
@@ -549,6 +591,15 @@ fn is_plain(input: &InputRecord) -> bool {
         && !input.cut
         && is_plain(text)
         && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
+}
+
+/// Keys that signal a program instead of being read by it.
+const SIGNAL_KEYS: [&str; 3] = ["ctrl-c", "ctrl-z", "ctrl-\\"];
+
+/// Returns whether an input is nothing but keys that signal a program.
+fn interrupts(input: &InputRecord) -> bool {
+    let Act::Typed { text, keys } = act_of(input) else { return false };
+    text.is_empty() && !keys.is_empty() && keys.iter().all(|key| SIGNAL_KEYS.contains(&key.as_str()))
 }
 
 /// Returns whether an input is one line with Enter at its end.

@@ -59,7 +59,8 @@ fn a_changed_program_stops_the_run_and_nothing_is_done_falsely() {
 }
 
 /// Says how it went in a line, and by its exit code.
-const BUILD: &str = "echo compiling; echo BUILD OK; read -p 'Publish? ' answer; echo \"$answer\" > published\n";
+const BUILD: &str =
+    "echo compiling; echo BUILD OK; sleep 0.2; read -p 'Publish? ' answer; echo \"$answer\" > published\n";
 
 #[test]
 fn a_line_that_was_waited_for_is_not_enough() {
@@ -77,6 +78,71 @@ fn a_line_that_was_waited_for_is_not_enough() {
         let run = procedure.begins(json!({}));
         assert_eq!(run["status"], "waiting", "{decoy}: {run:#}");
         assert!(!procedure.home.path().join("published").exists(), "{decoy}");
+        let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    }
+}
+
+#[test]
+fn what_was_typed_ahead_or_read_silently_answers_no_other_question() {
+    let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
+    let late = |program: &str| format!("echo begun; sleep 0.3; {program}; touch published\n");
+    // Programs, the inputs behind the first one of which the last ends at the prompt, and what the program does later.
+    let cases = [
+        ("one question", late("read -p 'Publish? ' a"), vec!["yes\n"], late(erase.trim())),
+        (
+            "two questions",
+            late("read -p 'Name? ' a; read -p 'Mail: ' b"),
+            vec!["ana\n", "a@x.org\n"],
+            late(erase.trim()),
+        ),
+        ("a key", late("read -n1 -p 'Sure? ' a; echo"), vec!["y"], late("read -n1 -p 'Erase? ' a; echo $a > erased")),
+        (
+            "half a row",
+            late("echo -n 'compiling... '; sleep 0.3; read -p 'done. Publish? ' a"),
+            vec!["yes\n"],
+            late(erase.trim()),
+        ),
+        ("the shell", "echo begun; sleep 0.3\n".to_owned(), vec!["touch published\n"], "exit 3\n".to_owned()),
+        ("no question", late("read a"), vec!["yes\n"], late(erase.trim())),
+    ];
+    let is_silent = [("silent", "read a; touch published\n"), ("twice", "read a; read b; touch published\n")];
+    for (what, program, answers, decoy) in cases {
+        let session = Session::begin(&[("ask.sh", &program)]);
+        let (last, ahead) = answers.split_last().expect("a program reads something");
+        session.sends(json!({"input_text": "bash ask.sh\n", "pattern": "begun"}));
+        for text in ahead {
+            session.agent.calls("send_input", json!({"session_id": session.last(), "input_text": text}));
+        }
+        session.sends(json!({"input_text": last, "until": "prompt"}));
+        holds(&session.captures(json!({})), what, &[&decoy]);
+    }
+    for (what, program) in is_silent {
+        let session = Session::begin(&[("ask.sh", program)]);
+        session.types("bash ask.sh\n");
+        session.types("yes\n");
+        if what == "twice" {
+            session.sends(json!({"input_text": "no\n", "until": "prompt"}));
+        }
+        let again = format!("read a; {erase}");
+        holds(
+            &session.captures(json!({})),
+            what,
+            &[erase, if what == "twice" { &again } else { "echo Erase all?; read a; echo $a > erased\n" }],
+        );
+    }
+}
+
+/// Checks that a workflow does again what was recorded, and stops at these programs.
+fn holds(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
+    procedure.passes_its_recording();
+    let _ = std::fs::remove_file(procedure.home.path().join("published"));
+    procedure.runs(json!({}));
+    assert_eq!(procedure.file("published"), "", "{what}");
+    for decoy in decoys {
+        procedure.writes("ask.sh", decoy);
+        let run = procedure.begins(json!({}));
+        assert_eq!(run["status"], "waiting", "{what}: {run:#}");
+        assert!(!procedure.home.path().join("erased").exists(), "{what}");
         let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
     }
 }

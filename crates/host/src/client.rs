@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -132,7 +132,16 @@ const MAX_VERSION_CHARS: usize = 64;
 
 /// Returns a version that another process reports, for people.
 pub(crate) fn version_label(version: &str) -> String {
-    version.chars().filter(|sign| !sign.is_control()).take(MAX_VERSION_CHARS).collect()
+    version.chars().filter(|sign| is_printable(*sign)).take(MAX_VERSION_CHARS).collect()
+}
+
+/// Returns whether a sign of a text from another machine may be shown: neither a control nor one that is invisible or turns
+/// the direction of the text (the format characters of the Unicode blocks General Punctuation and Tags).
+pub(crate) fn is_printable(sign: char) -> bool {
+    let is_format = matches!(sign,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    !sign.is_control() && !is_format
 }
 
 /// Says since when, for a sentence.
@@ -162,6 +171,8 @@ struct Shared {
     reading: tokio::task::AbortHandle,
     /// Unsettled steps with a request for an effect here.
     steps: Mutex<BTreeSet<String>>,
+    /// The last list of terminals was not answered in time.
+    is_silent: AtomicBool,
 }
 
 impl Drop for Shared {
@@ -184,6 +195,8 @@ pub(crate) enum Peer {
 #[derive(Debug)]
 struct Waiting {
     peer: Peer,
+    /// Counts the reads of frames.
+    heard: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -249,7 +262,7 @@ impl Host {
     pub(crate) async fn from_stream(stream: UnixStream, peer: Peer, on_secret: &OnSecret) -> io::Result<Self> {
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
-        let waiting = Arc::new(Waiting { peer, table: Mutex::default() });
+        let waiting = Arc::new(Waiting { peer, heard: AtomicU64::default(), table: Mutex::default() });
         let (ended, over) = watch::channel(false);
         let reading = tokio::spawn({
             let (outbox, waiting, on_secret) = (outbox.clone(), waiting.clone(), on_secret.clone());
@@ -273,8 +286,8 @@ impl Host {
         let reading = reading.abort_handle();
         let unknown = HostHello::default();
         let number = next_number();
-        let steps = Mutex::default();
-        let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading, steps };
+        let (steps, is_silent) = (Mutex::default(), AtomicBool::default());
+        let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading, steps, is_silent };
         let greeting: Result<HostHello, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
         shared.greeting.version = version_label(&shared.greeting.version);
@@ -305,6 +318,21 @@ impl Host {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         *self.shared.over.borrow()
+    }
+
+    /// Returns a count that grows with each frame, and part of a frame, from the host.
+    pub(crate) fn heard(&self) -> u64 {
+        self.shared.waiting.heard.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the host has left the last list of its terminals unanswered.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.shared.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Records whether the host has answered a list of its terminals.
+    pub(crate) fn note_silence(&self, is_silent: bool) {
+        self.shared.is_silent.store(is_silent, Ordering::Relaxed);
     }
 
     /// Waits until the connection has ended.
@@ -452,7 +480,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
 
 /// Returns the error of an unreadable answer. Its reason may quote the answer whole.
 fn garbled(error: &impl std::fmt::Display) -> AskError {
-    AskError::Garbled(error.to_string().chars().filter(|sign| !sign.is_control()).take(MAX_REASON_CHARS).collect())
+    AskError::Garbled(error.to_string().chars().filter(|sign| is_printable(*sign)).take(MAX_REASON_CHARS).collect())
 }
 
 /// Cancels a request when its caller stops waiting for the answer.
@@ -485,8 +513,9 @@ impl Waiting {
         table.events.clear();
     }
 
-    /// Returns the maximum length of a body under this number, in bytes.
+    /// Returns the maximum length of a body under this number, in bytes. The reader of a frame calls it with each part.
     fn limit(&self, number: u64) -> usize {
+        self.heard.fetch_add(1, Ordering::Relaxed);
         match (self.peer, number) {
             (Peer::Here, _) => MAX_BODY_BYTES,
             (Peer::Elsewhere, SECRETS) => MAX_SECRET_BYTES,

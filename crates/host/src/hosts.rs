@@ -224,6 +224,22 @@ pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, as
     })
 }
 
+/// Time limit of a list of a host that has not answered the one before.
+const SILENT_HOST_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Requests the terminals of a host, as [`answer`] does. A host that stays silent delays only one list.
+pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
+    let listed = match host.is_silent() {
+        true => {
+            let late = Err(AskError::HostSilent { pid: host.greeting().pid });
+            tokio::time::timeout(SILENT_HOST_TIMEOUT, host.ask(&Ask::List)).await.unwrap_or(late)
+        }
+        false => answer(host, &Ask::List).await,
+    };
+    host.note_silence(matches!(listed, Err(AskError::HostSilent { .. })));
+    listed
+}
+
 /// Returns the terminal that one of the hosts of this machine finds, as soon as it finds it.
 async fn find_terminal(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
     let ask = Arc::new(ask);
@@ -715,7 +731,7 @@ impl Hosts {
         let mut all = Vec::new();
         for host in self.reachable() {
             // A host that has ended at this moment keeps no terminals; a stopped one continues later.
-            let Ok(listed) = answer::<Vec<Description>>(&host, &Ask::List).await else { continue };
+            let Ok(listed) = list::<Vec<Description>>(&host).await else { continue };
             // A terminal that its host no longer lists has closed, and has not ended with the host.
             let pid = host.greeting().pid;
             self.lock()

@@ -28,8 +28,13 @@ pub struct HostedTerminal {
 /// Longer than a session lasts without a connection.
 const UNLIMITED: Duration = Duration::from_secs(86_400);
 
-/// Time limit of an answer of a host on another machine, besides the time that the request itself lasts. Longer than
-/// its session may be without a connection.
+/// Time limit of an answer of a host on another machine, besides the time that the request itself lasts, and as long as
+/// the host sends nothing at all over a working connection. Of a request that acts, the outcome is unknown then.
+const SILENT_HOST_TIMEOUT: Duration = Duration::from_secs(30);
+const SILENT_ACTION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time limit of an answer of a host that sends other frames meanwhile, or reads and writes files. Longer than its session
+/// may be without a connection.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(60 + RECONNECT_TIMEOUT.as_secs());
 
 /// Maximum number of repetitions of a request whose session ends at once. Without it, a host that ends each session
@@ -90,7 +95,7 @@ impl Keeper {
             let answer = tokio::select! {
                 answer = host.ask(ask) => answer,
                 trouble = remote.stalled(limit) => Err(trouble.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
-                () = silent(ask) => return Err(remote.silent()),
+                () = silent(remote, &host, ask) => return Err(remote.silent()),
             };
             match answer {
                 Err(AskError::HostLost { .. }) if ask.is_repeatable() => {
@@ -112,10 +117,16 @@ impl Keeper {
 }
 
 /// Waits for as long as an answer to a request may take; without end where the request waits for what may never happen.
-async fn silent(ask: &Ask) {
-    match ask.lasts() {
-        Some(lasts) => tokio::time::sleep(lasts.saturating_add(MAX_ANSWER_TIME)).await,
-        None => std::future::pending().await,
+async fn silent(remote: &RemoteHost, host: &Host, ask: &Ask) {
+    let Some(lasts) = ask.lasts() else { return std::future::pending().await };
+    let silence = match ask {
+        Ask::File(_) => MAX_ANSWER_TIME,
+        ask if ask.acts() => SILENT_ACTION_TIMEOUT,
+        _ => SILENT_HOST_TIMEOUT,
+    };
+    tokio::select! {
+        () = remote.silence(host, lasts.saturating_add(silence)) => {}
+        () = tokio::time::sleep(lasts.saturating_add(MAX_ANSWER_TIME)) => {}
     }
 }
 
@@ -375,7 +386,7 @@ impl HostedTerminal {
             Keeper::There(remote) => {
                 let subscribed = tokio::select! {
                     subscribed = host.subscribe::<AttachReply, _>(&ask) => subscribed?,
-                    () = tokio::time::sleep(MAX_ANSWER_TIME) => return Err(remote.silent()),
+                    () = silent(remote, &host, &ask) => return Err(remote.silent()),
                 };
                 (subscribed.0.checked().map_err(|what| remote.implausible(what))?, subscribed.1)
             }

@@ -36,8 +36,8 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// (`LoginGraceTime`).
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time limit of the greeting of a host, from its connection.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of each of the two greetings of a host, over the link and from its connection.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit of the exit code of a connection that has ended.
 const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -369,6 +369,19 @@ impl RemoteHost {
             tokio::select! {
                 () = over => return Some(self.trouble()),
                 changed = follow.changed() => if changed.is_err() { return None },
+            }
+        }
+    }
+
+    /// Waits until the host has sent nothing for `limit`, while its session had a connection.
+    pub(crate) async fn silence(&self, host: &Host, limit: Duration) {
+        let mut follow = self.follow();
+        loop {
+            follow.mark_unchanged();
+            let heard = host.heard();
+            sleep(limit).await;
+            if host.heard() == heard && !follow.has_changed().unwrap_or(false) {
+                return;
             }
         }
     }

@@ -2,6 +2,7 @@
 //! there. Pure.
 
 use super::transport::MISSING;
+use crate::client::is_printable;
 
 /// Reason why a connection to a machine has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +118,7 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Op
 
 /// Returns a foreign line without control characters, and at most 200 characters of it.
 pub(super) fn printable(line: &str) -> String {
-    line.chars().filter(|sign| !sign.is_control()).take(200).collect()
+    line.chars().filter(|sign| is_printable(*sign)).take(200).collect()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::{
     RemotePlace, RemoteSetup,
 };
 use crate::client::{AskError, Host, OnSecret};
-use crate::hosts::{HostsError, answer};
+use crate::hosts::{HostsError, answer, list};
 use crate::relay::RelayRequest;
 use crate::terminal::HostedTerminal;
 use crate::wire::is_of_run;
@@ -222,24 +222,27 @@ impl Machine {
     /// Makes one connection attempt, which continues after this call has timed out: the answer to an `ssh` question may
     /// arrive after the request has ended.
     async fn connect(&self, timeout: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
-        let Some(machine) = self.weak_self.upgrade() else { return Err(self.not_connected_error()) };
+        let Some(machine) = self.weak_self.upgrade() else { return Err(self.not_connected_error(timeout)) };
         let connecting = tokio::spawn(async move { machine.connect_alone(timeout, until).await });
         match tokio::time::timeout(timeout + REASON_TIMEOUT, connecting).await {
             Ok(Ok(connected)) => connected,
-            Ok(Err(_)) | Err(_) => Err(self.not_connected_error()),
+            Ok(Err(_)) | Err(_) => Err(self.not_connected_error(timeout)),
         }
     }
 
     /// Returns the error for a connection that is not established in time.
-    fn not_connected_error(&self) -> RemoteError {
+    fn not_connected_error(&self, timeout: Duration) -> RemoteError {
         let host = self.config().name.clone();
         let why = match self.route.questions.is_open(&host) {
             true => ConnectFailure::Unanswered { host: host.clone() },
             false => match self.contact.lock().failure.clone() {
                 Some((_, why)) => why,
-                None => ConnectFailure::Connection(
-                    "the connection is still being established; try again in a moment".to_owned(),
-                ),
+                None => {
+                    let seconds = timeout.as_secs();
+                    let ssh = &self.config().ssh;
+                    let why = format!("'{ssh}' has not answered within {seconds} s; the attempt to connect continues");
+                    ConnectFailure::Connection(why)
+                }
             },
         };
         RemoteError::Failed { host, why }
@@ -510,7 +513,7 @@ impl Machine {
         let before = ids(self.notes.lock().terminals.get(host.socket()));
         let up = host.up();
         let listed = match &up {
-            Some(up) => answer::<BoundedList<Description, MAX_LISTED>>(up, &Ask::List).await.ok(),
+            Some(up) => list::<BoundedList<Description, MAX_LISTED>>(up).await.ok(),
             None => None,
         };
         let whole = |listed: BoundedList<Description, MAX_LISTED>| match listed.is_cut {

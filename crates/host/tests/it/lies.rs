@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use steplatch_liar::{Liar, Lie, Lies, SOCKET, answer, record, secret_frames, to_
 use steplatch_patience::eventually;
 use steplatch_terminal::{CommandRequest, Input, Limit, Part, SecretText, Signal, Spec};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use super::hosts::{spec, wait};
 use super::remote::folder;
@@ -453,13 +455,48 @@ async fn a_request_that_is_never_answered_ends() {
     };
     let scene = Scene::new(Lies::in_replies(silent)).await;
     let terminal = scene.open().await;
-    for error in [terminal.view(false).await.unwrap_err(), terminal.attach().await.unwrap_err()] {
-        assert_eq!(error, AskError::RemoteHostSilent { host: "box".to_owned() });
+    let seconds = async |request: Pin<Box<dyn Future<Output = ()> + '_>>| {
+        let began = Instant::now();
+        request.await;
+        began.elapsed().as_secs_f64()
+    };
+    let silent = AskError::RemoteHostSilent { host: "box".to_owned() };
+    let viewed = seconds(Box::pin(async { assert_eq!(terminal.view(false).await.unwrap_err(), silent) })).await;
+    let attached = seconds(Box::pin(async { assert_eq!(terminal.attach().await.unwrap_err(), silent) })).await;
+    let typed = seconds(Box::pin(async {
+        let input = Input { text: "x".to_owned(), ..Input::default() };
+        let steplatch_host::SendError::Ask(error) = terminal.send(input).await.unwrap_err() else { panic!("refused") };
+        assert!(error.is_outcome_unknown(), "{error:?}");
+    }));
+    assert!(viewed < 31.0 && attached < 61.0 && typed.await < 61.0, "{viewed} {attached}");
+    // A list shows the terminal as it was seen last, and that its machine does not answer. Only the first one waits.
+    for limit in [11.0, 1.0, 1.0] {
+        let listed = seconds(Box::pin(async {
+            let [listed] = &scene.hosts.list().await[..] else { panic!("one terminal") };
+            assert_eq!(&listed.description.id, terminal.id());
+            assert!(listed.place.as_ref().unwrap().lost_since.is_some());
+        }));
+        assert!(listed.await < limit, "{limit}");
     }
-    // A list shows the terminal as it was seen last, and that its machine does not answer.
-    let [listed] = &scene.hosts.list().await[..] else { panic!("one terminal") };
-    assert_eq!(&listed.description.id, terminal.id());
-    assert!(listed.place.as_ref().unwrap().lost_since.is_some());
+}
+
+/// Lies at the first answer of a host, and what is told of each.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_does_not_greet_is_named_within_half_a_minute() {
+    let greeting = |lie: fn() -> Lie| move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(lie);
+    let silent = Scene::new(Lies::in_replies(greeting(|| Lie::Silence))).await.check().await.unwrap_err();
+    assert!(silent.to_string().contains("does not answer"), "{silent}");
+    // The head of a long answer, and nothing behind it.
+    let begun = || Lie::Frames([60_u32 << 20, 0, 1].map(u32::to_be_bytes).concat());
+    let slow = Scene::new(Lies::in_replies(greeting(begun))).await.check().await.unwrap_err();
+    assert!(slow.to_string().contains("does not answer"), "{slow}");
+    let version = with(answer::hello(), "/version", "9.\u{202e}0");
+    let scene = Scene::new(Lies::in_replies(move |ask: &Ask| {
+        matches!(ask, Ask::Hello { .. }).then(|| Lie::Value(with(version.clone(), "/wire", 99)))
+    }))
+    .await;
+    let old = scene.check().await.unwrap_err();
+    assert!(old.to_string().contains("version 9.0, protocol 99"), "{old}");
 }
 
 /// Lies about whose terminal an id is.

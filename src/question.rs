@@ -141,9 +141,33 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usiz
     match at {
         Some(at) => Ok((choices[at].clone(), Some(at + 1))),
         None if line.is_empty() => Err("nothing was answered".to_owned()),
-        None if choices.len() == 1 => Err(format!("'{}' is not the choice; answer 1", visible(line))),
-        None => Err(format!("invalid answer '{}'; choose {}", visible(line), alternatives(choices))),
+        None => {
+            let quoted =
+                if line.chars().count() <= MAX_QUOTED_CHARS { format!(" '{}'", visible(line)) } else { String::new() };
+            let expected = if choices.len() == 1 { "1".to_owned() } else { alternatives(choices) };
+            Err(format!("invalid answer{quoted}; choose {expected}"))
+        }
     }
+}
+
+/// Maximum length of a wrong answer that an error quotes, in characters. A longer one may be a passphrase that was typed too
+/// early: those have six or more.
+const MAX_QUOTED_CHARS: usize = 5;
+
+/// Returns the beginning of a typed line that begins a choice or its number, and the number of characters behind it: those
+/// may be of a passphrase that is typed too early.
+pub(crate) fn choice_beginning<'l>(choices: &[String], line: &'l str) -> (&'l str, usize) {
+    let begins = |part: &str| {
+        let part = part.trim_start().to_lowercase();
+        let number = part.strip_prefix('#').unwrap_or(&part);
+        part.is_empty()
+            || number.is_empty()
+            || number.parse::<usize>().is_ok_and(|number| (1..=choices.len()).contains(&number))
+            || choices.iter().any(|choice| choice.to_lowercase().starts_with(&part))
+    };
+    let ends = line.char_indices().map(|(at, _)| at).chain([line.len()]);
+    let end = ends.take_while(|end| choices.is_empty() || begins(&line[..*end])).last().unwrap_or(0);
+    (&line[..end], line[end..].chars().count())
 }
 
 /// The most choices that an error names; of more it gives the numbers.

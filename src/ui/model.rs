@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use steplatch_protocol::{GateInfo, RunRecord, SessionInfo};
 
-use super::event::FeedSelection;
+use super::event::{Effect, FeedSelection};
 use super::gate_view::GateView;
+use super::key::Key;
 use super::layout;
 use super::line_input::LineInput;
 use super::picture::Picture;
@@ -109,11 +110,13 @@ pub(crate) enum Typing {
     GoTo(LineInput),
 }
 
-/// An action that needs a second key.
-#[derive(Debug, Clone, PartialEq)]
+/// An action that further keys confirm. A letter alone does nothing: it may begin a line that is meant for a program.
+#[derive(Debug, Clone)]
 pub(crate) struct Confirmation {
     pub(crate) question: String,
-    pub(crate) run_id: String,
+    /// The keys that are still missing.
+    pub(crate) keys: &'static [Key],
+    pub(crate) effect: Effect,
 }
 
 /// A remark at the bottom.

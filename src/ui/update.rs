@@ -165,14 +165,22 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         model.shows_help = key.is_none();
         return Vec::new();
     }
-    if let Some(confirmation) = model.confirmation.take() {
-        return match key {
-            Some(Key::Char('y')) => vec![Effect::Cancel(confirmation.run_id)],
-            Some(_) => {
-                set_notice(model, Ok("the run continues".to_owned()));
+    if let Some(mut confirmation) = model.confirmation.take() {
+        return match (key, confirmation.keys) {
+            (Some(key), [last]) if key == *last => vec![confirmation.effect],
+            (Some(key), [next, rest @ ..]) if key == *next => {
+                confirmation.keys = rest;
+                model.confirmation = Some(confirmation);
                 Vec::new()
             }
-            None => {
+            (Some(_), _) => {
+                set_notice(model, Ok("nothing was done".to_owned()));
+                if is_typed(input) {
+                    hush(model);
+                }
+                Vec::new()
+            }
+            (None, _) => {
                 model.confirmation = Some(confirmation);
                 Vec::new()
             }
@@ -186,6 +194,15 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         return Vec::new();
     }
     model.notice = None;
+    if !matches!(model.opened.last(), Some(Opened::Gate(_))) && is_foreign(input) {
+        // The rest of the line has no effect either.
+        hush(model);
+        set_notice(
+            model,
+            Ok("keys are commands here (? shows them); enter attaches to a terminal, to type".to_owned()),
+        );
+        return Vec::new();
+    }
     match model.opened.last() {
         Some(Opened::Gate(_)) => gate_input(model, input, key),
         Some(Opened::Run(_)) => key.map(|key| run_key(model, key)).unwrap_or_default(),
@@ -264,12 +281,15 @@ fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
         Key::Char('g') => model.typing = Some(Typing::GoTo(LineInput::default())),
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
         Key::Escape => model.filter = LineInput::default(),
-        Key::Enter | Key::Right | Key::Char('l') => {
+        Key::Enter | Key::Right => {
             return row.map(|row| open(model, &row.id)).unwrap_or_default();
         }
         Key::Char('t') => {
             if let Some(row) = row.filter(|row| row.id.section == Section::Terminals) {
-                return vec![Effect::Attach { terminal: row.id.id.clone(), hold: true }];
+                let terminal = row.id.id.clone();
+                let question =
+                    format!("Take over {}? Nothing else can type there until you leave", shown_name(model, &terminal));
+                return confirm(model, question, &CONFIRMING_KEYS, Effect::Attach { terminal, hold: true });
             }
         }
         Key::Char('a') => {
@@ -302,15 +322,21 @@ fn steer(model: &mut Model, key: Key, run_id: &str) -> Vec<Effect> {
         set_notice(model, Err(format!("{name} has ended")));
         return Vec::new();
     }
+    let run_id = run_id.to_owned();
     match (key, run.paused.is_some()) {
-        (Key::Char('p'), true) => vec![Effect::Resume(run_id.to_owned())],
-        (Key::Char('p'), false) => vec![Effect::Pause(run_id.to_owned())],
+        (Key::Char('p'), true) => confirm(model, format!("Resume {name}?"), &CONFIRMING_KEYS, Effect::Resume(run_id)),
+        (Key::Char('p'), false) => confirm(model, format!("Pause {name}?"), &CONFIRMING_KEYS, Effect::Pause(run_id)),
         _ => {
             let question = format!("Cancel {name}? Its work is abandoned and its terminals are closed");
-            model.confirmation = Some(Confirmation { question, run_id: run_id.to_owned() });
-            Vec::new()
+            confirm(model, question, &CANCELLING_KEYS, Effect::Cancel(run_id))
         }
     }
+}
+
+/// Returns the name of a terminal, or its id.
+fn shown_name(model: &Model, terminal: &str) -> String {
+    let name = model.terminal(terminal).and_then(|session| session.name.as_deref());
+    print::visible(name.unwrap_or(terminal))
 }
 
 /// Opens what a row names.
@@ -420,7 +446,7 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return Vec::new();
         }
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
-        Key::Enter | Key::Right | Key::Char('l') => {
+        Key::Enter | Key::Right => {
             return match view.steps.steps.get(step).and_then(|step| step.child.clone()) {
                 Some(child) => open(model, &RowId { section: Section::Runs, id: child }),
                 None => Vec::new(),
@@ -431,8 +457,9 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return gate.map(|id| open(model, &RowId { section: Section::Gates, id })).unwrap_or_default();
         }
         Key::Char('t') => {
-            let terminal = view.steps.steps.get(step).and_then(terminal_of);
-            return terminal.map(|terminal| Effect::Attach { terminal, hold: false }).into_iter().collect();
+            let Some(terminal) = view.steps.steps.get(step).and_then(terminal_of) else { return Vec::new() };
+            let question = format!("Attach to {}, the terminal of this step?", shown_name(model, &terminal));
+            return confirm(model, question, &CONFIRMING_KEYS, Effect::Attach { terminal, hold: false });
         }
         Key::Char('c' | 'p') => return steer(model, key, &run_id),
         _ => return Vec::new(),
@@ -504,6 +531,28 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
         },
         key => scroll_by_key(view, cols, rows, key),
     }
+    Vec::new()
+}
+
+/// Keys that are commands at the list or at a run.
+const COMMAND_KEYS: &str = "abcgGhjkpqst/?";
+
+/// Returns whether an input is no command of the list or of a run: text that is meant for a program.
+fn is_foreign(input: &TerminalInput) -> bool {
+    match input {
+        TerminalInput::Key(Key::Char(sign)) => !sign.is_whitespace() && !COMMAND_KEYS.contains(*sign),
+        TerminalInput::Paste(_) => true,
+        _ => false,
+    }
+}
+
+/// Keys that confirm an action, and one that cannot be taken back.
+const CONFIRMING_KEYS: [Key; 1] = [Key::Enter];
+const CANCELLING_KEYS: [Key; 2] = [Key::Char('y'), Key::Enter];
+
+/// Requests an effect once these keys confirm it.
+fn confirm(model: &mut Model, question: String, keys: &'static [Key], effect: Effect) -> Vec<Effect> {
+    model.confirmation = Some(Confirmation { question, keys, effect });
     Vec::new()
 }
 

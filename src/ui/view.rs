@@ -12,6 +12,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
+use super::key::Key;
 use super::model::{DaemonState, Model, Opened, Typing};
 use crate::print::fitted;
 use style::{ACCENT, BAD, QUIET, REVERSED, STRONG, WAITS};
@@ -50,6 +51,15 @@ fn header(model: &Model, buffer: &mut Buffer, place: Rect, title: Vec<Span<'_>>)
     buffer.set_stringn(at, place.y, state, usize::from(place.width), style.patch(REVERSED));
 }
 
+/// Returns the names of the keys that confirm an action.
+fn key_names(keys: &[Key]) -> String {
+    let name = |key: &Key| match key {
+        Key::Char(sign) => sign.to_string(),
+        _ => "enter".to_owned(),
+    };
+    keys.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
 /// Draws the remark, the question to confirm, or the line of input. Returns the cursor of the latter.
 fn notice(model: &Model, buffer: &mut Buffer, place: Rect) -> Option<Position> {
     if place.is_empty() {
@@ -57,7 +67,10 @@ fn notice(model: &Model, buffer: &mut Buffer, place: Rect) -> Option<Position> {
     }
     let room = usize::from(place.width);
     if let Some(confirmation) = &model.confirmation {
-        let text = fitted(&format!(" {}; y cancels it, any other key keeps it", confirmation.question), room);
+        let text = fitted(
+            &format!(" {} ({}: yes, any other key: no)", confirmation.question, key_names(confirmation.keys)),
+            room,
+        );
         write(buffer, place, &Line::styled(text, WAITS));
         return None;
     }

@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
 use super::{header, keys, typed, write, write_all};
 use crate::print::{fitted, visible, wrapped};
+use crate::question::choice_beginning;
 use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, describe_waiting, question_lines, remark_lines};
 use crate::ui::model::Model;
 
@@ -69,8 +70,11 @@ fn draw_answer(model: &Model, view: &GateView, below: usize, buffer: &mut Buffer
     match &view.step {
         AnswerStep::Typing(line) => {
             write(buffer, rows.next()?, &Line::styled(fitted(&view.prompt.prompt(), width), STRONG));
-            let shown =
-                if view.prompt.is_secret() { "•".repeat(line.text().chars().count()) } else { visible(line.text()) };
+            let (beginning, hidden) = match view.prompt.is_secret() {
+                true => ("", line.text().chars().count()),
+                false => choice_beginning(&view.gate().choices, line.text()),
+            };
+            let shown = format!("{}{}", visible(beginning), "•".repeat(hidden));
             cursor = Some(typed(buffer, rows.next()?, "› ", &shown));
         }
         AnswerStep::Reading => {

@@ -612,17 +612,63 @@ fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
 fn runs_are_steered_and_a_cancel_is_confirmed() {
     let mut desk = Desk::usual(80, 24);
     desk.presses(&[Key::Tab, Key::Tab]);
-    assert!(matches!(&desk.types("p")[..], [Effect::Pause(run)] if run == "run_bbbb"));
+    assert!(desk.types("p").is_empty());
+    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Pause(run)] if run == "run_bbbb"));
     assert!(desk.types("c").is_empty());
     let screen = desk.screen();
     assert!(screen.contains("Cancel release run_bbbb? Its work is abandoned and its terminals are closed"), "{screen}");
     assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
-    assert!(desk.screen().contains("the run continues"));
-    desk.types("c");
-    assert!(matches!(&desk.types("y")[..], [Effect::Cancel(run)] if run == "run_bbbb"));
+    assert!(desk.screen().contains("nothing was done"));
+    desk.passes(INERT);
+    assert!(desk.types("cy").is_empty());
+    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Cancel(run)] if run == "run_bbbb"));
     desk.presses(&[Key::Down]);
     assert!(desk.types("c").is_empty());
     assert!(desk.screen().contains("build run_aaaa has ended"), "{}", desk.screen());
+}
+
+#[test]
+fn a_line_that_is_meant_for_a_program_does_nothing() {
+    for line in [
+        "clear; printf x\r",
+        "top\r",
+        "ls -la\r",
+        "ps aux\r",
+        "cp a b\r",
+        "cypress run\r",
+        "kill 5\r",
+        "jobs\r",
+        "git push\r",
+    ] {
+        // At a terminal, at a run, and in an opened run.
+        for places in [&[Key::Tab][..], &[Key::Tab, Key::Tab], &[Key::Tab, Key::Tab, Key::Enter]] {
+            let mut desk = Desk::usual(80, 24);
+            desk.presses(places);
+            let keys: Vec<Key> =
+                line.chars().map(|sign| if sign == '\r' { Key::Enter } else { Key::Char(sign) }).collect();
+            let effects = desk.presses(&keys);
+            assert!(effects.is_empty(), "{line:?} {places:?}: {effects:?}");
+            assert!(desk.model.confirmation.is_none(), "{line:?} {places:?}");
+            // And a moment later, keys are commands again.
+            desk.passes(INERT);
+            desk.types("t");
+        }
+    }
+}
+
+#[test]
+fn a_passphrase_that_is_typed_too_early_is_not_shown() {
+    let mut desk = Desk::usual(80, 16);
+    desk.presses(&[Key::Enter]);
+    desk.passes(INERT);
+    desk.types("a");
+    desk.types("y");
+    assert!(desk.screen().contains("› y"), "{}", desk.screen());
+    desk.types("open sesame");
+    assert!(desk.screen().contains("› y•••••••••••"), "{}", desk.screen());
+    desk.presses(&[Key::Enter]);
+    let screen = desk.screen();
+    assert!(screen.contains("invalid answer; choose yes or no") && !screen.contains("sesame"), "{screen}");
 }
 
 #[test]
@@ -680,18 +726,18 @@ fn help_covers_what_is_shown_and_any_key_goes_back() {
         |   enter           opens: reads a question, attaches to a terminal, shows a run
         |   esc             back
         |   a               answer the question of a run or gate
-        |   p               pause a run, or resume it
-        |   c               cancel a run, after a question
+        |   p, enter        pause a run, or resume it
+        |   c, y, enter     cancel a run
         |   ctrl-z, ctrl-l  suspend, draw again
         | List
         |   tab             the next section
         |   /               filter by words
         |   g               go to a run or terminal by the beginning of its id, or its …
-        |   t               take a terminal over: attach, and nothing else can type
+        |   t, enter        take a terminal over: attach, and nothing else can type
         |   q               leave; terminals and runs continue
         | Run
         |   enter           the run that a step started
-        |   t               the terminal that a step worked in
+        |   t, enter        the terminal that a step worked in
         |   b               leave it in the background; g comes back
         |   end             follow the last step again
         | Question

@@ -111,7 +111,8 @@ fn what_was_typed_ahead_or_read_silently_answers_no_other_question() {
         let (last, ahead) = answers.split_last().expect("a program reads something");
         session.sends(json!({"input_text": "bash ask.sh\n", "pattern": "begun"}));
         for text in ahead {
-            session.agent.calls("send_input", json!({"session_id": session.last(), "input_text": text}));
+            let input = json!({"session_id": session.last(), "input_text": text});
+            assert_eq!(session.agent.calls("send_input", input)["success"], true, "{what}");
         }
         session.sends(json!({"input_text": last, "until": "prompt"}));
         holds(&session.captures(json!({})), what, &[&decoy]);

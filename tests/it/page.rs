@@ -226,6 +226,22 @@ fn real_programs_are_shown_cell_by_cell_and_take_the_mouse() {
 }
 
 #[test]
+fn the_first_view_is_what_waits_and_the_browser_notifies_of_it() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("inbox.mjs", |page, wanted| {
+        if let Some(answer) = page.command(wanted) {
+            return answer;
+        }
+        if wanted["starts"].is_null() {
+            return as_agent(&agent, wanted);
+        }
+        let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
+        agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+    });
+}
+
+#[test]
 fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);

@@ -5,8 +5,8 @@ import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./
 await play(async (browser) => {
   const context = await browser.newContext({ viewport: { width: 1200, height: 820 } });
   const page = await open(context, given.url);
-  await page.getByRole("link", { name: "Gates" }).click();
-  await page.getByText("No run waits for an answer.").waitFor();
+  await page.getByRole("link", { name: "Inbox" }).click();
+  await page.getByText("Nothing waits for you.").waitFor();
 
   // A question with choices. What a program wrote into it does not act on the page.
   const machine = (params) => ({
@@ -16,8 +16,8 @@ await play(async (browser) => {
   const evil = "<img src=x onerror=alert(1)> \u202eevil\u0007";
   const { run_id: run } = await tell({ starts: machine({ prompt: `Release 1.2? ${evil}`, choices: ["release", "stop"] }) });
   await page.getByRole("heading", { name: /Release 1.2\?/ }).waitFor();
-  await page.getByRole("link", { name: "Gates 1 open" }).waitFor();
-  assert.match(await page.title(), /^\(1\) Gates/);
+  await page.getByRole("link", { name: "Inbox 1 open" }).waitFor();
+  assert.match(await page.title(), /^\(1\) Inbox/);
   const safe = "Release 1.2? <img src=x onerror=alert(1)> ⟨U+202E⟩evil⟨U+0007⟩";
   await page.locator(".gate").getByText(safe, { exact: true }).waitFor();
   assert.equal(await page.locator("#polite").textContent(), `A question waits: ${safe}`);

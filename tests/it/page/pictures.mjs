@@ -43,7 +43,8 @@ await play(async (browser) => {
   const page = await open(context, given.url);
   await page.getByText("No terminal is open").waitFor();
   for (const [name, text] of Object.entries(TERMINALS)) await tell({ opens: name, types: text });
-  await page.getByText("asks for a password").waitFor();
+  await page.locator(".lines").getByText("asks for a password").waitFor();
+  await page.getByRole("link", { name: "Terminals" }).click();
   await page.locator(".thumb .row", { hasText: "332833500" }).first().waitFor();
   await page.locator(".thumb .row", { hasText: "def retry" }).first().waitFor();
   await page.locator(".thumb .row", { hasText: "queue is long" }).nth(4).waitFor();

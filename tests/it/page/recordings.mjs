@@ -32,6 +32,7 @@ await play(async (browser) => {
   await tell("ends");
 
   // It is listed, and its end can be sought.
+  await page.getByRole("link", { name: "Terminals" }).click();
   await page.getByRole("link", { name: "Recordings" }).click();
   await isAccessible(page);
   await shot(page, "recordings");

@@ -108,7 +108,7 @@ await play(async (browser) => {
 
   // The daemon is killed: the page says so, and goes on by itself when it is back. Terminals are still there.
   await tell({ starts: machine });
-  await page.getByRole("link", { name: "Gates 1 open" }).waitFor();
+  await page.getByRole("link", { name: "Inbox 1 open" }).waitFor();
   await at(`terminals/${id}`);
   await page.locator(".stage > .screen .row", { hasText: "listed-42" }).first().waitFor();
   await tell({ kills: "daemon" });
@@ -125,7 +125,7 @@ await play(async (browser) => {
   await page.getByRole("button", { name: "Take over" }).waitFor();
 
   // The question that waited is locked. It is counted, and the passphrase opens it.
-  await page.getByRole("link", { name: "Gates 1 open" }).click();
+  await page.getByRole("link", { name: "Inbox 1 open" }).click();
   await page.getByRole("heading", { name: "1 question is locked" }).waitFor();
   assert.equal(await page.getByRole("heading", { name: "Deploy?" }).count(), 0);
   await isAccessible(page);
@@ -146,7 +146,7 @@ await play(async (browser) => {
   }
   await opened.waitFor();
   await page.getByRole("heading", { name: /locked/ }).waitFor({ state: "hidden" });
-  await page.getByRole("link", { name: "Gates 1 open" }).waitFor();
+  await page.getByRole("link", { name: "Inbox 1 open" }).waitFor();
   await at(`terminals/${id}`);
 
   // A page of another build loads the one that the server has.
@@ -184,7 +184,7 @@ await play(async (browser) => {
   await page.reload();
   await page.getByRole("heading", { name: "No such page" }).waitFor();
   await isAccessible(page);
-  await page.getByRole("link", { name: "To the terminals" }).click();
+  await page.getByRole("link", { name: "To the inbox" }).click();
   await page.getByRole("heading", { name: "Terminals" }).waitFor();
   for (const nothing of ["constructor", "__proto__"]) {
     await at(`terminals/${nothing}`);

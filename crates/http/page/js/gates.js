@@ -1,4 +1,4 @@
-// The inbox: questions that runs ask people, each with what there is to judge.
+// Questions that runs ask people, each with what there is to judge.
 //
 // An answer belongs to what was shown: it carries the digest of the question, and a question that has changed is shown
 // again. Nothing answers by accident: no field has the focus, no button is the default, and buttons do nothing for a
@@ -15,27 +15,24 @@ import { registered, sign } from "./passkey.js";
 import { gates, listen, lockedRuns } from "./store.js";
 import { dayTime, timeAgo, visible } from "./words.js";
 
-export const title = "Gates";
-
 /** How long buttons do nothing after they appear or the window gets the focus, in milliseconds. */
 const INERT_TIME = 800;
 
 /** How long it is shown that an answer was taken, in milliseconds. */
 const DONE_TIME = 5000;
 
-/** @param {HTMLElement} into */
-export function show(into) {
+/**
+ * The open questions, a card each.
+ * @returns {{ element: HTMLElement, end: () => void }}
+ */
+export function gatesList() {
   /** @type {Map<string, { element: HTMLElement, end: () => void, update: (gate: any) => void, isAnswered: () => boolean }>} */
   const shown = new Map();
-  const none = h("p", { class: "hint", hidden: true }, "No run waits for an answer.");
   const locked = lockedCard();
   const list = h("div", { class: "gates" }, locked.element);
-  fill(into, h("header", { class: "head" }, h("h1", {}, title)), none, list);
   const forget = listen((lists) => {
     const open = gates(lists);
-    const lockedCount = lockedRuns(lists).length;
-    locked.update(lockedCount);
-    none.hidden = open.length > 0 || lockedCount > 0;
+    locked.update(lockedRuns(lists).length);
     const here = new Set(open.map((gate) => gate.gate_id));
     for (const [id, card] of shown) {
       if (here.has(id)) continue;
@@ -62,13 +59,14 @@ export function show(into) {
     const next = element.nextElementSibling ?? element.previousElementSibling;
     element.remove();
     const heading = next instanceof HTMLElement && !next.hidden ? next.querySelector(".question") : null;
-    if (hadFocus) (heading instanceof HTMLElement ? heading : into).focus();
+    if (hadFocus) (heading instanceof HTMLElement ? heading : document.getElementById("main"))?.focus();
   }
 
-  return () => {
+  const end = () => {
     forget();
     for (const card of shown.values()) card.end();
   };
+  return { element: list, end };
 }
 
 /**

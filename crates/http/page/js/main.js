@@ -4,9 +4,10 @@ import { ask, whenLoggedOut } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import * as live from "./live.js";
 import { half, logIn, ownSession, takeTickets, whenLoggedInElsewhere } from "./login.js";
-import * as gatesView from "./gates.js";
+import * as inbox from "./inbox.js";
 import * as overview from "./overview.js";
 import { openPalette } from "./palette.js";
+import { followOccasions } from "./notify.js";
 import * as passkey from "./passkey.js";
 import { chooseProject } from "./project.js";
 import * as recording from "./recording.js";
@@ -27,9 +28,10 @@ import * as workflows from "./workflows.js";
 
 /** The views, by the first part of the address after `#/`. @type {Map<string, View>} */
 const VIEWS = new Map(Object.entries({
-  "": terminals,
+  "": inbox,
+  inbox,
+  gates: inbox,
   terminals,
-  gates: gatesView,
   runs,
   workflows,
   overview,
@@ -44,18 +46,21 @@ const SINGLE = new Map(Object.entries({ terminals: terminal, recordings: recordi
 /** The view at an address that names nothing. @type {View} */
 const NO_PAGE = {
   title: "No such page",
-  show: (into) => fill(into, h("h1", {}, NO_PAGE.title), h("p", {}, "Nothing is at this address."), h("p", {}, h("a", { href: "#/" }, "To the terminals"))),
+  show: (into) => fill(into, h("h1", {}, NO_PAGE.title), h("p", {}, "Nothing is at this address."), h("p", {}, h("a", { href: "#/" }, "To the inbox"))),
 };
 
 /** The entries of the navigation: address, name and icon. */
 const PLACES = [
-  ["gates", "Gates", "gate"],
+  ["inbox", "Inbox", "gate"],
   ["terminals", "Terminals", "terminal"],
   ["runs", "Runs", "run"],
   ["workflows", "Workflows", "workflow"],
   ["search", "Search", "search"],
   ["overview", "Overview", "house"],
 ];
+
+/** The entries of the navigation that other addresses belong to. @type {Map<string, string>} */
+const PLACE_OF = new Map(Object.entries({ "": "inbox", gates: "inbox", recordings: "terminals" }));
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 
@@ -96,11 +101,11 @@ function showFrame() {
     showWaiting(waiting);
   });
   const links = PLACES.map(([address, name, picture]) =>
-    h("li", {}, h("a", { href: `#/${address}`, "data-place": address }, icon(picture ?? ""), h("span", {}, name ?? ""), address === "gates" ? count : null)),
+    h("li", {}, h("a", { href: `#/${address}`, "data-place": address }, icon(picture ?? ""), h("span", {}, name ?? ""), address === "inbox" ? count : null)),
   );
   const main = h("main", { id: "main", tabindex: "-1" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
-  stops = [stopCounting, live.on("link", ({ now }) => showLink(trouble, now))];
+  stops = [stopCounting, followOccasions(), live.on("link", ({ now }) => showLink(trouble, now))];
   live.connect();
   follow();
   fill(
@@ -151,7 +156,7 @@ function showView(main) {
   const [place = "", ...parts] = partsOf(path ?? "") ?? ["?"];
   const view = (parts[0] ? SINGLE : VIEWS).get(place) ?? NO_PAGE;
   for (const link of app.querySelectorAll("[data-place]")) {
-    const isHere = view !== NO_PAGE && link.getAttribute("data-place") === (place === "recordings" ? "terminals" : place || "terminals");
+    const isHere = view !== NO_PAGE && link.getAttribute("data-place") === (PLACE_OF.get(place) ?? place);
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

@@ -353,8 +353,8 @@ export function show(into, parts) {
       const run = lists.runs.find((run) => run.run_id === id);
       const open = gates(lists).filter((gate) => gate.run_id === id);
       asked.hidden = open.length === 0 && !run?.locked;
-      if (run?.locked) fill(asked, "Its question is locked since the daemon was restarted. ", h("a", { href: "#/gates" }, "Unlock it"));
-      else fill(asked, open.length ? [`It asks: ${visible(open[0].prompt)} `, h("a", { href: "#/gates" }, "Answer")] : []);
+      if (run?.locked) fill(asked, "Its question is locked since the daemon was restarted. ", h("a", { href: "#/inbox" }, "Unlock it"));
+      else fill(asked, open.length ? [`It asks: ${visible(open[0].prompt)} `, h("a", { href: "#/inbox" }, "Answer")] : []);
       if (run) head(run);
     }),
   ];

@@ -67,3 +67,26 @@ export function lockedRuns(lists) {
 export function waitingForPeople(lists) {
   return gates(lists).filter((gate) => gate.answered_by !== "agent").length + lockedRuns(lists).length;
 }
+
+/** How long a failed run stays in the inbox, in milliseconds, and how many of them are there at most. */
+const FAILED = { time: 24 * 3600 * 1000, most: 5 };
+
+/**
+ * Returns the runs that failed in the last day and that no other run started, the newest first.
+ * @param {Lists} lists
+ * @param {number} now
+ * @returns {any[]}
+ */
+export function failedRuns(lists, now) {
+  const failed = lists.runs.filter((run) => run.state === "failed" && !run.parent_run_id && now - Date.parse(run.completed_at) < FAILED.time);
+  return failed.sort((one, other) => String(other.completed_at).localeCompare(String(one.completed_at))).slice(0, FAILED.most);
+}
+
+/**
+ * Returns the terminals that ask for a password.
+ * @param {Lists} lists
+ * @returns {any[]}
+ */
+export function passwordTerminals(lists) {
+  return lists.terminals.filter((terminal) => terminal.password && terminal.state !== "exited");
+}

@@ -14,6 +14,16 @@ export const title = "Terminals";
 
 /** @param {HTMLElement} into */
 export function show(into) {
+  const { parts, open, end } = wallOfTerminals();
+  fill(into, h("header", { class: "head" }, h("h1", { class: "grow" }, title), h("a", { class: "button", href: "#/recordings" }, icon("tape"), "Recordings"), open), parts);
+  return end;
+}
+
+/**
+ * The terminals, a card each, and the button that opens one.
+ * @returns {{ parts: HTMLElement[], open: HTMLElement, end: () => void }}
+ */
+export function wallOfTerminals() {
   /** @type {Map<string, Card>} */
   const cards = new Map();
   const wall = h("ul", { class: "wall" });
@@ -33,8 +43,6 @@ export function show(into) {
       open.disabled = false;
     }
   });
-  fill(into, h("header", { class: "head" }, h("h1", { class: "grow" }, title), h("a", { class: "button", href: "#/recordings" }, icon("tape"), "Recordings"), open), problem, none, wall);
-
   const forget = listen(({ terminals }) => {
     none.hidden = terminals.length > 0;
     const here = new Set(terminals.map((terminal) => terminal.session_id));
@@ -55,10 +63,11 @@ export function show(into) {
       known.update(terminal);
     }
   });
-  return () => {
+  const end = () => {
     forget();
     for (const card of cards.values()) card.end();
   };
+  return { parts: [problem, none, wall], open, end };
 }
 
 /**

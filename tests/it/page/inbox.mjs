@@ -1,0 +1,82 @@
+// The first view is what waits for a person, with the terminals below it; the browser notifies of it while it is not looked at.
+
+import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
+
+await play(async (browser) => {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 820 } });
+  await context.grantPermissions(["notifications"], { origin: new URL(given.url).origin });
+  await context.addInitScript(() => {
+    // What a desktop would show, and whether the person looks at this tab.
+    window.shown = [];
+    window.looks = true;
+    document.hasFocus = () => window.looks;
+    class Shown extends EventTarget {
+      static permission = "granted";
+      static requestPermission = async () => "granted";
+      constructor(title, { body, tag }) {
+        super();
+        window.shown.push({ title, body, tag, shown: this });
+      }
+      close() {}
+    }
+    window.Notification = Shown;
+  });
+  const page = await open(context, given.url);
+  const told = () => page.evaluate(() => window.shown.map(({ title, body }) => `${title}: ${body}`));
+
+  // Nothing waits; the terminals are there.
+  await page.getByRole("heading", { name: "Inbox" }).waitFor();
+  await page.getByText("Nothing waits for you.").waitFor();
+  await page.getByRole("heading", { name: "Terminals" }).waitFor();
+  assert.equal(await page.getByRole("heading", { name: "Failed runs" }).count(), 0);
+  await page.getByRole("button", { name: "Notifications are on" }).waitFor();
+
+  // A person who looks sees it there.
+  const machine = (name, action) => ({ name, initial_state: "it", states: { it: { action } } });
+  await tell({ starts: machine("deploy", { tool: "gate", params: { prompt: "Deploy?", choices: ["yes", "no"] } }) });
+  await page.getByRole("heading", { name: "Deploy?" }).waitFor();
+  assert.deepEqual(await told(), []);
+
+  // While something else is looked at: a question, a password, a failed run, once each.
+  await page.evaluate(() => (window.looks = false));
+  const evil = "rm\u202e?";
+  const { run_id: asks } = await tell({ starts: machine("release", { tool: "gate", params: { prompt: `Release ${evil}`, choices: ["yes", "no"] } }) });
+  await page.getByRole("heading", { name: /^Release/ }).waitFor();
+  await tell({ agent: "opens" });
+  await tell({ agent: "types", text: "read -s -p 'Token: ' x\n" });
+  const password = page.locator(".lines a", { hasText: "asks for a password" });
+  await password.waitFor();
+  await tell({ starts: machine("nightly", { tool: "fail", params: { message: "disk is full" } }) });
+  const failed = page.locator(".lines a", { hasText: "nightly" });
+  await failed.waitFor();
+  assert.match(await failed.textContent(), /failed just now.*disk is full/);
+  assert.deepEqual(await told(), [
+    "A question of release: Release rm⟨U+202E⟩?",
+    "A terminal asks for a password: work",
+    "nightly failed: State 'it' failed: disk is full",
+  ]);
+  await isAccessible(page);
+  await shot(page, "inbox");
+
+  // A click leads to it. What no longer waits leaves the list.
+  await page.evaluate(() => window.shown[1].shown.dispatchEvent(new Event("click")));
+  await page.waitForURL(/#\/terminals\//);
+  await tell({ agent: "types", text: "secret\n" });
+  await page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.locator(".lines a", { hasText: "asks for a password" }).waitFor({ state: "detached" });
+  await page.locator(".lines a", { hasText: "nightly" }).click();
+  await page.getByRole("heading", { name: "nightly", level: 1 }).waitFor();
+  await page.getByRole("link", { name: /^Inbox/ }).click();
+
+  // It is turned off, and stays so in the next tab.
+  await page.getByRole("button", { name: "Notifications are on" }).click();
+  await page.getByRole("button", { name: "Notify me" }).waitFor();
+  const other = await open(context, new URL("/", page.url()).href);
+  await other.getByRole("button", { name: "Notify me" }).waitFor();
+  await tell({ run: ["runs", "cancel", asks, "--json"] });
+  await page.getByRole("heading", { name: /^Release/ }).waitFor({ state: "detached" });
+  await tell({ starts: machine("again", { tool: "gate", params: { prompt: "Again?", choices: ["yes"] } }) });
+  await page.getByRole("heading", { name: "Again?" }).waitFor();
+  assert.equal((await told()).length, 3);
+  isClean(page);
+});

@@ -10,6 +10,7 @@ const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
 const { apply, blank, cells, lastUsed, rowText, runsOf } = await import(new URL("screen.js", modules));
 const { beside } = await import(new URL("beside.js", modules));
+const { coloursOf, contrast, isLight } = await import(new URL("colours.js", modules));
 const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
 const { areAlike, differences, nearby, steadyText, unified } = await import(new URL("differences.js", modules));
 const { jsonLines, placed } = await import(new URL("json_lines.js", modules));
@@ -25,6 +26,36 @@ const { dayTime, size, terminalName, terminalPlace, terminalState, timeAgo, visi
 const { choicesOf, constraint, localTime, problemOf, refusals, valueOf } = await import(new URL("form.js", modules));
 
 const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
+
+test("text of every colour can be read on every ground, and equal colours hide it", () => {
+  const parse = (css) => [1, 3, 5].map((at) => Number.parseInt(css.slice(at, at + 2), 16));
+  // As a browser reads it: the value of a property that is not set, and the colour of a scheme.
+  const usual = { dark: { "--fg": "#e5e5e5", "--bg": "#1e1e1e" }, light: { "--fg": "#1e1e1e", "--bg": "#f2f2f2" } };
+  const seen = (css, scheme) => {
+    const value = css.replace(/^var\(--p\d+, (.*)\)$/, "$1").replace(/^light-dark\((.*), (.*)\)$/, (_, light, dark) => (scheme === "light" ? light : dark));
+    return parse(value.replace(/^var\((--fg|--bg)\)$/, (_, name) => usual[scheme][name]));
+  };
+  const names = [undefined, ...Array(256).keys(), "#0000ee", "#777777", "#fefefe", "#010203"];
+  for (const scheme of ["dark", "light"]) {
+    for (const front of names) {
+      for (const back of names) {
+        for (const more of [[], ["R"]]) {
+          const words = [...(front === undefined ? [] : [`f${front}`]), ...(back === undefined ? [] : [`b${back}`]), ...more];
+          const { text, ground } = coloursOf(words);
+          const [one, other] = [seen(text, scheme), seen(ground ?? "var(--bg)", scheme)];
+          const isHidden = one.every((part, at) => part === other[at]);
+          assert.ok(isHidden || contrast(one, other) >= 4.5, `${scheme} ${words}: ${text} on ${ground}, ${contrast(one, other)}`);
+          if (isHidden) assert.ok(front !== undefined || back !== undefined, `${scheme} ${words}`);
+        }
+      }
+    }
+  }
+  assert.match(coloursOf(["f2"]).text, /^var\(--p2, light-dark\(#[0-9a-f]{6}, #00cd00\)\)$/);
+  assert.deepEqual(coloursOf(["f0", "b0"]), { text: "var(--p0, #000000)", ground: "var(--p0, #000000)" });
+  assert.deepEqual(coloursOf([]), { text: "var(--fg)", ground: null });
+  assert.deepEqual(coloursOf(["R"]), { text: "var(--bg)", ground: "var(--fg)" });
+  assert.deepEqual([isLight("#1e1e1e"), isLight("#ffffff"), isLight("#000000")], [false, true, false]);
+});
 
 test("a key has the name that the server knows, and a character is text", () => {
   const named = [

@@ -246,6 +246,30 @@ await play(async (browser) => {
   assert.equal(await link.count(), 0);
   await page.getByRole("button", { name: "Leave it" }).click();
 
+  // Text of all colours can be read, also on a ground that a program makes light; the colours of a ground stay.
+  await page.keyboard.press("Control+Shift+Escape");
+  await page.locator(".stage > .screen").click({ position: { x: 5, y: 300 } });
+  const contrasts = () => page.locator(".stage > .screen .row", { hasText: /^\S*colour-0/ }).first().locator("span").evaluateAll((spans) => {
+    const light = (css) => {
+      const [red, green, blue] = css.match(/[\d.]+/g).slice(0, 3).map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    const ground = light(getComputedStyle(spans[0].closest(".screen")).backgroundColor);
+    return spans.map((span) => {
+      const text = light(getComputedStyle(span).color);
+      return (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
+    });
+  });
+  for (const ground of ["#1e1e1e", "#fdf6e3"]) {
+    await page.keyboard.type(`clear; printf '\\e]11;${ground}\\a'; for i in 0 1 2 3 4 5 6 7; do printf "\\e[3\${i}mcolour-$i\\e[9\${i}mbright"; done; printf '\\e[0m\\nshown-%s\\n' '${ground}'\n`);
+    await sees(page, `shown-${ground}`);
+    await page.waitForFunction((light) => getComputedStyle(document.querySelector(".stage > .screen")).colorScheme === light, ground === "#1e1e1e" ? "dark" : "light");
+    const found = await contrasts();
+    assert.equal(found.length, 16);
+    assert.ok(found.every((one) => one >= 4), `${ground}: ${found}`);
+  }
+  await page.keyboard.type("printf '\\e]111\\a'\n");
+
   // What scrolled away has its colours, and is searched.
   await page.keyboard.press("Control+Shift+Escape");
   await page.locator(".stage > .screen").click({ position: { x: 5, y: 300 } });

@@ -1,16 +1,11 @@
 // Painting of screens: a row is an element, a run of cells a span, and a style a class of a sheet that scripts may extend
 // under the content security policy.
 
+import { coloursOf, isLight, plainColour } from "./colours.js";
 import { cells } from "./screen.js";
 
 /** @typedef {import("./screen.js").Screen} Screen */
 /** @typedef {import("./screen.js").Run} Run */
-
-/** The first 16 colours of the palette, as the terminals have them. */
-const FIRST = [
-  "#000000", "#cd0000", "#00cd00", "#cdcd00", "#0000ee", "#cd00cd", "#00cdcd", "#e5e5e5",
-  "#7f7f7f", "#ff0000", "#00ff00", "#ffff00", "#5c5cff", "#ff00ff", "#00ffff", "#ffffff",
-];
 
 /** The most styles with a class. A program may show millions; the others are set on their elements. */
 const MOST_CLASSES = 1000;
@@ -22,36 +17,14 @@ document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 const classes = new Map();
 
 /**
- * Returns the colour of the palette with a number.
- * @param {number} index
- */
-export function paletteColour(index) {
-  if (index < 16) return FIRST[index] ?? "#000000";
-  if (index >= 232) {
-    const grey = 8 + (index - 232) * 10;
-    return `rgb(${grey} ${grey} ${grey})`;
-  }
-  const levels = [0, 95, 135, 175, 215, 255];
-  const cube = index - 16;
-  return `rgb(${levels[Math.floor(cube / 36)]} ${levels[Math.floor(cube / 6) % 6]} ${levels[cube % 6]})`;
-}
-
-/**
  * Returns the declarations of a style: names and values of properties.
  * @param {string} style
  * @returns {[string, string][]}
  */
 export function declarations(style) {
   const words = style ? style.split(",") : [];
-  /** @param {string} sign */
-  const colour = (sign) => {
-    const word = words.find((word) => word.startsWith(sign))?.slice(1);
-    if (word === undefined) return null;
-    return word.startsWith("#") ? word : `var(--p${word}, ${paletteColour(Number(word))})`;
-  };
-  let text = colour("f") ?? "var(--fg)";
-  let ground = colour("b");
-  if (words.includes("R")) [text, ground] = [ground ?? "var(--bg)", text];
+  const { text: shown, ground } = coloursOf(words);
+  let text = shown;
   if (words.includes("D")) text = `color-mix(in srgb, ${text} 63%, ${ground ?? "var(--bg)"})`;
   if (words.includes("H")) text = "transparent";
   /** @type {[string, string][]} */
@@ -60,8 +33,9 @@ export function declarations(style) {
   if (words.includes("B")) rules.push(["font-weight", "700"]);
   if (words.includes("I")) rules.push(["font-style", "italic"]);
   const line = { U1: "solid", U2: "double", U3: "wavy", U4: "dotted", U5: "dashed" }[words.find((word) => /^U\d$/.test(word)) ?? ""];
+  const drawn = words.find((word) => /^u[\d#]/.test(word))?.slice(1);
   const lines = [line ? "underline" : "", words.includes("S") ? "line-through" : ""].filter(Boolean);
-  if (lines.length) rules.push(["text-decoration", `${lines.join(" ")} ${line ?? "solid"} ${colour("u") ?? "currentColor"}`]);
+  if (lines.length) rules.push(["text-decoration", `${lines.join(" ")} ${line ?? "solid"} ${drawn ? plainColour(drawn) : "currentColor"}`]);
   return rules;
 }
 
@@ -203,6 +177,8 @@ export class Painter {
     this.set("--rows", String(screen.rows));
     this.set("--fg", state.foreground);
     this.set("--bg", state.background);
+    // Chooses the colours that can be read there.
+    this.set("color-scheme", isLight(state.background) ? "light" : "dark");
     const palette = new Map((state.palette ?? []).map(([index, colour]) => [`--p${index}`, colour]));
     for (const name of this.known.keys()) {
       if (name.startsWith("--p") && !palette.has(name)) this.unset(name);

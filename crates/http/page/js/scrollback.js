@@ -4,6 +4,7 @@
 // leads to what is new.
 
 import { ask } from "./api.js";
+import { isLight } from "./colours.js";
 import { fill, h, icon, setText } from "./dom.js";
 import { MOST_PLACES, places } from "./find.js";
 import { paintRow } from "./paint.js";
@@ -100,6 +101,7 @@ export function scrollback(into, id, onEnd) {
       const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}/scrollback`);
       rows.style.setProperty("--fg", reply.foreground);
       rows.style.setProperty("--bg", reply.background);
+      rows.style.setProperty("color-scheme", isLight(reply.background) ? "light" : "dark");
       rows.style.setProperty("--cols", String(reply.cols));
       for (const [index, colour] of reply.palette ?? []) rows.style.setProperty(`--p${index}`, colour);
       const last = reply.lines.findLastIndex((/** @type {any} */ line) => line.runs.length > 0);

@@ -30,6 +30,7 @@ assets! {
     "text/javascript; charset=utf-8":
         "js/api.js"
         "js/beside.js"
+        "js/colours.js"
         "js/compare.js"
         "js/diagram.js"
         "js/difference_lines.js"

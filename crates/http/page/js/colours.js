@@ -91,7 +91,8 @@ export function coloursOf(words) {
   /** @param {string} word @param {string} value */
   const css = (word, value) => (word.startsWith("#") ? value : `var(--p${word}, ${value})`);
   // What has no colour of its own: the screen's text and ground, the other way round where the style is reversed.
-  const [textOf, groundOf] = /** @type {const} */ (isReversed ? ["ground", "text"] : ["text", "ground"]);
+  /** @type {("ground" | "text")[]} */
+  const [textOf = "text", groundOf = "ground"] = isReversed ? ["ground", "text"] : [];
   /** @param {"dark" | "light"} scheme */
   const shown = (scheme) => {
     const text = front === undefined ? USUAL[scheme][textOf] : colour(front);

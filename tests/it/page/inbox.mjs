@@ -31,6 +31,30 @@ await play(async (browser) => {
   assert.equal(await page.getByRole("heading", { name: "Failed runs" }).count(), 0);
   await page.getByRole("button", { name: "Notifications are on" }).waitFor();
 
+  // A terminal is opened with a name, a program, a directory and a size; what is wrong is said at its field, and nothing is lost.
+  await page.getByRole("button", { name: "Open with…" }).click();
+  const dialog = page.getByRole("dialog", { name: "Open a terminal" });
+  await dialog.getByLabel("Name").fill("numbers");
+  await dialog.getByLabel("Program").fill("python3 -q");
+  await dialog.getByLabel("Directory").fill("/no/such/folder");
+  await dialog.getByLabel("Columns").fill("1");
+  await dialog.getByRole("button", { name: "Open", exact: true }).click();
+  await dialog.getByText(/from 2 to 1000/).first().waitFor();
+  await isAccessible(page);
+  await shot(page, "open");
+  await dialog.getByLabel("Columns").fill("90");
+  await dialog.getByRole("button", { name: "Open", exact: true }).click();
+  await dialog.getByRole("alert").filter({ hasText: "/no/such/folder" }).waitFor();
+  await dialog.getByLabel("Directory").fill("/tmp");
+  await dialog.getByRole("button", { name: "Open", exact: true }).click();
+  await page.getByRole("heading", { name: "numbers" }).waitFor();
+  await page.locator(".stage > .screen .row", { hasText: ">>>" }).first().waitFor();
+  const [{ cwd, cols }] = (await tell({ run: ["terminal", "list", "--json"] })).sessions;
+  assert.deepEqual([cwd, cols], ["/tmp", 90]);
+  await tell({ run: ["terminal", "close", "numbers", "--json"] });
+  await page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.getByText("No terminal is open").waitFor();
+
   // A person who looks sees it there.
   const machine = (name, action) => ({ name, initial_state: "it", states: { it: { action } } });
   await tell({ starts: machine("deploy", { tool: "gate", params: { prompt: "Deploy?", choices: ["yes", "no"] } }) });

@@ -1,7 +1,7 @@
 // The wall: every terminal with its screen in small and its state.
 
-import { ask } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
+import { terminalOpening } from "./open_terminal.js";
 import { listen } from "./store.js";
 import { thumbnail } from "./thumbnail.js";
 import { terminalName, terminalPlace, terminalState, timeAgo, visible } from "./words.js";
@@ -20,7 +20,7 @@ export function show(into) {
 }
 
 /**
- * The terminals, a card each, and the button that opens one.
+ * The terminals, a card each, and the buttons that open one.
  * @returns {{ parts: HTMLElement[], open: HTMLElement, end: () => void }}
  */
 export function wallOfTerminals() {
@@ -28,21 +28,8 @@ export function wallOfTerminals() {
   const cards = new Map();
   const wall = h("ul", { class: "wall" });
   const none = h("p", { class: "hint", hidden: true }, "No terminal is open. Agents open them, and so does the button above.");
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const open = h("button", { class: "primary" }, icon("plus"), "Open a terminal");
-  open.addEventListener("click", async () => {
-    open.disabled = true;
-    problem.hidden = true;
-    try {
-      const opened = await ask("POST", "/terminals", {});
-      location.hash = `#/terminals/${opened.session_id}`;
-    } catch (error) {
-      problem.textContent = error instanceof Error ? error.message : String(error);
-      problem.hidden = false;
-    } finally {
-      open.disabled = false;
-    }
-  });
+  const { buttons, problem } = terminalOpening();
+
   const forget = listen(({ terminals }) => {
     none.hidden = terminals.length > 0;
     const here = new Set(terminals.map((terminal) => terminal.session_id));
@@ -67,7 +54,7 @@ export function wallOfTerminals() {
     forget();
     for (const card of cards.values()) card.end();
   };
-  return { parts: [problem, none, wall], open, end };
+  return { parts: [problem, none, wall], open: buttons, end };
 }
 
 /**

@@ -52,6 +52,7 @@ assets! {
         "js/marks.js"
         "js/mouse.js"
         "js/notify.js"
+        "js/open_terminal.js"
         "js/overview.js"
         "js/paint.js"
         "js/palette.js"

@@ -9,6 +9,17 @@ use super::format;
 use crate::print::{self, BAD, QUIET, visible};
 use crate::translation::for_people;
 
+/// The beginning of an error.
+const ERROR: &str = "error:";
+
+/// Width of a terminal that does not report one, in columns.
+const USUAL_WIDTH: usize = 80;
+
+/// Returns the lines of a text for people, broken between words at the edge of the terminal.
+fn fitted_lines(text: &str) -> Vec<String> {
+    print::wrapped(text, print::width().unwrap_or(USUAL_WIDTH))
+}
+
 /// Output to a terminal, or to the standard streams of a script.
 #[derive(Debug)]
 pub(crate) struct Screen {
@@ -39,11 +50,11 @@ impl Screen {
             print::error(message);
             return Ok(());
         }
-        let message = for_people(message);
-        let mut lines = message.lines().map(visible);
-        let first = format!("{BAD}error:{BAD:#} {}", lines.next().unwrap_or_default());
-        let all: Vec<String> = std::iter::once(first).chain(lines).collect();
-        self.print_lines(&all)
+        let mut lines = fitted_lines(&format!("{ERROR} {}", for_people(message)));
+        if let Some(first) = lines.first_mut() {
+            *first = format!("{BAD}{ERROR}{BAD:#}{}", first.strip_prefix(ERROR).unwrap_or_default());
+        }
+        self.print_lines(&lines)
     }
 
     /// Prints remarks; for a script, on standard error.
@@ -57,11 +68,11 @@ impl Screen {
 
     /// Prints a remark.
     pub(crate) fn print_remark(&mut self, text: &str) -> io::Result<()> {
-        let text = visible(text);
         if self.is_interactive() {
-            self.print_lines(&[format!("{QUIET}{text}{QUIET:#}")])
+            let lines: Vec<String> = fitted_lines(text).iter().map(|line| format!("{QUIET}{line}{QUIET:#}")).collect();
+            self.print_lines(&lines)
         } else {
-            self.print_remarks(&[text])
+            self.print_remarks(&[visible(text)])
         }
     }
 

@@ -176,6 +176,24 @@ async fn what_cannot_be_meant_is_explained_and_runs_nothing() {
 }
 
 #[tokio::test]
+async fn remarks_and_errors_are_broken_between_words_where_the_terminal_ends() {
+    let project = Project::new();
+    let desk = sits_down(&project).await;
+    desk.resizes(38, 30).await;
+    desk.says("@greet one", "^✓ ::0 @greet").await;
+    let screen = desk.says("@no-such-node x", "^error: ").await;
+    let from = screen.find("error: ").expect("an error is shown");
+    let lines: Vec<&str> = screen[from..].lines().take_while(|line| !line.starts_with('›')).collect();
+    let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+    assert!(lines.len() > 1, "{screen}");
+    assert!(words.iter().any(|word| word.contains("no-such-node")), "{screen}");
+    for (line, next) in lines.iter().zip(&lines[1..]) {
+        let first = next.split_whitespace().next().unwrap_or_default();
+        assert!(line.chars().count() + 1 + first.chars().count() > 38, "a line ends where no more fits:\n{screen}");
+    }
+}
+
+#[tokio::test]
 async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
     let project = Project::new();
     let desk = sits_down(&project).await;

@@ -224,10 +224,11 @@ pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, as
     })
 }
 
-/// Time limit of a list of a host that has not answered the one before.
-const SILENT_HOST_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time limit of a list of a host that has not answered the one before. Longer than the way to a distant machine and back.
+const SILENT_HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests the terminals of a host, as [`answer`] does. A host that stays silent delays only one list.
+/// Requests the terminals of a host on another machine, as [`answer`] does. A host that stays silent delays one list by all
+/// of that time, and later ones by [`SILENT_HOST_TIMEOUT`].
 pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
     let listed = match host.is_silent() {
         true => {
@@ -731,7 +732,7 @@ impl Hosts {
         let mut all = Vec::new();
         for host in self.reachable() {
             // A host that has ended at this moment keeps no terminals; a stopped one continues later.
-            let Ok(listed) = list::<Vec<Description>>(&host).await else { continue };
+            let Ok(listed) = answer::<Vec<Description>>(&host, &Ask::List).await else { continue };
             // A terminal that its host no longer lists has closed, and has not ended with the host.
             let pid = host.greeting().pid;
             self.lock()

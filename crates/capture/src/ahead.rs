@@ -75,7 +75,7 @@ pub(crate) fn later_question(moments: &[Moment], at: usize) -> Option<String> {
     let typed = input.text.as_deref().unwrap_or_default().lines().next().unwrap_or_default().trim();
     let shown_again = printed.lines().filter_map(|row| row.trim_end().strip_suffix(typed));
     let prompt = shown_again.filter(|_| !typed.is_empty()).find(|row| asks(row));
-    let questions = || printed.split('\n').flat_map(questions_of_row);
+    let questions = || printed.split_inclusive('\n').flat_map(questions_of_row);
     prompt.or_else(|| questions().nth(earlier.len())).map(str::to_owned)
 }
 
@@ -101,19 +101,28 @@ fn until_prompt<'p>(printed: &'p str, before: &[Moment]) -> &'p str {
 }
 
 /// Returns the questions in a row, each from the end of the one before: a program that has its answer prints the next one
-/// there.
+/// there. The last one has the end of the row, which may have come with it or with what followed the answer.
 fn questions_of_row(row: &str) -> impl Iterator<Item = &str> {
     let mut begin = 0;
     let is_end = move |(at, sign): &(usize, char)| {
         let behind = &row[at + sign.len_utf8()..];
-        QUESTION_ENDS.contains(sign) && (behind.is_empty() || behind.starts_with(' '))
+        QUESTION_ENDS.contains(sign) && (behind.is_empty() || behind.starts_with([' ', '\n']))
     };
     row.char_indices().filter(is_end).filter_map(move |(at, sign)| {
         let end = at + sign.len_utf8();
-        let question = &row[begin..end];
-        begin = end + usize::from(row[end..].starts_with(' '));
+        let behind = row[end..].strip_prefix(' ').unwrap_or(&row[end..]);
+        let question = if behind.trim_end().is_empty() { &row[begin..] } else { &row[begin..end] };
+        begin = row.len() - behind.len();
         (!question.trim().is_empty()).then_some(question)
     })
+}
+
+/// Returns a row without the question at its beginning that an input typed ahead had answered: the next question follows
+/// there, and is on a row of its own behind an answer that is shown.
+pub(crate) fn without_answered<'r>(moments: &[Moment], at: usize, row: &'r str) -> &'r str {
+    let answered = later_question(moments, at);
+    let behind = answered.and_then(|question| row.strip_prefix(question.trim_end()));
+    behind.map(str::trim_start).filter(|behind| !behind.is_empty()).unwrap_or(row)
 }
 
 #[cfg(test)]
@@ -141,9 +150,10 @@ mod tests {
     fn inputs_typed_ahead_answer_the_questions_printed_behind_them_in_order() {
         let command = |output| entered("sh x", "", output);
         let ahead = |text, printed| moment(text, "program", "", printed);
-        let cases: [(&[Moment], usize, Option<&str>); 10] = [
-            (&[command("yes\nPublish? "), ahead("yes\n", "yes\nPublish? ana@mill:~$ ")], 1, Some("Publish?")),
-            (&[command("y\nSure?\n"), ahead("y", "ySure?\nana@mill:~$ ")], 1, Some("Sure?")),
+        let cases: [(&[Moment], usize, Option<&str>); 11] = [
+            (&[command("yes\nPublish? "), ahead("yes\n", "yes\nPublish? ana@mill:~$ ")], 1, Some("Publish? ")),
+            (&[command("y\nSure?\n"), ahead("y", "ySure?\nana@mill:~$ ")], 1, Some("Sure?\n")),
+            (&[command("j\nLos (j/n)\n"), ahead("j\n", "j\nLos (j/n)\nana@mill:~$ ")], 1, Some("Los (j/n)\n")),
             (
                 &[command("a\nb\nName? Mail: "), ahead("a\n", "a\n"), ahead("b\n", "b\nName? Mail: $ ")],
                 1,
@@ -152,7 +162,7 @@ mod tests {
             (
                 &[command("a\nb\nName? Mail: "), ahead("a\n", "a\n"), ahead("b\n", "b\nName? Mail: $ ")],
                 2,
-                Some("Mail:"),
+                Some("Mail: "),
             ),
             (&[command("a\nb\nName? "), ahead("a\n", "a\n"), ahead("b\n", "b\nName? $ ")], 2, None),
             (&[command("a\ndone\n"), ahead("a\n", "a\ndone\nana@mill: $ ")], 1, None),
@@ -166,7 +176,7 @@ mod tests {
             (&[command("Sure? y\nMore? "), moment("y\n", "program", "Sure? ", "y\nMore? $ ")], 1, None),
             (&[command("y\nMore? "), moment("y\n", "password", "", "\nMore? $ ")], 1, None),
             // A line without an end is no question.
-            (&[command("a y\nName: "), moment("y\n", "program", "a ", "y\nName: $ ")], 1, Some("Name:")),
+            (&[command("a y\nName: "), moment("y\n", "program", "a ", "y\nName: $ ")], 1, Some("Name: ")),
         ];
         for (moments, at, question) in cases {
             assert_eq!(later_question(moments, at).as_deref(), question, "{moments:#?}");

@@ -6,7 +6,7 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
-use crate::ahead::{asks, later_question, with_prompt_lines};
+use crate::ahead::{asks, later_question, with_prompt_lines, without_answered};
 use crate::effects::has_beginning;
 use crate::menu::{Entered, Menu};
 use crate::question::Leeway;
@@ -455,6 +455,7 @@ impl Reader<'_> {
                 } else {
                     row
                 };
+                let question = without_answered(self.moments, at, &question).to_owned();
                 // A key that interrupts is read by no program.
                 let is_read = !interrupts(next) || next.awaited == Some(true);
                 let is_ahead = is_read && next.awaited == Some(false);

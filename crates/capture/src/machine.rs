@@ -12,9 +12,7 @@ use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::{Judgement, Reader, judge, reader_behind};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{Extraction, extractions};
-use crate::question::{
-    Leeway, escaped, general, landmark, last_row, question, stands_in, varying_words, without_classes,
-};
+use crate::question::{Leeway, escaped, general, landmark, question, stands_in, varying_words, without_classes};
 use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, Turn, seconds_between, turns};
@@ -786,14 +784,14 @@ impl Writer<'_> {
                 None => waits.push(self.quiet(state)),
             },
             Ending::Silent(row) => {
-                let row = last_row(row, &self.shown_bindings(), &self.facts);
-                self.note_used_in(&row);
+                let pattern = row.pattern(&self.shown_bindings(), &self.facts);
+                self.note_used_in(&pattern);
                 self.guess(
                     state,
                     "the program must read without having printed anything",
                     "nothing was printed until input went on",
                 );
-                let condition = json!({"field_equals": {"reason": "input"}, "pattern_match": row});
+                let condition = json!({"field_equals": {"reason": "input"}, "pattern_match": pattern});
                 waits.push(Wait { params: vec![("until", "input".into())], condition, on_screen: false });
             }
             Ending::Question(_) | Ending::Password(_) if is_covered => {}

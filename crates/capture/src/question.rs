@@ -26,27 +26,38 @@ pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, lee
     format!("^{}{body}{end}", if begin > 0 { " *" } else { "" })
 }
 
-/// Maximum characters of a line that is expected in one row of a screen.
+/// Maximum number of characters of a row that are compared; of a longer one its end, which may continue in the next row.
 const MAX_ROW_CHARS: usize = 40;
 
-/// Number of characters at the end of a longer line that are compared, in one row or two.
-const TAIL_CHARS: usize = 16;
+/// The last row of a screen, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LastRow {
+    /// The whole row.
+    Whole(String),
+    /// A line at the prompt of a shell, which is not in the log.
+    BehindPrompt(String),
+}
 
-/// Returns the pattern of the last row of a screen that ends with a line.
-pub(crate) fn last_row(line: &str, bindings: &[Binding], facts: &KnownFacts) -> String {
-    let literal =
-        |text: &str| template(text, bindings, Use::Pattern, |part| classes::generalised(part, facts, Leeway::Nothing));
-    let count = line.chars().count();
-    let tail: String = line.chars().skip(count.saturating_sub(TAIL_CHARS)).collect();
-    let pattern = match literal(&tail) {
-        _ if count <= MAX_ROW_CHARS => literal(line).0,
-        (_, names) if names.is_empty() => {
-            let signs: Vec<String> = tail.chars().map(|sign| escaped(&sign.to_string())).collect();
-            signs.join(r"\n?")
+impl LastRow {
+    /// Returns the pattern of a screen that ends with this row.
+    pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
+        let literal = |text: &str| general(text, bindings, facts, Leeway::Nothing);
+        let (Self::Whole(row) | Self::BehindPrompt(row)) = self;
+        let row = row.trim();
+        let count = row.chars().count();
+        if count > MAX_ROW_CHARS {
+            let end = row.char_indices().nth(count - MAX_ROW_CHARS).map_or(row, |(at, _)| &row[at..]);
+            let pattern = literal(end);
+            let signs = || end.chars().map(|sign| escaped(&sign.to_string())).collect::<Vec<_>>().join(r"\n?");
+            return format!(r"{}\s*\Z", if pattern == escaped(end) { signs() } else { pattern });
         }
-        (pattern, _) => pattern,
-    };
-    format!(r"{pattern}\s*\Z")
+        let begin = match self {
+            Self::Whole(_) => "^ *",
+            // Prompts end with a sign, such as `$ `. Text with this line in it does not. The recording has no prompts.
+            Self::BehindPrompt(_) => r"(?:^|[^\w\s][ \t]?)",
+        };
+        format!(r"{begin}{}\s*\Z", literal(row))
+    }
 }
 
 /// Returns the pattern of the rows that stand on the screen where a program draws in place, in their order, with nothing
@@ -178,12 +189,24 @@ mod tests {
     }
 
     #[test]
-    fn the_last_row_may_be_the_end_of_a_longer_line() {
+    fn the_last_row_is_whole_behind_a_prompt_or_the_end_of_a_longer_one() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
-        assert_eq!(last_row("sh x.sh shop", &bindings, &facts()), r"sh x\.sh {name|regex}\s*\Z");
-        let long = last_row(&format!("sh x.sh {}", "argument ".repeat(6).trim()), &bindings, &facts());
-        assert!(stands_in(&long, "$ sh x.sh argument argument argument ar\ngument\n\n"), "{long}");
-        assert!(!stands_in(&long, "$ sh x.sh argument argument argument ar\ngument\nErase all?"), "{long}");
+        let pattern = |row: LastRow| row.pattern(&bindings, &facts());
+        let line = |text: &str| LastRow::BehindPrompt(text.to_owned());
+        assert_eq!(pattern(line("sh x.sh shop")), r"(?:^|[^\w\s][ \t]?)sh x\.sh {name|regex}\s*\Z");
+        assert!(stands_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\n"));
+        assert!(!stands_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\nErase sh x.sh"));
+        let answer = pattern(LastRow::Whole("Keep logs? y".to_owned()));
+        assert!(stands_in(&answer, "$ sh x.sh\nKeep logs? y\n"), "{answer}");
+        for other in ["Type ok to delete the directory", "Erase all of /var/history", "Erase? Keep logs? y"] {
+            assert!(!stands_in(&answer, &format!("Keep logs? y\n{other}")), "{answer} {other}");
+        }
+        let long = pattern(line(&format!("sh x.sh {}", "argument ".repeat(6).trim())));
+        assert!(stands_in(&long, "$ sh x.sh argument argument argument ar\ngument argument argument\n\n"), "{long}");
+        assert!(
+            !stands_in(&long, "$ sh x.sh argument argument argument argument argument argument\nErase all?"),
+            "{long}"
+        );
     }
 
     #[test]

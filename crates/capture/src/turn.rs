@@ -9,7 +9,7 @@ use crate::LeftOut;
 use crate::ahead::{asks, later_question, with_prompt_lines, without_answered};
 use crate::effects::has_beginning;
 use crate::menu::{Entered, Menu};
-use crate::question::Leeway;
+use crate::question::{LastRow, Leeway};
 use crate::session_log::{MASK, Moment, SessionLog};
 
 /// An input, with its output and the state of the program behind it.
@@ -114,7 +114,7 @@ pub(crate) enum Ending {
     /// The program read a line without showing it.
     Password(String),
     /// The program read without having printed anything behind this row.
-    Silent(String),
+    Silent(LastRow),
     /// A full-screen program showed these rows.
     Screen(String),
     /// The log ends here.
@@ -359,6 +359,10 @@ impl Reader<'_> {
             Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
         };
         let next = self.next_input(at).map(|next| &next.input);
+        // A replay of the recording compares the whole row, of which the input is the end.
+        if let Ending::Silent(LastRow::Whole(row) | LastRow::BehindPrompt(row)) = &ending {
+            printed = format!("{row}\n");
+        }
         // Without the input that was typed ahead of it, the question stands here.
         if let (Ending::Question(question), Some(false)) = (&ending, next.and_then(|next| next.awaited))
             && !printed.trim_end().ends_with(question.trim_end())
@@ -422,6 +426,40 @@ impl Reader<'_> {
         later_question(self.moments, next)
     }
 
+    /// Returns the last row of the screen of a program that has printed nothing since the input of an entry.
+    fn silent_row(&self, at: usize, printed: &str) -> Option<LastRow> {
+        let typed = |input: &InputRecord| match act_of(input) {
+            Act::Typed { text, .. } => text.trim().to_owned(),
+            Act::Command { .. } | Act::Hidden { .. } => String::new(),
+        };
+        let printed = printed.trim();
+        if !printed.is_empty() && printed != typed(&self.moments[at].input) {
+            return None;
+        }
+        let row = (0..=at).rev().find_map(|index| {
+            let Moment { input, printed, .. } = &self.moments[index];
+            let last = printed.lines().map(str::trim).rfind(|line| !line.is_empty());
+            let before = || {
+                let row = input.row.clone().filter(|row| !row.trim().is_empty());
+                row.or_else(|| later_question(self.moments, index)).unwrap_or_default()
+            };
+            let text = if is_input(input) { typed(input) } else { String::new() };
+            let (first, last_typed) = text.rsplit_once('\n').unwrap_or(("", &text));
+            match last {
+                // The echo of the input, behind what stood there.
+                Some(last) if !text.is_empty() && last == last_typed.trim() => Some(match is_at_prompt(input) {
+                    true => LastRow::BehindPrompt(last.to_owned()),
+                    false if first.is_empty() => LastRow::Whole(format!("{}{last}", before())),
+                    false => LastRow::Whole(last.to_owned()),
+                }),
+                Some(last) => Some(LastRow::Whole(last.to_owned())),
+                // Hidden text, and keys that show nothing.
+                None => Some(before()).filter(|row| is_input(input) && !row.trim().is_empty()).map(LastRow::Whole),
+            }
+        });
+        row.filter(|(LastRow::Whole(row) | LastRow::BehindPrompt(row))| row.len() <= MAX_QUESTION_BYTES)
+    }
+
     /// Returns what the program did between an entry and the next input.
     fn ending(&self, at: usize, printed: &str) -> Ending {
         // A line that the shell took stands behind the typed text.
@@ -465,7 +503,7 @@ impl Reader<'_> {
                     let is_open = is_ahead && !asks(question);
                     if is_open { self.later_question(at) } else { None }
                 };
-                if is_blank && let Some(row) = silent_row(&self.moments[at].input, printed) {
+                if is_blank && let Some(row) = self.silent_row(at, printed) {
                     return later("").map_or(Ending::Silent(row), Ending::Question);
                 }
                 let asked = if is_blank { asking_line(printed, is_read && !is_ahead) } else { None };
@@ -549,22 +587,6 @@ fn asking_line(printed: &str, reads: bool) -> Option<String> {
         line.trim_start().split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
     let asks = reads || line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
     (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
-}
-
-/// Returns the last row of the screen behind an input, of a program that has printed nothing since: the end of the typed
-/// text, or the row that stood there before typed keys and hidden text.
-fn silent_row(input: &InputRecord, printed: &str) -> Option<String> {
-    let text = match act_of(input) {
-        Act::Typed { text, .. } => text,
-        Act::Command { .. } | Act::Hidden { .. } => String::new(),
-    };
-    let text = text.trim();
-    let row = match text.lines().next_back() {
-        Some(line) => line,
-        None => input.row.as_deref().unwrap_or_default().trim(),
-    };
-    let is_silent = printed.trim() == text || printed.trim().is_empty();
-    (is_silent && !row.is_empty() && row.len() <= MAX_QUESTION_BYTES).then(|| row.to_owned())
 }
 
 /// Returns the question of a program when it took an input while it still printed: the beginning of the line with the

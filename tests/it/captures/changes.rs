@@ -83,7 +83,7 @@ fn a_line_that_was_waited_for_is_not_enough() {
 }
 
 #[test]
-fn what_was_typed_ahead_or_read_silently_answers_no_other_question() {
+fn what_was_typed_ahead_answers_no_other_question() {
     let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
     let late = |program: &str| format!("echo begun; sleep 0.3; {program}; touch published\n");
     // Programs, the inputs behind the first one of which the last ends at the prompt, and what the program does later.
@@ -105,7 +105,6 @@ fn what_was_typed_ahead_or_read_silently_answers_no_other_question() {
         ("the shell", "echo begun; sleep 0.3\n".to_owned(), vec!["touch published\n"], "exit 3\n".to_owned()),
         ("no question", late("read a"), vec!["yes\n"], late(erase.trim())),
     ];
-    let is_silent = [("silent", "read a; touch published\n"), ("twice", "read a; read b; touch published\n")];
     for (what, program, answers, decoy) in cases {
         let session = Session::begin(&[("ask.sh", &program)]);
         let (last, ahead) = answers.split_last().expect("a program reads something");
@@ -117,19 +116,38 @@ fn what_was_typed_ahead_or_read_silently_answers_no_other_question() {
         session.sends(json!({"input_text": last, "until": "prompt"}));
         holds(&session.captures(json!({})), what, &[&decoy]);
     }
-    for (what, program) in is_silent {
-        let session = Session::begin(&[("ask.sh", program)]);
+}
+
+#[test]
+fn a_program_that_read_silently_and_asks_now_gets_no_answer() {
+    let erase = "read -p 'Erase all? ' a; echo $a > erased\n";
+    let behind = |first: &str, second: &str| format!("{first}; {second}; echo $a > erased\n");
+    let keep = "read -p 'Keep logs? ' n";
+    // Programs, the inputs behind their command lines, and what the programs do later.
+    let cases = [
+        ("at once", "read a", vec!["yes"], vec![erase.to_owned(), behind("echo Erase all?", "read a")]),
+        ("twice", "read a; read b", vec!["yes", "no"], vec![behind("read a", erase.trim())]),
+        (
+            "behind a short answer",
+            "read -p 'Keep logs? ' n; read a",
+            vec!["y", "ok"],
+            vec![
+                behind(keep, "echo 'Type ok to delete the directory'; read a"),
+                behind(keep, "read -p 'Erase all of /var/history' a"),
+            ],
+        ),
+        ("behind Enter alone", "read a; read b", vec!["", "ok"], vec![behind("read x", "read -p 'Erase all? ' a")]),
+    ];
+    for (what, program, answers, decoys) in cases {
+        let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
         session.types("bash ask.sh\n");
-        session.types("yes\n");
-        if what == "twice" {
-            session.sends(json!({"input_text": "no\n", "until": "prompt"}));
+        let (last, first) = answers.split_last().expect("a program reads something");
+        for answer in first {
+            session.types(&format!("{answer}\n"));
         }
-        let again = format!("read a; {erase}");
-        holds(
-            &session.captures(json!({})),
-            what,
-            &[erase, if what == "twice" { &again } else { "echo Erase all?; read a; echo $a > erased\n" }],
-        );
+        session.sends(json!({"input_text": format!("{last}\n"), "until": "prompt"}));
+        let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
+        holds(&session.captures(json!({})), what, &decoys);
     }
 }
 

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_ledger::names_step;
+use steplatch_protocol::is_format;
 use steplatch_terminal::SecretText;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -132,16 +133,13 @@ const MAX_VERSION_CHARS: usize = 64;
 
 /// Returns a version that another process reports, for people.
 pub(crate) fn version_label(version: &str) -> String {
-    version.chars().filter(|sign| is_printable(*sign)).take(MAX_VERSION_CHARS).collect()
+    version.chars().filter(|character| is_printable(*character)).take(MAX_VERSION_CHARS).collect()
 }
 
-/// Returns whether a sign of a text from another machine may be shown: neither a control nor one that is invisible or turns
-/// the direction of the text (the format characters of the Unicode blocks General Punctuation and Tags).
-pub(crate) fn is_printable(sign: char) -> bool {
-    let is_format = matches!(sign,
-        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-    !sign.is_control() && !is_format
+/// Returns whether a character of another machine's text may be shown: no control, and no [format
+/// character](is_format), which is invisible or changes the direction of the text around it.
+pub(crate) fn is_printable(character: char) -> bool {
+    !character.is_control() && !is_format(character)
 }
 
 /// Says since when, for a sentence.
@@ -195,8 +193,8 @@ pub(crate) enum Peer {
 #[derive(Debug)]
 struct Waiting {
     peer: Peer,
-    /// Counts the reads of frames.
-    heard: AtomicU64,
+    /// Number of reads that brought bytes.
+    read_count: AtomicU64,
     table: Mutex<Table>,
 }
 
@@ -262,13 +260,13 @@ impl Host {
     pub(crate) async fn from_stream(stream: UnixStream, peer: Peer, on_secret: &OnSecret) -> io::Result<Self> {
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
-        let waiting = Arc::new(Waiting { peer, heard: AtomicU64::default(), table: Mutex::default() });
+        let waiting = Arc::new(Waiting { peer, read_count: AtomicU64::default(), table: Mutex::default() });
         let (ended, over) = watch::channel(false);
         let reading = tokio::spawn({
             let (outbox, waiting, on_secret) = (outbox.clone(), waiting.clone(), on_secret.clone());
             async move {
                 tokio::select! {
-                    () = read_frames(&stream, |number| waiting.limit(number), |number, body| match (number, body) {
+                    () = read_frames(&stream, || waiting.count_read(), |number| waiting.limit(number), |number, body| match (number, body) {
                         (SECRETS, body) => {
                             if let Some(Ok(secret)) = body.map(read_body) {
                                 on_secret(secret);
@@ -320,9 +318,9 @@ impl Host {
         *self.shared.over.borrow()
     }
 
-    /// Returns a count that grows with each frame, and part of a frame, from the host.
-    pub(crate) fn heard(&self) -> u64 {
-        self.shared.waiting.heard.load(Ordering::Relaxed)
+    /// Returns the number of reads that brought bytes from the host.
+    pub(crate) fn read_count(&self) -> u64 {
+        self.shared.waiting.read_count.load(Ordering::Relaxed)
     }
 
     /// Returns whether the host has left the last list of its terminals unanswered.
@@ -330,8 +328,8 @@ impl Host {
         self.shared.is_silent.load(Ordering::Relaxed)
     }
 
-    /// Records whether the host has answered a list of its terminals.
-    pub(crate) fn note_silence(&self, is_silent: bool) {
+    /// Records whether the host has left a list of its terminals unanswered.
+    pub(crate) fn record_silence(&self, is_silent: bool) {
         self.shared.is_silent.store(is_silent, Ordering::Relaxed);
     }
 
@@ -480,7 +478,9 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
 
 /// Returns the error of an unreadable answer. Its reason may quote the answer whole.
 fn garbled(error: &impl std::fmt::Display) -> AskError {
-    AskError::Garbled(error.to_string().chars().filter(|sign| is_printable(*sign)).take(MAX_REASON_CHARS).collect())
+    AskError::Garbled(
+        error.to_string().chars().filter(|character| is_printable(*character)).take(MAX_REASON_CHARS).collect(),
+    )
 }
 
 /// Cancels a request when its caller stops waiting for the answer.
@@ -513,9 +513,12 @@ impl Waiting {
         table.events.clear();
     }
 
-    /// Returns the maximum length of a body under this number, in bytes. The reader of a frame calls it with each part.
+    fn count_read(&self) {
+        self.read_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the maximum length of a body under this number, in bytes.
     fn limit(&self, number: u64) -> usize {
-        self.heard.fetch_add(1, Ordering::Relaxed);
         match (self.peer, number) {
             (Peer::Here, _) => MAX_BODY_BYTES,
             (Peer::Elsewhere, SECRETS) => MAX_SECRET_BYTES,

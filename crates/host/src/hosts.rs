@@ -224,21 +224,28 @@ pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, as
     })
 }
 
-/// Time limit of a list of a host that has not answered the one before. Longer than the way to a distant machine and back.
-const SILENT_HOST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time that a caller waits for a list of a host that has left the one before unanswered. Longer than the way to a distant
+/// machine and back.
+const SILENT_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests the terminals of a host on another machine, as [`answer`] does. A host that stays silent delays one list by all
-/// of that time, and later ones by [`SILENT_HOST_TIMEOUT`].
+/// Requests the terminals of a host on another machine, as [`answer`] does. Callers wait for a silent host no longer than
+/// [`SILENT_LIST_TIMEOUT`]; its answer counts if it comes later, so that a slow host is not taken for a silent one again.
 pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
-    let listed = match host.is_silent() {
-        true => {
-            let late = Err(AskError::HostSilent { pid: host.greeting().pid });
-            tokio::time::timeout(SILENT_HOST_TIMEOUT, host.ask(&Ask::List)).await.unwrap_or(late)
+    let silent = || AskError::HostSilent { pid: host.greeting().pid };
+    let was_silent = host.is_silent();
+    let listing = tokio::spawn({
+        let host = host.clone();
+        async move {
+            let listed = answer(&host, &Ask::List).await;
+            host.record_silence(matches!(listed, Err(AskError::HostSilent { .. })));
+            listed
         }
-        false => answer(host, &Ask::List).await,
+    });
+    let listed = match was_silent {
+        true => tokio::time::timeout(SILENT_LIST_TIMEOUT, listing).await.map_err(|_| silent())?,
+        false => listing.await,
     };
-    host.note_silence(matches!(listed, Err(AskError::HostSilent { .. })));
-    listed
+    listed.map_err(|_| silent())?
 }
 
 /// Returns the terminal that one of the hosts of this machine finds, as soon as it finds it.

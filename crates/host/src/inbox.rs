@@ -14,9 +14,10 @@ const MAX_SPARE: usize = 1 << 20;
 
 /// Reads frames and hands each to `take`, with its number and its body, until the other side disconnects or sends an
 /// invalid frame. It does not keep the body of a frame that is longer than `limit` of its number, and hands the frame
-/// over without it.
+/// over without it. Calls `on_read` for each read, also within a frame.
 pub(crate) async fn read_frames(
     stream: &UnixStream,
+    on_read: impl Fn(),
     limit: impl Fn(u64) -> usize,
     mut take: impl FnMut(u64, Option<&[u8]>),
 ) {
@@ -28,7 +29,7 @@ pub(crate) async fn read_frames(
         frames.bytes.reserve(MIN_ROOM_BYTES);
         match stream.try_read_buf(&mut frames.bytes) {
             Ok(0) => return,
-            Ok(_) => {}
+            Ok(_) => on_read(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         }

@@ -28,9 +28,9 @@ pub struct HostedTerminal {
 /// Longer than a session lasts without a connection.
 const UNLIMITED: Duration = Duration::from_secs(86_400);
 
-/// Time limit of an answer of a host on another machine, besides the time that the request itself lasts, and as long as
-/// the host sends nothing at all over a working connection. Of a request that acts, the outcome is unknown then.
-const SILENT_HOST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of an answer of a host on another machine that sends nothing at all over its connection, besides the time that
+/// the request itself lasts: of a request that changes nothing, and of one that acts, whose outcome is unknown then.
+const SILENT_QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 const SILENT_ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit of an answer of a host that sends other frames meanwhile, or reads and writes files. Longer than its session
@@ -122,7 +122,7 @@ async fn silent(remote: &RemoteHost, host: &Host, ask: &Ask) {
     let silence = match ask {
         Ask::File(_) => MAX_ANSWER_TIME,
         ask if ask.acts() => SILENT_ACTION_TIMEOUT,
-        _ => SILENT_HOST_TIMEOUT,
+        _ => SILENT_QUERY_TIMEOUT,
     };
     tokio::select! {
         () = remote.silence(host, lasts.saturating_add(silence)) => {}

@@ -373,14 +373,18 @@ impl RemoteHost {
         }
     }
 
-    /// Waits until the host has sent nothing for `limit`, while its session had a connection.
+    /// Waits until the host has sent nothing for `limit` over one connection. Time without a connection does not count.
     pub(crate) async fn silence(&self, host: &Host, limit: Duration) {
         let mut follow = self.follow();
         loop {
-            follow.mark_unchanged();
-            let heard = host.heard();
-            sleep(limit).await;
-            if host.heard() == heard && !follow.has_changed().unwrap_or(false) {
+            let is_up = |connection: &Connection| matches!(connection, Connection::Up { interrupted: None, .. });
+            if follow.wait_for(is_up).await.is_err() {
+                // The end of the session ends the request.
+                return std::future::pending().await;
+            }
+            let read_count = host.read_count();
+            let is_silent = timeout(limit, follow.changed()).await.is_err() && host.read_count() == read_count;
+            if is_silent {
                 return;
             }
         }

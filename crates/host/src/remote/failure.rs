@@ -116,9 +116,9 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Op
     }
 }
 
-/// Returns a foreign line without control characters, and at most 200 characters of it.
+/// Returns the printable characters of a foreign line, 200 at most.
 pub(super) fn printable(line: &str) -> String {
-    line.chars().filter(|sign| is_printable(*sign)).take(200).collect()
+    line.chars().filter(|character| is_printable(*character)).take(200).collect()
 }
 
 #[cfg(test)]

@@ -480,7 +480,7 @@ async fn a_request_that_is_never_answered_ends() {
     }
 }
 
-/// Lies at the first answer of a host, and what is told of each.
+/// Lies of a host in its greeting, and the error of each.
 #[tokio::test(start_paused = true)]
 async fn a_host_that_does_not_greet_is_named_within_half_a_minute() {
     let greeting = |lie: fn() -> Lie| move |ask: &Ask| matches!(ask, Ask::Hello { .. }).then(lie);

@@ -110,6 +110,12 @@ pub(crate) enum Typing {
     GoTo(LineInput),
 }
 
+/// Time after a letter in which a key belongs to the same typed text. People type a line faster.
+const TYPING_PAUSE: Duration = Duration::from_millis(400);
+
+/// Letters that move the selection.
+const MOVING_LETTERS: [char; 3] = ['j', 'k', 'G'];
+
 /// An action that further keys confirm. A letter alone does nothing: it may begin a line that is meant for a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Confirmation {
@@ -151,6 +157,8 @@ pub(crate) struct Model {
     /// Number of opened runs so far.
     pub(crate) openings: u64,
     pub(crate) confirmation: Option<Confirmation>,
+    /// The last letter pressed as a command, and its time since the start.
+    pub(crate) last_letter: Option<(Duration, char)>,
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
     /// End of the time in which keys have no effect, since the start: the line that they belong to is for a question
@@ -180,6 +188,7 @@ impl Model {
             opened: Vec::new(),
             openings: 0,
             confirmation: None,
+            last_letter: None,
             shows_help: false,
             notice: None,
             quiet_until: Duration::ZERO,
@@ -323,13 +332,31 @@ impl Model {
         }
     }
 
-    /// Returns the time at which the screen changes on its own: a question begins to take answers.
+    /// Returns the time at which the screen changes on its own: a question or a confirmation begins to take keys.
     pub(crate) fn next_change(&self) -> Option<Duration> {
         let takes_from = match self.opened.last() {
             Some(Opened::Gate(view)) => Some(view.takes_from),
             _ => None,
         };
-        takes_from.into_iter().chain([self.quiet_until]).filter(|from| *from > self.at).min()
+        let confirms_from = self.confirmation.as_ref().and(self.text_ends_at());
+        takes_from.into_iter().chain(confirms_from).chain([self.quiet_until]).filter(|from| *from > self.at).min()
+    }
+
+    /// Returns the time at which a letter that was pressed counts as a command of its own, rather than as typed text.
+    pub(crate) fn text_ends_at(&self) -> Option<Duration> {
+        self.last_letter.map(|(at, _)| at + TYPING_PAUSE)
+    }
+
+    /// Returns whether a key belongs to text that is being typed: Enter behind a letter, and a `q` behind any letter. The
+    /// letters that move are no text before Enter.
+    pub(crate) fn continues_text(&self, key: Key) -> bool {
+        let is_typing = self.text_ends_at().is_some_and(|end| self.at < end);
+        let last = self.last_letter.map(|(_, letter)| letter);
+        match key {
+            Key::Enter => is_typing && last.is_none_or(|letter| !MOVING_LETTERS.contains(&letter)),
+            Key::Char('q') => is_typing,
+            _ => false,
+        }
     }
 
     /// Returns whether input has no effect.

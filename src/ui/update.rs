@@ -165,26 +165,8 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         model.shows_help = key.is_none();
         return Vec::new();
     }
-    if let Some(mut confirmation) = model.confirmation.take() {
-        return match (key, confirmation.keys) {
-            (Some(key), [last]) if key == *last => vec![confirmation.effect],
-            (Some(key), [next, rest @ ..]) if key == *next => {
-                confirmation.keys = rest;
-                model.confirmation = Some(confirmation);
-                Vec::new()
-            }
-            (Some(_), _) => {
-                set_notice(model, Ok("nothing was done".to_owned()));
-                if is_typed(input) {
-                    hush(model);
-                }
-                Vec::new()
-            }
-            (None, _) => {
-                model.confirmation = Some(confirmation);
-                Vec::new()
-            }
-        };
+    if let Some(confirmation) = model.confirmation.take() {
+        return confirmed(model, confirmation, key);
     }
     if model.typing.is_some() {
         return type_line(model, input);
@@ -194,7 +176,8 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         return Vec::new();
     }
     model.notice = None;
-    if !matches!(model.opened.last(), Some(Opened::Gate(_))) && is_foreign(input) {
+    let is_command = !matches!(model.opened.last(), Some(Opened::Gate(_)));
+    if is_command && (is_foreign(input) || key.is_some_and(|key| model.continues_text(key))) {
         // The rest of the line has no effect either.
         hush(model);
         set_notice(
@@ -202,6 +185,11 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
             Ok("keys are commands here (? shows them); enter attaches to a terminal, to type".to_owned()),
         );
         return Vec::new();
+    }
+    if let (true, Some(Key::Char(letter))) = (is_command, key)
+        && letter.is_ascii_alphabetic()
+    {
+        model.last_letter = Some((model.at, letter));
     }
     match model.opened.last() {
         Some(Opened::Gate(_)) => gate_input(model, input, key),
@@ -546,7 +534,34 @@ fn is_foreign(input: &TerminalInput) -> bool {
     }
 }
 
-/// Keys that confirm an action, and one that cannot be taken back.
+/// Takes a key at an action that waits for its confirmation. Any other key takes the action back.
+fn confirmed(model: &mut Model, mut confirmation: Confirmation, key: Option<Key>) -> Vec<Effect> {
+    let Some(key) = key else {
+        model.confirmation = Some(confirmation);
+        return Vec::new();
+    };
+    match confirmation.keys {
+        [next, rest @ ..] if key == *next && !model.continues_text(key) => {
+            if let Key::Char(letter) = key {
+                model.last_letter = Some((model.at, letter));
+            }
+            if rest.is_empty() {
+                return vec![confirmation.effect];
+            }
+            confirmation.keys = rest;
+            model.confirmation = Some(confirmation);
+        }
+        _ => {
+            set_notice(model, Ok("nothing was done".to_owned()));
+            if matches!(key, Key::Enter | Key::Char(_)) {
+                hush(model);
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Keys that confirm an action, and those that confirm a cancel.
 const CONFIRMING_KEYS: [Key; 1] = [Key::Enter];
 const CANCELLING_KEYS: [Key; 2] = [Key::Char('y'), Key::Enter];
 

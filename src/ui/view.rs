@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::key::Key;
-use super::model::{DaemonState, Model, Opened, Typing};
+use super::model::{Confirmation, DaemonState, Model, Opened, Typing};
 use crate::print::fitted;
 use style::{ACCENT, BAD, QUIET, REVERSED, STRONG, WAITS};
 
@@ -51,15 +51,6 @@ fn header(model: &Model, buffer: &mut Buffer, place: Rect, title: Vec<Span<'_>>)
     buffer.set_stringn(at, place.y, state, usize::from(place.width), style.patch(REVERSED));
 }
 
-/// Returns the names of the keys that confirm an action.
-fn key_names(keys: &[Key]) -> String {
-    let name = |key: &Key| match key {
-        Key::Char(sign) => sign.to_string(),
-        _ => "enter".to_owned(),
-    };
-    keys.iter().map(name).collect::<Vec<_>>().join(", ")
-}
-
 /// Draws the remark, the question to confirm, or the line of input. Returns the cursor of the latter.
 fn notice(model: &Model, buffer: &mut Buffer, place: Rect) -> Option<Position> {
     if place.is_empty() {
@@ -67,10 +58,7 @@ fn notice(model: &Model, buffer: &mut Buffer, place: Rect) -> Option<Position> {
     }
     let room = usize::from(place.width);
     if let Some(confirmation) = &model.confirmation {
-        let text = fitted(
-            &format!(" {} ({}: yes, any other key: no)", confirmation.question, key_names(confirmation.keys)),
-            room,
-        );
+        let text = fitted(&format!(" {}", confirmation.question), room);
         write(buffer, place, &Line::styled(text, WAITS));
         return None;
     }
@@ -105,6 +93,16 @@ fn typed(buffer: &mut Buffer, place: Rect, prompt: &str, text: &str) -> Position
     Position { x, y: place.y }
 }
 
+/// Returns the keys that confirm an action, once they do, and the others.
+fn confirming_keys(model: &Model, confirmation: &Confirmation) -> Vec<(&'static str, &'static str)> {
+    let yes = match confirmation.keys {
+        [Key::Enter] if model.continues_text(Key::Enter) => ("enter", "in a moment"),
+        [Key::Enter] => ("enter", "yes"),
+        _ => ("y, enter", "yes"),
+    };
+    vec![yes, ("any other key", "no")]
+}
+
 /// Draws the row of keys: as many as there is room for.
 fn keys(model: &Model, buffer: &mut Buffer, place: Rect, keys: &[(&str, &str)]) {
     if place.is_empty() {
@@ -114,6 +112,8 @@ fn keys(model: &Model, buffer: &mut Buffer, place: Rect, keys: &[(&str, &str)]) 
         write(buffer, place, &Line::styled(" what is typed is ignored until no key was pressed for a moment", QUIET));
         return;
     }
+    let confirming = model.confirmation.as_ref().map(|confirmation| confirming_keys(model, confirmation));
+    let keys = confirming.as_deref().unwrap_or(keys);
     let mut spans = Vec::new();
     let mut used = 0;
     for (key, does) in keys {

@@ -33,6 +33,12 @@ async fn opens(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &s
     Desk::runs(home, home.path(), &command, size, more).await
 }
 
+/// Confirms an action once its key does so: Enter right behind a letter belongs to typed text.
+async fn confirms(desk: &Desk) {
+    desk.shows("^ enter yes ").await;
+    desk.presses("\r").await;
+}
+
 fn starts(home: &Home, file: &str) -> String {
     let started = home.runs(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
     started["run_id"].as_str().unwrap().to_owned()
@@ -88,7 +94,8 @@ async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves(
     desk.shows("▸ rest +sleep").await;
     desk.presses("c").await;
     desk.shows("Cancel sleeps run_\\w+\\?").await;
-    desk.presses("y\r").await;
+    desk.presses("y").await;
+    confirms(&desk).await;
     desk.shows(" cancelled ").await;
     assert!(is_in_state(&home, &sleeps, "cancelled"));
     desk.presses("\x1b").await;
@@ -134,7 +141,8 @@ async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
     let opened = home.runs(&["terminal", "open", "--name", "mine"]).well();
     let desk = opens(&home, "", (80, 24), &[]).await;
     desk.shows("› mine +at prompt").await;
-    desk.presses("t\r").await;
+    desk.presses("t").await;
+    confirms(&desk).await;
     desk.shows("^\\S+[$#] *$").await;
     let refused = home.runs(&["terminal", "send", opened.trim(), "no", "-e"]);
     assert!(refused.code != 0 && refused.stderr.contains("held"), "{}", refused.stderr);
@@ -150,16 +158,19 @@ async fn a_terminal_that_another_person_holds_is_said_to_be_held_and_taken_once_
     home.runs(&["terminal", "open", "--name", "mine"]).well();
     let first = opens(&home, "", (80, 24), &[]).await;
     first.shows("› mine +at prompt").await;
-    first.presses("t\r").await;
+    first.presses("t").await;
+    confirms(&first).await;
     first.shows("^\\S+[$#] *$").await;
     let second = opens(&home, "", (80, 24), &[]).await;
     second.shows("● mine +held by \\w+").await;
-    second.presses("t\r").await;
+    second.presses("t").await;
+    confirms(&second).await;
     second.shows("has held this terminal since").await;
     first.presses(DETACH).await;
     first.shows("you left mine and gave it back").await;
     second.shows("› mine +at prompt").await;
-    second.presses("t\r").await;
+    second.presses("t").await;
+    confirms(&second).await;
     second.shows("^\\S+[$#] *$").await;
     second.presses(DETACH).await;
     second.shows("you left mine and gave it back").await;
@@ -288,9 +299,11 @@ async fn a_daemon_that_is_killed_is_said_and_the_next_one_is_shown() {
     desk.presses("s").await;
     desk.shows("the daemon is back").await;
     desk.shows("▸ rest +sleep").await;
-    desk.presses("p\r").await;
+    desk.presses("p").await;
+    confirms(&desk).await;
     desk.shows(" paused ").await;
-    desk.presses("p\r").await;
+    desk.presses("p").await;
+    confirms(&desk).await;
     desk.shows(" running ").await;
 }
 

@@ -613,6 +613,9 @@ fn runs_are_steered_and_a_cancel_is_confirmed() {
     let mut desk = Desk::usual(80, 24);
     desk.presses(&[Key::Tab, Key::Tab]);
     assert!(desk.types("p").is_empty());
+    assert!(desk.screen().contains("enter in a moment"), "{}", desk.screen());
+    desk.passes(INERT);
+    assert!(desk.screen().contains("enter yes  any other key no"), "{}", desk.screen());
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Pause(run)] if run == "run_bbbb"));
     assert!(desk.types("c").is_empty());
     let screen = desk.screen();
@@ -620,7 +623,10 @@ fn runs_are_steered_and_a_cancel_is_confirmed() {
     assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
     assert!(desk.screen().contains("nothing was done"));
     desk.passes(INERT);
-    assert!(desk.types("cy").is_empty());
+    assert!(desk.types("c").is_empty());
+    assert!(desk.screen().contains("y, enter yes  any other key no"), "{}", desk.screen());
+    assert!(desk.types("y").is_empty());
+    desk.passes(INERT);
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Cancel(run)] if run == "run_bbbb"));
     desk.presses(&[Key::Down]);
     assert!(desk.types("c").is_empty());
@@ -639,6 +645,15 @@ fn a_line_that_is_meant_for_a_program_does_nothing() {
         "kill 5\r",
         "jobs\r",
         "git push\r",
+        "cat\r",
+        "cat a\r",
+        "apt\r",
+        "bash\r",
+        "jq . a\r",
+        "psql\r",
+        "c\r",
+        "cy\r",
+        "t\r",
     ] {
         // At a terminal, at a run, and in an opened run.
         for places in [&[Key::Tab][..], &[Key::Tab, Key::Tab], &[Key::Tab, Key::Tab, Key::Enter]] {

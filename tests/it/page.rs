@@ -197,6 +197,13 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
     }
 }
 
+/// Starts the machine of a story as an agent does, with its variables if it has any.
+fn starts_run(agent: &Agent, wanted: &Value) -> Value {
+    let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
+                     "wait_seconds": 3, "save_on_success": false});
+    agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+}
+
 #[test]
 fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
     let page = PageHome::new();
@@ -233,11 +240,7 @@ fn the_first_view_is_what_waits_and_the_browser_notifies_of_it() {
         if let Some(answer) = page.command(wanted) {
             return answer;
         }
-        if wanted["starts"].is_null() {
-            return as_agent(&agent, wanted);
-        }
-        let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
-        agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        if wanted["starts"].is_null() { as_agent(&agent, wanted) } else { starts_run(&agent, wanted) }
     });
 }
 
@@ -246,12 +249,7 @@ fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
-    page.plays("gates.mjs", |page, wanted| {
-        page.command(wanted).unwrap_or_else(|| {
-            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
-            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
-        })
-    });
+    page.plays("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| starts_run(&agent, wanted)));
 }
 
 #[test]
@@ -275,8 +273,7 @@ fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_the
         if wanted["registers"].is_object() {
             return page.posts("/api/v1/passkeys", &wanted["registers"]);
         }
-        let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
-        agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        starts_run(&agent, wanted)
     });
 }
 
@@ -288,10 +285,7 @@ fn what_goes_wrong_is_said_and_secrets_appear_nowhere() {
     page.plays("trouble.mjs", |page, wanted| match wanted {
         _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
         _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
-        _ if wanted["starts"].is_object() => {
-            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
-            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
-        }
+        _ if wanted["starts"].is_object() => starts_run(&agent, wanted),
         _ => {
             let status = page.home.runs(&["daemon", "status", "--json"]).json();
             let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
@@ -370,11 +364,7 @@ fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("runs.mjs", |page, wanted| match wanted {
-        _ if wanted["starts"].is_object() => {
-            let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
-                             "wait_seconds": 3, "save_on_success": false});
-            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
-        }
+        _ if wanted["starts"].is_object() => starts_run(&agent, wanted),
         _ if wanted["answers"].is_string() => {
             let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
             page.home.answers(&word("answers"), &word("answer"));

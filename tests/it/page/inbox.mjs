@@ -74,6 +74,7 @@ await play(async (browser) => {
   const failed = page.locator(".lines a", { hasText: "nightly" });
   await failed.waitFor();
   assert.match(await failed.textContent(), /failed just now.*disk is full/);
+  await page.waitForFunction(() => window.shown.length === 3);
   assert.deepEqual(await told(), [
     "A question of release: Release rm⟨U+202E⟩?",
     "A terminal asks for a password: work",

@@ -3,11 +3,17 @@
 import { fill, h, setText } from "./dom.js";
 import { gatesList } from "./gates.js";
 import { notifyButton } from "./notify.js";
-import { failedRuns, gates, listen, lockedRuns, passwordTerminals } from "./store.js";
+import { failedRuns, gates, listen, lists, lockedRuns, passwordTerminals } from "./store.js";
 import { wallOfTerminals } from "./terminals.js";
 import { dayTime, terminalName, terminalPlace, timeAgo, visible } from "./words.js";
 
 export const title = "Inbox";
+
+/** The maximum number of failed runs in the inbox. */
+const MAX_FAILED = 5;
+
+/** The interval at which the times grow older, in milliseconds. */
+const MINUTE = 60_000;
 
 /** @param {HTMLElement} into */
 export function show(into) {
@@ -30,7 +36,8 @@ export function show(into) {
       terminals.parts,
     ),
   );
-  const forget = listen((lists) => {
+  /** @param {import("./store.js").Lists} lists */
+  const draw = (lists) => {
     const now = Date.now();
     none.hidden = gates(lists).length + lockedRuns(lists).length > 0 || passwordTerminals(lists).length > 0;
     passwords.update(passwordTerminals(lists).map((terminal) => ({
@@ -41,7 +48,7 @@ export function show(into) {
       state: "asks for a password",
       more: terminalPlace(terminal),
     })));
-    failed.update(failedRuns(lists, now).map((run) => ({
+    failed.update(failedRuns(lists, now, MAX_FAILED).map((run) => ({
       id: run.run_id,
       address: `#/runs/${encodeURIComponent(run.run_id)}`,
       name: visible(String(run.workflow_id)),
@@ -50,8 +57,14 @@ export function show(into) {
       when: dayTime(run.completed_at, now),
       more: visible(String(run.error ?? "")),
     })));
-  });
+  };
+  const forget = listen(draw);
+  const clock = setInterval(() => {
+    const known = lists();
+    if (known) draw(known);
+  }, MINUTE);
   return () => {
+    clearInterval(clock);
     forget();
     questions.end();
     terminals.end();
@@ -72,7 +85,7 @@ function section(id, name, beside) {
     h("header", { class: "head" }, h("h2", { id, class: "grow" }, name), beside ?? null),
     rows,
   );
-  /** @type {Map<string, { row: HTMLElement, state: HTMLElement, more: HTMLElement }>} */
+  /** @type {Map<string, { row: HTMLElement, name: HTMLElement, state: HTMLElement, more: HTMLElement }>} */
   const known = new Map();
   return {
     element,
@@ -85,15 +98,18 @@ function section(id, name, beside) {
         row.remove();
         known.delete(id);
       }
-      for (const thing of things) {
+      for (const [place, thing] of things.entries()) {
         let line = known.get(thing.id);
         if (!line) {
+          const name = h("span", { class: "name" });
           const state = h("span", { class: "chip", "data-tone": thing.tone });
           const more = h("span", { class: "more" });
-          line = { row: h("li", {}, h("a", { class: "line", href: thing.address }, h("span", { class: "name" }, thing.name), state, more)), state, more };
+          line = { row: h("li", {}, h("a", { class: "line", href: thing.address }, name, state, more)), name, state, more };
           known.set(thing.id, line);
-          rows.append(line.row);
         }
+        // A row that stands at its place keeps the focus.
+        if (rows.children[place] !== line.row) rows.insertBefore(line.row, rows.children[place] ?? null);
+        setText(line.name, thing.name);
         setText(line.state, thing.state);
         line.state.title = thing.when ?? "";
         setText(line.more, thing.more);

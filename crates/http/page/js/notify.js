@@ -1,4 +1,4 @@
-// Notifications of the browser: a question or a password that begins to wait, a run that failed, while no tab of the page is looked at.
+// Notifications of the browser: a new question, password or failed run, while no tab of the page has the focus.
 
 import { h, setText } from "./dom.js";
 import { failedRuns, gates, listen, lockedRuns, passwordTerminals } from "./store.js";
@@ -7,11 +7,43 @@ import { terminalName, visible } from "./words.js";
 /** The key of the choice in the storage of the browser. */
 const CHOICE = "steplatch.notify";
 
-/** How long the text of a notification is at most, in characters. */
-const LONGEST_TEXT = 160;
+/** The maximum length of the text of a notification, in characters. */
+const MAX_TEXT_CHARS = 160;
 
-/** What was there when the lists came last, by the key of each. @type {Set<string> | null} */
+/** The maximum time to wait for another tab that has the focus, in milliseconds. */
+const FOCUS_TIME = 150;
+
+/** The occasions of the last lists, by the key of each. @type {Set<string> | null} */
 let before = null;
+
+/** Asks the other tabs of this browser for the focus, and answers them. */
+const tabs = new BroadcastChannel("steplatch.focus");
+tabs.addEventListener("message", ({ data }) => {
+  if (data === "asks" && hasFocus()) tabs.postMessage("has");
+});
+
+function hasFocus() {
+  return !document.hidden && document.hasFocus();
+}
+
+/** Returns whether a tab of the page has the focus. @returns {Promise<boolean>} */
+function isLookedAt() {
+  if (hasFocus()) return Promise.resolve(true);
+  return new Promise((found) => {
+    /** @param {MessageEvent} message */
+    const take = ({ data }) => {
+      if (data === "has") end(true);
+    };
+    /** @param {boolean} is */
+    const end = (is) => {
+      tabs.removeEventListener("message", take);
+      found(is);
+    };
+    tabs.addEventListener("message", take);
+    tabs.postMessage("asks");
+    setTimeout(() => end(false), FOCUS_TIME);
+  });
+}
 
 /** Returns whether the person wants notifications and the browser shows them. */
 function isOn() {
@@ -19,7 +51,7 @@ function isOn() {
 }
 
 /**
- * Returns what a person may be told of, with the address of each.
+ * Returns the occasions of notifications, each with its address.
  * @param {import("./store.js").Lists} lists
  */
 function occasions(lists) {
@@ -33,7 +65,7 @@ function occasions(lists) {
     text: terminalName(terminal),
     address: `#/terminals/${encodeURIComponent(terminal.session_id)}`,
   }));
-  const failed = failedRuns(lists, Date.now()).map((run) => ({
+  const failed = failedRuns(lists, Date.now(), Infinity).map((run) => ({
     key: `failed ${run.run_id}`,
     title: `${visible(String(run.workflow_id))} failed`,
     text: visible(String(run.error ?? "")),
@@ -42,24 +74,33 @@ function occasions(lists) {
   return [...locked, ...asked, ...passwords, ...failed];
 }
 
-/** Begins to notify. Returns what ends it. */
+/** Begins to notify. Returns a function that ends it. */
 export function followOccasions() {
   return listen((lists) => {
     const now = occasions(lists);
     const fresh = now.filter(({ key }) => before && !before.has(key));
     before = new Set(now.map(({ key }) => key));
-    // A person who looks at the page sees it there.
-    if (!isOn() || (!document.hidden && document.hasFocus())) return;
-    for (const { key, title, text, address } of fresh) {
-      // Several tabs show one notification: the tag makes it the same.
-      const shown = new Notification(title, { body: text.slice(0, LONGEST_TEXT), tag: key });
+    if (fresh.length && isOn()) notify(fresh);
+  });
+}
+
+/** Shows notifications, unless a person looks at the page. @param {ReturnType<typeof occasions>} fresh */
+async function notify(fresh) {
+  if (await isLookedAt()) return;
+  for (const { key, title, text, address } of fresh) {
+    try {
+      // The tag makes those of several tabs one.
+      const shown = new Notification(title, { body: text.slice(0, MAX_TEXT_CHARS), tag: key });
       shown.addEventListener("click", () => {
         window.focus();
         location.hash = address;
         shown.close();
       });
+    } catch {
+      // A browser that shows notifications of service workers only, such as Chrome on Android.
+      return;
     }
-  });
+  }
 }
 
 /** Returns the button that turns notifications on or off; the browser asks for its permission at a click only. */

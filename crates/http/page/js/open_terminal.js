@@ -34,32 +34,35 @@ export function terminalOpening() {
   const open = h("button", { class: "primary" }, icon("plus"), "Open a terminal");
   const choose = h("button", { "aria-haspopup": "dialog" }, "Open with…");
   const dialog = h("dialog", { class: "confirm", "aria-label": "Open a terminal" });
-  let isOpening = false;
+  let isBusy = false;
 
-  /** Opens a terminal and leads to it. @param {Record<string, unknown>} request */
-  async function begin(request) {
-    if (isOpening) return;
-    isOpening = true;
+  /**
+   * Does something, unless it is doing something already, and shows an error.
+   * @param {HTMLElement} place Where an error is shown.
+   * @param {() => Promise<void>} work
+   */
+  async function once(place, work) {
+    if (isBusy) return;
+    isBusy = true;
+    place.hidden = true;
     try {
-      const opened = await ask("POST", "/terminals", request);
-      location.hash = `#/terminals/${encodeURIComponent(opened.session_id)}`;
+      await work();
+    } catch (error) {
+      place.textContent = error instanceof Error ? error.message : String(error);
+      place.hidden = false;
     } finally {
-      isOpening = false;
+      isBusy = false;
     }
   }
 
-  /** @param {unknown} error @param {HTMLElement} place */
-  function tell(error, place) {
-    place.textContent = error instanceof Error ? error.message : String(error);
-    place.hidden = false;
+  /** Opens a terminal and leads to it. @param {Record<string, unknown>} request */
+  async function begin(request) {
+    const opened = await ask("POST", "/terminals", request);
+    location.hash = `#/terminals/${encodeURIComponent(opened.session_id)}`;
   }
 
-  open.addEventListener("click", () => {
-    problem.hidden = true;
-    begin({}).catch((error) => tell(error, problem));
-  });
-  choose.addEventListener("click", async () => {
-    problem.hidden = true;
+  open.addEventListener("click", () => once(problem, () => begin({})));
+  choose.addEventListener("click", () => once(problem, async () => {
     const { hosts } = await ask("GET", "/hosts").catch(() => ({ hosts: [] }));
     const fields = formFields(terminalSchema(hosts.map((/** @type {any} */ host) => host.name)));
     const refused = h("p", { class: "problem", role: "alert", hidden: true });
@@ -74,17 +77,17 @@ export function terminalOpening() {
       event.preventDefault();
       refused.hidden = true;
       if (!checkFields(fields)) return;
-      try {
+      await once(refused, async () => {
         await begin(formValue(fields));
         dialog.close();
-      } catch (error) {
-        tell(error, refused);
-        markRefused(fields, refused.textContent ?? "");
-      }
+      });
+      if (!refused.hidden) markRefused(fields, refused.textContent ?? "");
     });
+    // The person may have left the view meanwhile.
+    if (!dialog.isConnected) return;
     fill(dialog, h("h2", {}, "Open a terminal"), form);
     dialog.showModal();
     fields[0]?.focus();
-  });
+  }));
   return { buttons: h("span", { class: "line" }, choose, open, dialog), problem };
 }

@@ -68,18 +68,19 @@ export function waitingForPeople(lists) {
   return gates(lists).filter((gate) => gate.answered_by !== "agent").length + lockedRuns(lists).length;
 }
 
-/** How long a failed run stays in the inbox, in milliseconds, and how many of them are there at most. */
-const FAILED = { time: 24 * 3600 * 1000, most: 5 };
+/** The time that a failed run stays in the inbox, in milliseconds. */
+const FAILED_TIME = 24 * 3600 * 1000;
 
 /**
  * Returns the runs that failed in the last day and that no other run started, the newest first.
  * @param {Lists} lists
  * @param {number} now
+ * @param {number} count The maximum number of them.
  * @returns {any[]}
  */
-export function failedRuns(lists, now) {
-  const failed = lists.runs.filter((run) => run.state === "failed" && !run.parent_run_id && now - Date.parse(run.completed_at) < FAILED.time);
-  return failed.sort((one, other) => String(other.completed_at).localeCompare(String(one.completed_at))).slice(0, FAILED.most);
+export function failedRuns(lists, now, count) {
+  const failed = lists.runs.filter((run) => run.state === "failed" && !run.parent_run_id && now - Date.parse(run.completed_at) < FAILED_TIME);
+  return failed.sort((one, other) => String(other.completed_at).localeCompare(String(one.completed_at))).slice(0, count);
 }
 
 /**

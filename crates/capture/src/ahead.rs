@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::session_log::Moment;
-use crate::turn::is_input;
+use crate::turn::{is_at_prompt, is_input};
 
 /// Signs at which a question ends.
 const QUESTION_ENDS: [char; 8] = ['?', ':', '>', ']', ')', '$', '#', '%'];
@@ -63,13 +63,14 @@ pub(crate) fn later_question(moments: &[Moment], at: usize) -> Option<String> {
     let earlier: Vec<usize> =
         inputs_before.take_while(|(_, moment)| precedes(moment)).map(|(index, _)| index).collect();
     let begin = earlier.last().copied().unwrap_or(at);
-    let run = moments[begin..].iter().take_while(|moment| !is_input(&moment.input) || precedes(moment));
-    let mut printed = String::new();
-    for moment in run.clone() {
-        printed.push_str(if is_input(&moment.input) { without_echo(moment) } else { &moment.printed });
-    }
-    let end = begin + run.count();
-    let is_over = moments.get(end).is_none_or(|next| next.input.context == "prompt");
+    let is_for_shell =
+        |moment: &Moment| is_input(&moment.input) && moment.input.awaited == Some(false) && is_at_prompt(&moment.input);
+    let belongs = |moment: &&Moment| !is_input(&moment.input) || precedes(moment) || is_for_shell(moment);
+    let run: Vec<&Moment> = moments[begin..].iter().take_while(belongs).collect();
+    let printed: String =
+        run.iter().map(|moment| if is_input(&moment.input) { without_echo(moment) } else { &moment.printed }).collect();
+    let next = moments.get(begin + run.len());
+    let is_over = run.iter().any(|moment| is_for_shell(moment)) || next.is_none_or(|next| is_at_prompt(&next.input));
     let printed = if is_over { until_prompt(&printed, &moments[..begin]) } else { &printed };
     // An editor of lines shows the input again, behind its own prompt.
     let typed = input.text.as_deref().unwrap_or_default().lines().next().unwrap_or_default().trim();
@@ -146,11 +147,17 @@ mod tests {
         Moment { input: InputRecord { kind: InputKind::Entered, ..taken.input }, ..taken }
     }
 
+    fn typed_for_shell() -> Moment {
+        let mut typed = moment("touch a\n", "prompt", "", "");
+        typed.input.awaited = Some(false);
+        typed
+    }
+
     #[test]
     fn inputs_typed_ahead_answer_the_questions_printed_behind_them_in_order() {
         let command = |output| entered("sh x", "", output);
         let ahead = |text, printed| moment(text, "program", "", printed);
-        let cases: [(&[Moment], usize, Option<&str>); 11] = [
+        let cases: [(&[Moment], usize, Option<&str>); 12] = [
             (&[command("yes\nPublish? "), ahead("yes\n", "yes\nPublish? ana@mill:~$ ")], 1, Some("Publish? ")),
             (&[command("y\nSure?\n"), ahead("y", "ySure?\nana@mill:~$ ")], 1, Some("Sure?\n")),
             (&[command("j\nLos (j/n)\n"), ahead("j\n", "j\nLos (j/n)\nana@mill:~$ ")], 1, Some("Los (j/n)\n")),
@@ -165,6 +172,16 @@ mod tests {
                 Some("Mail: "),
             ),
             (&[command("a\nb\nName? "), ahead("a\n", "a\n"), ahead("b\n", "b\nName? $ ")], 2, None),
+            // The shell took the line behind it.
+            (
+                &[
+                    command("y\ntouch a\nGo? "),
+                    ahead("y\n", "y\n"),
+                    Moment { printed: "touch a\nGo? $ touch a\n".to_owned(), ..typed_for_shell() },
+                ],
+                1,
+                Some("Go? "),
+            ),
             (&[command("a\ndone\n"), ahead("a\n", "a\ndone\nana@mill: $ ")], 1, None),
             // Editors of lines show it again.
             (

@@ -171,7 +171,7 @@ pub(crate) fn is_input(input: &InputRecord) -> bool {
     is_typed(input) || input.kind == InputKind::Command
 }
 
-fn is_at_prompt(input: &InputRecord) -> bool {
+pub(crate) fn is_at_prompt(input: &InputRecord) -> bool {
     input.context == "prompt"
 }
 

@@ -254,7 +254,7 @@ impl Terminals {
         let orphans = self.orphans.clone();
         let handle = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
-            // Registering with the reactor needs its context, and starting a program takes a fork's time.
+            // Registering with the reactor needs its context, and starting a program takes the time of an exec.
             let _context = handle.enter();
             let (pty, slave) = Pty::open(spec.size)?;
             let child = Child::start(&program, Streams::Terminal(slave), &orphans)?;

@@ -45,7 +45,7 @@ impl Drop for Child {
 }
 
 impl Child {
-    /// Starts `program` on these streams. Blocks for the time of a fork and an exec.
+    /// Starts `program` on these streams. Blocks for the time of an exec.
     pub(crate) fn start(program: &Program, streams: Streams, orphans: &Orphans) -> Result<Self, SpawnError> {
         // Under the lock, so that an early end does not count as an orphan's.
         let (pid, pidfd) = orphans.adding(|| {

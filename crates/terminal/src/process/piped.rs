@@ -6,10 +6,10 @@
 //! running.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -127,7 +127,7 @@ impl Programs {
         let orphans = self.orphans.clone();
         let handle = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
-            // Registering with the reactor needs its context, and starting a program takes a fork's time.
+            // Registering with the reactor needs its context, and starting a program takes the time of an exec.
             let _context = handle.enter();
             start(spec, mark, &orphans)
         });
@@ -141,10 +141,10 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
     environment.push((TERMINAL_VARIABLE.into(), mark.clone().into()));
     let program = Program { arguments: spec.arguments, folder: spec.folder, environment, descriptors: None };
     let (input, stdin) = match spec.stdin {
-        Stdin::Nothing => (Stdio::null(), None),
+        Stdin::Nothing => (File::open("/dev/null")?.into(), None),
         Stdin::Piped => {
             let (own_end, child_end) = pipe::pipe()?;
-            (Stdio::from(child_end.into_blocking_fd()?), Some(own_end))
+            (child_end.into_blocking_fd()?, Some(own_end))
         }
     };
     let (output, stdout) = outlet()?;

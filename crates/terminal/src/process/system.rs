@@ -1,12 +1,14 @@
-//! The only three calls of this project that the compiler cannot check, with why they are sound.
+//! The only calls of this project that the compiler cannot check, with why they are sound.
 #![expect(unsafe_code, reason = "this file exists to hold these calls and to explain them")]
 
+use std::convert::Infallible;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::mem::size_of;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions};
 use tokio::io::unix::AsyncFd;
 
 /// Registers a descriptor with the reactor.
@@ -30,30 +32,251 @@ pub(crate) fn give_memory_back() {
     }
 }
 
-/// Makes the child a session leader, with the terminal on its standard input as controlling terminal if it has one,
-/// and gives it the signal handling that a program expects to begin with.
-pub(super) fn between_fork_and_exec(command: &mut Command, descriptors: Option<u64>, has_terminal: bool) {
-    // A signal ignored before exec stays ignored after it: started under nohup, every shell of ours would be deaf to
-    // hang-ups. `Command` itself restores SIGPIPE and the signal mask.
-    const DEFAULT: [libc::c_int; 7] =
-        [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTOU];
-    // SAFETY: the closure runs in the forked child of a process with several threads, so it may only make
-    // async-signal-safe calls (signal-safety(7)): signal, setrlimit, setsid and ioctl are system calls without locks or
-    // allocation, and the error consists of a number. `signal` gets no handler of ours.
+/// A program to execute as the leader of a new session, with everything that its process needs before the exec.
+pub(super) struct Execution<'a> {
+    /// The files that may be the program, in the order of the search.
+    pub(super) candidates: &'a [CString],
+    /// Its arguments, the name of the program first.
+    pub(super) arguments: &'a [CString],
+    /// Its environment, complete.
+    pub(super) environment: &'a [CString],
+    /// The folder that it starts in.
+    pub(super) folder: &'a CStr,
+    /// Its standard input, output and error. Their numbers are above 2.
+    pub(super) streams: [BorrowedFd<'a>; 3],
+    /// True if its standard input is the terminal that controls the session.
+    pub(super) has_terminal: bool,
+    /// Its limit of open descriptors, if other than that of this process.
+    pub(super) descriptors: Option<Rlimit>,
+}
+
+/// Step at which an execution failed, with the system's error.
+#[derive(Debug)]
+pub(super) enum ExecutionError {
+    /// Changing to the folder.
+    Folder(io::Error),
+    /// Executing the program.
+    Program(io::Error),
+    /// Everything else.
+    System(io::Error),
+}
+
+/// Size of the stack for a process before its exec, in bytes. It calls no function with a large frame.
+const STACK_BYTES: usize = 64 << 10;
+
+/// The last signal of the kernel, and the size of its signal sets in bytes.
+const MAX_SIGNAL: c_int = 64;
+const SIGNAL_SET_BYTES: usize = size_of::<u64>();
+
+/// Exit code of a process whose exec has failed. Nothing reads it.
+const FAILED: c_int = 127;
+
+/// Executes a program in a new process.
+///
+/// The process begins as vfork(2) does it: it shares the memory of this one, and the calling thread sleeps until the
+/// exec. A fork(2) would copy the page tables of a process that may hold gigabytes. posix_spawn(3) does the same but
+/// cannot set a limit of descriptors.
+///
+/// # Errors
+/// If the process does not start, or does not come to its exec.
+pub(super) fn execute(execution: &Execution<'_>) -> Result<Pid, ExecutionError> {
+    let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
+    let mut arguments: Vec<_> = pointers(execution.arguments);
+    arguments.insert(0, SHELL.as_ptr());
+    let environment: Vec<_> = pointers(execution.environment);
+    let mut process = NewProcess { execution, arguments, environment, failure: None };
+    let mut stack = Box::<[u128]>::new_uninit_slice(STACK_BYTES / size_of::<u128>());
+    let top = stack.as_mut_ptr_range().end;
+    // Without signals, no handler of this process runs in the new one, on memory that both share.
+    let mask = set_signal_mask(u64::MAX).map_err(ExecutionError::System)?;
+    // SAFETY: clone(2) runs `begin` on a stack of its own, which is aligned and larger than needed, grows downwards, and
+    // lives until the end of this function. CLONE_VFORK keeps this thread here until the new process has executed a
+    // program or ended, so that `process` and everything that it refers to outlive its use, and have one user at a
+    // time. Other threads run on; the new process uses no memory of theirs. Without CLONE_SETTLS both libraries,
+    // glibc and musl, leave the thread's storage to the new process; only errno is written there, and not read after
+    // the call. CLONE_FILES and CLONE_SIGHAND are not set: descriptors and signal handlers are copies.
+    let pid = unsafe {
+        libc::clone(
+            begin,
+            top.cast::<c_void>(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            ptr::from_mut(&mut process).cast::<c_void>(),
+        )
+    };
+    let error = io::Error::last_os_error();
+    set_signal_mask(mask).expect("a mask that was set before can be set again");
+    let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else { return Err(ExecutionError::System(error)) };
+    match process.failure {
+        None => Ok(pid),
+        Some(failure) => {
+            // It has ended; its number stays taken until this call.
+            let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+            Err(failure)
+        }
+    }
+}
+
+/// The shell that executes a script without a first line that names its interpreter, as execvp(3) does.
+const SHELL: &CStr = c"/bin/sh";
+
+/// A process before its exec.
+struct NewProcess<'a> {
+    execution: &'a Execution<'a>,
+    /// The shell's name and the arguments: a script without an interpreter takes the place of the program's name.
+    arguments: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    failure: Option<ExecutionError>,
+}
+
+/// Runs in the new process.
+extern "C" fn begin(process: *mut c_void) -> c_int {
+    // SAFETY: `execute` passes a pointer to a value that it does not touch meanwhile.
+    let process = unsafe { &mut *process.cast::<NewProcess<'_>>() };
+    let Err(failure) = process.execute();
+    process.failure = Some(failure);
+    // SAFETY: _exit(2) ends this process only, and runs nothing of the parent's.
+    unsafe { libc::_exit(FAILED) }
+}
+
+impl NewProcess<'_> {
+    /// Prepares this process and executes the program.
+    ///
+    /// Other threads of the parent run meanwhile, and may hold any lock: this makes system calls and nothing else. It
+    /// allocates nothing, does not panic, and its errors consist of a number. The calls of `rustix` used here pass
+    /// their arguments to the kernel.
+    fn execute(&mut self) -> Result<Infallible, ExecutionError> {
+        let execution = self.execution;
+        let failed = |error: rustix::io::Errno| ExecutionError::System(error.into());
+        // A signal ignored before exec stays ignored after it: started under nohup, every shell of ours would be deaf to
+        // hang-ups. And none of our handlers may run here once signals arrive.
+        for signal in 1..=MAX_SIGNAL {
+            restore_default(signal);
+        }
+        if let Some(limit) = execution.descriptors {
+            rustix::process::setrlimit(Resource::Nofile, limit).map_err(failed)?;
+        }
+        rustix::process::setsid().map_err(failed)?;
+        let [input, output, error] = execution.streams;
+        rustix::stdio::dup2_stdin(input).map_err(failed)?;
+        rustix::stdio::dup2_stdout(output).map_err(failed)?;
+        rustix::stdio::dup2_stderr(error).map_err(failed)?;
+        if execution.has_terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()).map_err(failed)?;
+        }
+        close_others();
+        rustix::process::chdir(execution.folder).map_err(|error| ExecutionError::Folder(error.into()))?;
+        set_signal_mask(0).map_err(ExecutionError::System)?;
+        Err(ExecutionError::Program(self.execute_first()))
+    }
+
+    /// Executes the first candidate that can be executed, as execvp(3) does. Returns the error if there is none.
+    fn execute_first(&mut self) -> io::Error {
+        let mut denied = None;
+        let mut last = io::Error::from_raw_os_error(libc::ENOENT);
+        for candidate in self.execution.candidates {
+            // SAFETY: the file and all texts end with NUL, both lists with a null pointer, and all outlive the call.
+            // `arguments` has the shell's name before those of the program.
+            unsafe { libc::execve(candidate.as_ptr(), self.arguments.as_ptr().add(1), self.environment.as_ptr()) };
+            last = io::Error::last_os_error();
+            if last.raw_os_error() == Some(libc::ENOEXEC) {
+                if let Some(name) = self.arguments.get_mut(1) {
+                    *name = candidate.as_ptr();
+                }
+                // SAFETY: as above, with a script in the place of the program's name.
+                unsafe { libc::execve(SHELL.as_ptr(), self.arguments.as_ptr(), self.environment.as_ptr()) };
+                last = io::Error::last_os_error();
+            }
+            match last.raw_os_error() {
+                Some(libc::EACCES) => denied = last.raw_os_error(),
+                // Not in this directory, or the directory is out of reach.
+                Some(
+                    libc::ENOENT | libc::ESTALE | libc::ENOTDIR | libc::ENODEV | libc::ETIMEDOUT | libc::ENAMETOOLONG,
+                ) => {}
+                _ => return last,
+            }
+        }
+        denied.map_or(last, io::Error::from_raw_os_error)
+    }
+}
+
+/// Sets the signals that the calling thread blocks, as bits, and returns the ones before. Unlike pthread_sigmask(3), this includes
+/// those that the C library uses itself.
+fn set_signal_mask(mask: u64) -> io::Result<u64> {
+    let mut before = 0u64;
+    // SAFETY: rt_sigprocmask(2) reads and writes sets of the size that it is given, or reports that this is not the
+    // kernel's.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            ptr::from_ref(&mask),
+            ptr::from_mut(&mut before),
+            SIGNAL_SET_BYTES,
+        )
+    };
+    if result == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Restores the default handling of a signal in this process. Ignores the error: SIGKILL and SIGSTOP always have it.
+fn restore_default(signal: c_int) {
+    // Larger than the kernel's `struct sigaction` everywhere. Zeros are SIG_DFL without flags.
+    let default = [0u64; 8];
+    // SAFETY: rt_sigaction(2) reads the action, and has no place to write the one before. The system call takes no lock,
+    // which sigaction(3) of musl does.
     unsafe {
-        command.pre_exec(move || {
-            for signal in DEFAULT {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            if descriptors.is_some() {
-                let maximum = getrlimit(Resource::Nofile).maximum;
-                setrlimit(Resource::Nofile, Rlimit { current: descriptors, maximum })?;
-            }
-            rustix::process::setsid()?;
-            if has_terminal {
-                rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
-            }
-            Ok(())
-        });
+        libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null::<c_void>(), SIGNAL_SET_BYTES);
+    }
+}
+
+/// Closes the descriptors other than the standard ones. Ignores the error of a kernel before 5.9: descriptors of this program close at the
+/// exec, and only inherited ones stay.
+fn close_others() {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: close_range(2) closes the copies that belong to this process, and nothing uses one after this.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0 as libc::c_uint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read as _;
+    use std::os::fd::AsFd as _;
+
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    #[test]
+    fn a_program_blocks_and_ignores_no_signal_and_this_thread_blocks_what_it_blocked() {
+        let ignored = [libc::SIGUSR2, libc::SIGTTIN, libc::SIGRTMIN() + 5];
+        for signal in ignored {
+            // SAFETY: this installs no handler.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+        let blocked = 1 << (libc::SIGALRM - 1) | 1 << (libc::SIGRTMIN() + 5);
+        let before = set_signal_mask(blocked).unwrap();
+        let (reader, output) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let arguments = [c"grep".into(), c"^Sig".into(), c"/proc/self/status".into()];
+        let execution = Execution {
+            candidates: &[c"/bin/grep".into(), c"/usr/bin/grep".into()],
+            arguments: &arguments,
+            environment: &[],
+            folder: c"/",
+            streams: [null.as_fd(), output.as_fd(), null.as_fd()],
+            has_terminal: false,
+            descriptors: None,
+        };
+        let pid = execute(&execution).unwrap();
+        assert_eq!(set_signal_mask(before).unwrap(), blocked);
+        drop(output);
+        let mut status = String::new();
+        File::from(reader).read_to_string(&mut status).unwrap();
+        rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).unwrap();
+        for set in ["SigBlk", "SigIgn", "SigPnd"] {
+            assert!(status.contains(&format!("{set}:\t{:016x}\n", 0)), "{status}");
+        }
     }
 }

@@ -250,7 +250,14 @@ pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
     // `cd -` means the folder before.
     let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
     let word = quoted(&folder, kind).into_string().expect("a text that was quoted is a text");
-    entered(&format!("cd -- {word}"))
+    // The builtin, also where the user has an alias or a function of this name: it may go elsewhere and succeed.
+    let cd = match kind {
+        Kind::Bash => "\\builtin cd",
+        Kind::Zsh => "\\builtin \\cd",
+        Kind::Fish => "builtin cd",
+        Kind::Posix => "\\command cd",
+    };
+    entered(&format!("{cd} -- {word}"))
 }
 
 /// Editor of the line at a shell's prompt.
@@ -360,8 +367,8 @@ mod tests {
 
     #[test]
     fn a_folder_is_a_folder_whatever_it_is_called() {
-        assert_eq!(change_to("/tmp/it's", Kind::Bash).unwrap(), r"cd -- '/tmp/it'\''s'");
-        assert_eq!(change_to("-", Kind::Fish).unwrap(), "cd -- './-'");
+        assert_eq!(change_to("/tmp/it's", Kind::Bash).unwrap(), r"\builtin cd -- '/tmp/it'\''s'");
+        assert_eq!(change_to("-", Kind::Fish).unwrap(), "builtin cd -- './-'");
     }
 
     #[test]

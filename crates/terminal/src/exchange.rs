@@ -144,15 +144,15 @@ impl QueryScript {
                 format!("\\builtin printf '%s\\0' {name} \"${{{name}[*]+1}}\" \"${{{name}@a}}\" \"${{{name}[*]}}\"")
             }
             Kind::Zsh => {
-                format!("builtin printf '%s\\0' {name} \"${{{name}+1}}\" \"${{(t){name}}}\" \"${{{name}}}\"")
+                format!("\\builtin \\printf '%s\\0' {name} \"${{{name}+1}}\" \"${{(t){name}}}\" \"${{{name}}}\"")
             }
             Kind::Fish => format!(
-                "builtin printf '%s\\0' {name} (set -q {name}; and echo 1; or echo) \
-                 (set -qx {name}; and echo x; or echo) \"${name}\""
+                "builtin printf '%s\\0' {name} (set -q {name}; and builtin echo 1; or builtin echo) \
+                 (set -qx {name}; and builtin echo x; or builtin echo) \"${name}\""
             ),
             Kind::Posix => format!(
-                "printf '%s\\0' {name} \"${{{name}+1}}\" \
-                 \"$(case \"$(export -p)\" in *\"export {name}=\"*|*\"declare -x {name}=\"*) echo x;; esac)\" \"${name}\""
+                "\\command printf '%s\\0' {name} \"${{{name}+1}}\" \
+                 \"$(case \"$(\\command export -p)\" in *\"export {name}=\"*|*\"declare -x {name}=\"*) \\command echo x;; esac)\" \"${name}\""
             ),
         };
         self.statements.push(line);
@@ -161,21 +161,27 @@ impl QueryScript {
     /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
     pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
         let value = quoted(value, self.kind).into_string().expect("a text that was quoted is a text");
-        let (before, after) = match (self.kind, export) {
-            (Kind::Bash, false) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -g {name}="), " ;; esac"),
-            (Kind::Bash, true) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -gx {name}="), " ;; esac"),
-            (Kind::Zsh, false) => {
-                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -g {name}="), "")
+        let begin = match (self.kind, export) {
+            // No word of the shell's grammar, which an alias may replace.
+            (Kind::Bash, _) => {
+                let options = if export { "-gx" } else { "-g" };
+                format!(
+                    "__steplatch_a=${{{name}@a}}; \\builtin test -n \"${{__steplatch_a//[^aAr]/}}\" \
+                     || \\builtin declare {options} {name}="
+                )
             }
-            (Kind::Zsh, true) => {
-                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -gx {name}="), "")
+            (Kind::Zsh, _) => {
+                let options = if export { "-gx" } else { "-g" };
+                format!(
+                    "[[ ${{(t){name}}} == *(readonly|array|association)* ]] || \\builtin \\typeset {options} {name}="
+                )
             }
-            (Kind::Fish, false) => (format!("set -g {name} "), ""),
-            (Kind::Fish, true) => (format!("set -gx {name} "), ""),
-            (Kind::Posix, false) => (format!("{name}="), ""),
-            (Kind::Posix, true) => (format!("export {name}="), ""),
+            (Kind::Fish, false) => format!("set -g {name} "),
+            (Kind::Fish, true) => format!("set -gx {name} "),
+            (Kind::Posix, false) => format!("{name}="),
+            (Kind::Posix, true) => format!("\\export {name}="),
         };
-        self.statements.push(format!("{before}{value}{after}"));
+        self.statements.push(format!("{begin}{value}"));
     }
 
     /// Adds the commands that report everything which decides the meaning of a command line, see

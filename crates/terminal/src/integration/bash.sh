@@ -2,71 +2,82 @@
 # to ask for variables that leaves no trace. bash reads this in place of ~/.bashrc, so that file comes first. A login
 # shell is started in POSIX mode, in which it reads only the file that $ENV names: this one, which reads the login files.
 # One that a login file starts in its place comes here from PROMPT_COMMAND, with its first prompt.
+#
+# No word below is the user's. bash expands aliases where it reads a command, not where it runs it, so they are out of use
+# while it reads this file: from here, which a hook of PROMPT_COMMAND may have it read, and again behind the user's files.
+# A group is read at once, before it puts them into use. `builtin` passes functions over, and `[[` is no command. A text that is read
+# later has a backslash before its words.
 
-if [ -n "${STEPLATCH_SHELL_LOGIN-}" ]; then
-  unset STEPLATCH_SHELL_LOGIN ENV
-  set +o posix
-  shopt -u inherit_errexit 2>/dev/null
-  [ -z "${STEPLATCH_SHELL_ENV+x}" ] || export ENV="$STEPLATCH_SHELL_ENV"
-  unset STEPLATCH_SHELL_ENV
-  # bash names another file for its history in POSIX mode.
-  case $(declare -p HISTFILE 2>/dev/null) in
-    "declare -- HISTFILE=\"$HOME/.sh_history\"") HISTFILE=$HOME/.bash_history ;;
-  esac
-  if [ -r /etc/profile ]; then . /etc/profile; fi
-  if [ -r ~/.bash_profile ]; then
-    . ~/.bash_profile
-  elif [ -r ~/.bash_login ]; then
-    . ~/.bash_login
-  elif [ -r ~/.profile ]; then
-    . ~/.profile
+{ __steplatch_shopts=$BASHOPTS; \builtin shopt -u expand_aliases; } 2>/dev/null
+{
+  if [[ :$__steplatch_shopts: == *:expand_aliases:* ]]; then builtin shopt -s expand_aliases; fi
+
+  if [[ -n ${STEPLATCH_SHELL_LOGIN-} ]]; then
+    builtin unset STEPLATCH_SHELL_LOGIN ENV
+    builtin set +o posix
+    builtin shopt -u inherit_errexit 2>/dev/null
+    [[ -z ${STEPLATCH_SHELL_ENV+x} ]] || builtin export ENV="$STEPLATCH_SHELL_ENV"
+    builtin unset STEPLATCH_SHELL_ENV
+    # bash names another file for its history in POSIX mode.
+    case $(\builtin declare -p HISTFILE 2>/dev/null) in
+      "declare -- HISTFILE=\"$HOME/.sh_history\"") HISTFILE=$HOME/.bash_history ;;
+    esac
+    if [[ -r /etc/profile ]]; then builtin . /etc/profile; fi
+    if [[ -r ~/.bash_profile ]]; then
+      builtin . ~/.bash_profile
+    elif [[ -r ~/.bash_login ]]; then
+      builtin . ~/.bash_login
+    elif [[ -r ~/.profile ]]; then
+      builtin . ~/.profile
+    fi
+    __steplatch_before_hooks=1
   fi
-  __steplatch_before_hooks=1
-fi
 
-if [ -n "${STEPLATCH_SHELL_WAY_IN-}" ]; then
-  case $(declare -p PROMPT_COMMAND 2>/dev/null) in
-    'declare -'*r*' PROMPT_COMMAND'*) ;;
-    *)
-      for __steplatch_entry in "${!PROMPT_COMMAND[@]}"; do
-        PROMPT_COMMAND[__steplatch_entry]=${PROMPT_COMMAND[__steplatch_entry]//"$STEPLATCH_SHELL_WAY_IN"/:}
-      done
-      unset __steplatch_entry
-      declare +x PROMPT_COMMAND
-      ;;
-  esac
-elif [ -n "${__steplatch_key-}" ]; then
-  # The way in of a login shell that could not be taken out again.
-  return 0
-elif [ -r ~/.bashrc ]; then
-  . ~/.bashrc
-fi
+  if [[ -n ${STEPLATCH_SHELL_WAY_IN-} ]]; then
+    case $(\builtin declare -p PROMPT_COMMAND 2>/dev/null) in
+      'declare -'*r*' PROMPT_COMMAND'*) ;;
+      *)
+        for __steplatch_entry in "${!PROMPT_COMMAND[@]}"; do
+          PROMPT_COMMAND[__steplatch_entry]=${PROMPT_COMMAND[__steplatch_entry]//"$STEPLATCH_SHELL_WAY_IN"/:}
+        done
+        builtin unset __steplatch_entry
+        builtin declare +x PROMPT_COMMAND
+        ;;
+    esac
+  elif [[ -n ${__steplatch_key-} ]]; then
+    # The way in of a login shell that could not be taken out again.
+    builtin return 0
+  elif [[ -r ~/.bashrc ]]; then
+    builtin . ~/.bashrc
+  fi
+}
 
 # Nobody traces what follows.
-{ case $- in *x*) __steplatch_traced=1; set +x ;; esac; } 2>/dev/null
+{ __steplatch_shopts=$BASHOPTS; \builtin shopt -u expand_aliases; } 2>/dev/null
+{ case $- in *x*) __steplatch_traced=1; builtin set +x ;; esac; } 2>/dev/null
 
 __steplatch_key=${STEPLATCH_SHELL_NONCE-}
 __steplatch_files=${STEPLATCH_SHELL_EXCHANGE-}
-unset STEPLATCH_SHELL_NONCE STEPLATCH_SHELL_EXCHANGE
+builtin unset STEPLATCH_SHELL_NONCE STEPLATCH_SHELL_EXCHANGE
 
-if [ -n "$__steplatch_key" ]; then
+if [[ -n $__steplatch_key ]]; then
   # Runs before every prompt, after all other hooks: they may set PS1 and PS0 anew each time. bash gives every hook the
   # exit code of the command, whatever the hooks before it did.
   __steplatch_prompt() {
-    local status=${__steplatch_status:-$?}
+    builtin local status="${__steplatch_status:-$?}"
     __steplatch_without= __steplatch_elsewhere=
     # A call takes longer than these conditions, and mostly this is the only hook.
-    [ "${PROMPT_COMMAND[*]-}" = "$__steplatch_hook" ] || __steplatch_keep_first
+    [[ ${PROMPT_COMMAND[*]-} == "$__steplatch_hook" ]] || __steplatch_keep_first
     # Without a line editor there is no key that has a line taken plainly.
-    [[ -o emacs || -o vi ]] || set +H
-    [ -z "${__steplatch_bang-}" ] || __steplatch_expand_again
+    [[ -o emacs || -o vi ]] || builtin set +H
+    [[ -z ${__steplatch_bang-} ]] || __steplatch_expand_again
     case ${PS0-}${PS1-}${PS2-} in
       *"133;C;k=$__steplatch_key"*"133;B;k=$__steplatch_key"*"133;P;k=s;k=$__steplatch_key"*) ;;
       *) __steplatch_marks '' ;;
     esac
     # bash prints its prompts to standard error, which is 3 here.
-    [ -t 3 ] || __steplatch_elsewhere=1 __steplatch_without+=B
-    printf '\e]133;D;%s;k=%s;n=%s;e=%s\a\e]133;A;k=%s;w=%s\a' "$status" "$__steplatch_key" "$((__steplatch_count += 1))" \
+    [[ -t 3 ]] || __steplatch_elsewhere=1 __steplatch_without+=B
+    builtin printf '\e]133;D;%s;k=%s;n=%s;e=%s\a\e]133;A;k=%s;w=%s\a' "$status" "$__steplatch_key" "$((__steplatch_count += 1))" \
       "${__steplatch_ended:-0}" "$__steplatch_key" "$__steplatch_without" >/dev/tty
     __steplatch_ended=
   }
@@ -91,56 +102,56 @@ if [ -n "$__steplatch_key" ]; then
   __steplatch_started="\\e]133;C;k=$__steplatch_key\\a"
   if ((BASH_VERSINFO[0] >= 5)); then
     # Without a fork, which takes longer than all the rest.
-    eval '__steplatch_is_fixed() { local - && set +u; local -n named=$1; case ${named@a} in *r*) ;; *) return 1 ;; esac; }'
+    builtin eval '__steplatch_is_fixed() { builtin local - && builtin set +u; builtin local -n named=$1; case ${named@a} in *r*) ;; *) builtin return 1 ;; esac; }'
   else
-    __steplatch_is_fixed() { case $(declare -p "$1" 2>/dev/null) in 'declare -'*r*" $1"*) ;; *) return 1 ;; esac; }
+    __steplatch_is_fixed() { case $(\builtin declare -p "$1" 2>/dev/null) in 'declare -'*r*" $1"*) ;; *) builtin return 1 ;; esac; }
   fi
-  ((BASH_VERSINFO[0] > 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4))) || readonly PS0=
+  ((BASH_VERSINFO[0] > 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4))) || builtin readonly PS0=
 
   # A command that a program enters is taken for what it is: the program presses a key first, which takes `!` out of
   # use until the command begins, or until the next prompt.
   __steplatch_take_plainly() {
-    [ -z "${__steplatch_bang-}" ] || return 0
+    [[ -z ${__steplatch_bang-} ]] || builtin return 0
     __steplatch_bang=${histchars-} __steplatch_had_bang=${histchars+x}
     __steplatch_bang=${__steplatch_bang:-'!^#'}
     histchars=
   }
   __steplatch_expand_again() {
-    if [ -n "$__steplatch_had_bang" ]; then histchars=$__steplatch_bang; else unset histchars; fi
+    if [[ -n $__steplatch_had_bang ]]; then histchars=$__steplatch_bang; else builtin unset histchars; fi
     __steplatch_bang=
   }
   # A fork only where the prompts are not printed to the terminal.
   __steplatch_elsewhere=
   __steplatch_mark_start() {
-    local status=$?
-    printf '\e]133;R;k=%s;s=%s\a\e]133;C;k=%s\a' "$__steplatch_key" "$status" "$__steplatch_key" >/dev/tty
+    builtin local status="$?"
+    builtin printf '\e]133;R;k=%s;s=%s\a\e]133;C;k=%s\a' "$__steplatch_key" "$status" "$__steplatch_key" >/dev/tty
   }
   __steplatch_started+="\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}"
   __steplatch_started="\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}$__steplatch_started"
 
   # Marks where the output of a command ends, before all other hooks. Where there are none, the prompt's hook does.
   __steplatch_end() {
-    local status=$?
+    builtin local status="$?"
     __steplatch_ended=1
-    printf '\e]133;E;k=%s\a' "$__steplatch_key" >/dev/tty
-    return "$status"
+    builtin printf '\e]133;E;k=%s\a' "$__steplatch_key" >/dev/tty
+    builtin return "$status"
   }
   # What set -x and a DEBUG trap print for the hooks goes nowhere: they are nobody's command.
   __steplatch_first='{ __steplatch_end; } >/dev/null 2>&1'
   __steplatch_hook='{ __steplatch_prompt; } 3>&2 >/dev/null 2>&1'
   # Puts the first hook in front of the others. Entries change where they are, because bash goes through the list meanwhile.
   __steplatch_keep_first() {
-    [ -n "${PROMPT_COMMAND[999]-}" ] || return 0
-    if [ "${PROMPT_COMMAND[0]-}" != "$__steplatch_first" ]; then
-      if [ "${PROMPT_COMMAND[1]-}" = "$__steplatch_second" ]; then
+    [[ -n ${PROMPT_COMMAND[999]-} ]] || builtin return 0
+    if [[ ${PROMPT_COMMAND[0]-} != "$__steplatch_first" ]]; then
+      if [[ ${PROMPT_COMMAND[1]-} == "$__steplatch_second" ]]; then
         # Who sets PROMPT_COMMAND as if it were one command replaces its first entry, and means the one behind ours.
         PROMPT_COMMAND[1]=${PROMPT_COMMAND[0]//"$__steplatch_first"/"${PROMPT_COMMAND[1]:-:}"}
       else
-        local entries entry place
+        builtin local entries entry place
         entries=("${!PROMPT_COMMAND[@]}")
         for ((entry = ${#entries[@]} - 1; entry >= 0; entry--)); do
           place=${entries[entry]}
-          ((place < 998)) || continue
+          ((place < 998)) || builtin continue
           case ${PROMPT_COMMAND[place]} in
             "$__steplatch_first" | "$__steplatch_hook") PROMPT_COMMAND[place]=: ;;
           esac
@@ -161,23 +172,23 @@ if [ -n "$__steplatch_key" ]; then
     # At both ends of the list, or alone.
     PROMPT_COMMAND[999]=$__steplatch_hook
     __steplatch_second=nobody
-    [ "${PROMPT_COMMAND[*]-}" = "$__steplatch_hook" ] || __steplatch_keep_first
+    [[ ${PROMPT_COMMAND[*]-} == "$__steplatch_hook" ]] || __steplatch_keep_first
     # Where a command has taken the hook away, the next command puts it back: this expands to nothing, and sets it.
     __steplatch_started="\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}$__steplatch_started"
   else
-    __steplatch_keep_first() { :; }
+    __steplatch_keep_first() { builtin :; }
     PROMPT_COMMAND="__steplatch_status=\$?
 $__steplatch_first
 ${PROMPT_COMMAND-}
 $__steplatch_hook"
   fi
   # Unless the hooks of the first prompt are still to come, they are running already.
-  [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && [ -z "${__steplatch_before_hooks-}" ] && __steplatch_prompt 3>&2
-  unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
+  [[ -n ${STEPLATCH_SHELL_WAY_IN-} && -z ${__steplatch_before_hooks-} ]] && __steplatch_prompt 3>&2
+  builtin unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
 
   # What bash says when it ends is no output of the command that has it end.
-  # A function or an alias of these names stays. (`type -t` would need a fork for each.)
-  if ! { declare -F exit || declare -F logout || alias exit || alias logout; } >/dev/null 2>&1; then
+  # A function of these names stays. (`type -t` would need a fork for each.)
+  if ! { builtin declare -F exit || builtin declare -F logout; } >/dev/null 2>&1; then
     exit() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin exit "${@:-$__steplatch_bye}"; }
     logout() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin logout "${@:-$__steplatch_bye}"; }
   fi
@@ -185,10 +196,10 @@ $__steplatch_hook"
   # Does what the request file says, into the answer file, and says that it is done. The last argument of the caller's
   # last command comes and goes as $1, so that $_ stays what it was.
   __steplatch_exchange() {
-    \local - __steplatch_set=$-
-    \set +uxeT
-    if [ -r "$__steplatch_files.request" ]; then
-      \builtin . "$__steplatch_files.request" >|"$__steplatch_files.answer" 2>/dev/null
+    builtin local - __steplatch_set=$-
+    builtin set +uxeT
+    if [[ -r $__steplatch_files.request ]]; then
+      builtin . "$__steplatch_files.request" >|"$__steplatch_files.answer" 2>/dev/null
     fi
   }
   # A signal would have to wait until a line is entered; a key that no keyboard has does not.
@@ -196,18 +207,22 @@ $__steplatch_hook"
     for __steplatch_keymap in emacs vi-insert vi-command; do
       # A function does not see all traps, so they are listed before it, if they are asked for. A trap that runs meanwhile may
       # set the line that is edited: it becomes what it was, and the last command says nothing that counts where it did not.
-      bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; [[ ! -r $__steplatch_files.traps ]] || \builtin trap -p >|"$__steplatch_files.traps"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; } >/dev/null 2>&1' 2>/dev/null
-      bind -m "$__steplatch_keymap" -x '"\e\C-_h": { __steplatch_take_plainly "$_"; } >/dev/null 2>&1' 2>/dev/null
+      builtin bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; \builtin test ! -r "$__steplatch_files.traps" || \builtin trap -p >|"$__steplatch_files.traps"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; } >/dev/null 2>&1' 2>/dev/null
+      builtin bind -m "$__steplatch_keymap" -x '"\e\C-_h": { __steplatch_take_plainly "$_"; } >/dev/null 2>&1' 2>/dev/null
     done
-    unset __steplatch_keymap
+    builtin unset __steplatch_keymap
   else
     # That key does nothing here, and neither does `!`.
-    set +H
-    bind '"\e\C-_h": ""' 2>/dev/null
+    builtin set +H
+    builtin bind '"\e\C-_h": ""' 2>/dev/null
   fi
 fi
 
-if [ -n "${__steplatch_traced-}" ]; then
-  unset __steplatch_traced
-  set -x
-fi
+{
+  if [[ :$__steplatch_shopts: == *:expand_aliases:* ]]; then builtin shopt -s expand_aliases; fi
+  builtin unset __steplatch_shopts
+  if [[ -n ${__steplatch_traced-} ]]; then
+    builtin unset __steplatch_traced
+    builtin set -x
+  fi
+}

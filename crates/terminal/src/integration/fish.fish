@@ -1,5 +1,6 @@
 # Shell integration of steplatch for fish: marks (OSC 133) around the prompt, the command line and its output, and a way
-# to ask for variables that leaves no trace. fish reads this after all of the user's own files.
+# to ask for variables that leaves no trace. fish reads this after all of the user's own files. `builtin` passes their
+# functions over; fish refuses functions with the other names.
 
 if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
     set -g __steplatch_key $STEPLATCH_SHELL_NONCE
@@ -12,7 +13,7 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
     # The end of a command has a number that no earlier one had.
     set -g __steplatch_count 0
     function __steplatch_end
-        set -g __steplatch_count (math $__steplatch_count + 1)
+        set -g __steplatch_count (builtin math $__steplatch_count + 1)
         builtin printf '\e]133;D;%s;n=%s;k=%s\a\e]133;A;k=%s\a' "$argv[1]" $__steplatch_count $__steplatch_key $__steplatch_key
     end
 
@@ -39,15 +40,15 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
     # Puts the marks around the prompt, whoever has defined it anew. Its own first command must find $status and
     # $pipestatus as they are, so nothing runs before it.
     function __steplatch_wrap
-        if not functions -q fish_prompt
+        if not builtin functions -q fish_prompt
             # What fish itself shows when nobody has defined a prompt.
             function fish_prompt
-                printf '%s@%s %s> ' $USER $hostname $PWD
+                builtin printf '%s@%s %s> ' $USER $hostname $PWD
             end
         end
-        string match -q '*__steplatch_their_prompt*' -- (functions fish_prompt | string collect); and return
-        functions -e __steplatch_their_prompt
-        functions -c fish_prompt __steplatch_their_prompt
+        string match -q '*__steplatch_their_prompt*' -- (builtin functions fish_prompt | string collect); and return
+        builtin functions -e __steplatch_their_prompt
+        builtin functions -c fish_prompt __steplatch_their_prompt
         function fish_prompt
             set -l shown (__steplatch_their_prompt | string collect --no-trim-newlines)
             __steplatch_mark A
@@ -59,16 +60,16 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
 
     # Enters the line as the Enter key does, but says so when it is not a whole command, and takes it away then.
     function __steplatch_enter
-        set -l line (commandline -b | string collect)
-        commandline --is-valid
+        set -l line (builtin commandline -b | string collect)
+        builtin commandline --is-valid
         set -l verdict $status
         if test $verdict = 0; or not string match -qr '\S' -- $line
             # An abbreviation is replaced only where the cursor is at its end.
-            commandline -a ' '
-            commandline -f end-of-buffer execute
+            builtin commandline -a ' '
+            builtin commandline -f end-of-buffer execute
         else if test $verdict = 2
             __steplatch_mark 'P;k=s'
-            commandline -f cancel-commandline
+            builtin commandline -f cancel-commandline
         else
             builtin printf '\n'
             __steplatch_mark R
@@ -76,18 +77,18 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
             # It does not parse, so nothing of it runs: this prints the complaint.
             eval $line
             __steplatch_end $status
-            commandline -f cancel-commandline
+            builtin commandline -f cancel-commandline
         end
     end
     for mode in default insert
-        bind -M $mode \e\cxe __steplatch_enter
+        builtin bind -M $mode \e\cxe __steplatch_enter
     end
     # fish drops a tab of a text that is pasted.
-    bind -M paste \t "commandline -i \t"
+    builtin bind -M paste \t "builtin commandline -i \t"
 
     function __steplatch_exchange --on-signal SIGUSR1
         if test -r $__steplatch_files.request
-            source $__steplatch_files.request >$__steplatch_files.answer 2>/dev/null
+            builtin source $__steplatch_files.request >$__steplatch_files.answer 2>/dev/null
             __steplatch_mark V
         end
     end

@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 
-use super::{IntegrationSession, Kind, random};
+use super::{IntegrationSession, Kind, quoted, random};
 
 const BASH: &str = include_str!("inner/bash.sh");
 const ZSH: &str = include_str!("inner/zsh.zsh");
@@ -21,9 +21,14 @@ pub(crate) fn agree() -> IntegrationSession {
     IntegrationSession { kind: Kind::Posix, nonce: random(), files: None }
 }
 
+/// printf(1) in every shell, whatever aliases and functions the user has: quotes prevent an alias, also a global one, and
+/// `command` passes functions over. In zsh and fish it is the program, elsewhere the builtin.
+const PRINTF: &str = "'command' 'printf'";
+
 /// The line that queries the kind of a shell. Understood by all shells but those of the csh family.
 pub(crate) fn kind_line(nonce: &str) -> String {
-    framed(nonce, "printf \"%s,%s,%s\" \"$ZSH_VERSION\" \"$BASH_VERSION\" \"$FISH_VERSION\"")
+    let query = format!("{PRINTF} \"%s,%s,%s\" \"$ZSH_VERSION\" \"$BASH_VERSION\" \"$FISH_VERSION\"");
+    framed(PRINTF, nonce, &query)
 }
 
 /// Returns the kind of shell that an answer to [`kind_line`] names.
@@ -56,19 +61,38 @@ pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
         Kind::Posix => POSIX,
     };
     let statements: Vec<&str> = script.lines().filter(|line| !line.starts_with('#')).collect();
-    framed(nonce, &statements.join("; ").replace("KEY", nonce))
+    let statements = statements.join("; ").replace("KEY", nonce);
+    // A shell expands aliases where it reads a line, so the statements are read once that is off.
+    let without_aliases = match kind {
+        Kind::Bash => "__steplatch_shopts=$BASHOPTS; \\builtin shopt -u expand_aliases; \\builtin eval ",
+        Kind::Zsh => {
+            "\\builtin \\test -o aliases; __steplatch_aliased=$?; \\builtin \\setopt no_aliases; \\builtin \\eval "
+        }
+        Kind::Fish | Kind::Posix => return framed(printf_of(kind), nonce, &statements),
+    };
+    let statements = quoted(statements, kind).into_string().expect("a text that was quoted is a text");
+    framed(printf_of(kind), nonce, &format!("{without_aliases}{statements}"))
 }
 
 /// The line that has an inner shell run a script of one line and report what it prints.
 pub(crate) fn script_line(agreed: &IntegrationSession, script: &str) -> String {
     let forget = if agreed.kind == Kind::Bash { "__steplatch_forget; " } else { "" };
-    framed(&agreed.nonce, &format!("{forget}{script}"))
+    framed(printf_of(agreed.kind), &agreed.nonce, &format!("{forget}{script}"))
+}
+
+/// printf(1) in a shell of this kind, without an execution.
+fn printf_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bash | Kind::Zsh => "\\builtin \\printf",
+        Kind::Fish => "builtin printf",
+        Kind::Posix => PRINTF,
+    }
 }
 
 /// Puts marks around what a line prints. `#` keeps the nonce in the line, by which bash finds it in its history.
-fn framed(nonce: &str, script: &str) -> String {
+fn framed(printf: &str, nonce: &str, script: &str) -> String {
     let mut line = String::from(" ");
-    let mark = |end: &str| format!("printf \"\\033]133;V{end};k={nonce}\\007\"");
+    let mark = |end: &str| format!("{printf} \"\\033]133;V{end};k={nonce}\\007\"");
     let _ = write!(line, "{}; {script}; {}", mark(";b"), mark(""));
     line
 }

@@ -1,6 +1,6 @@
 # Everything that decides the meaning of a command line in fish, in parts: a name and a text, each ended by NUL.
 builtin printf 'aliases\0'; abbr --show 2>/dev/null; builtin printf '\0'
-builtin printf 'keys\0'; bind; builtin printf '\0'
+builtin printf 'keys\0'; builtin bind; builtin printf '\0'
 set -l __steplatch_name
 for __steplatch_name in (builtin functions --all --names)
     # fish loads its own functions, and those of the directories that are searched, when they are needed first.
@@ -15,7 +15,7 @@ set -l __steplatch_names
 set -l __steplatch_shown
 for __steplatch_name in (builtin set --names)
     string match -q '__steplatch*' -- $__steplatch_name; and continue
-    contains -- $__steplatch_name history status pipestatus; and continue
+    builtin contains -- $__steplatch_name history status pipestatus; and continue
     set -a __steplatch_names $__steplatch_name
     set -a __steplatch_shown (builtin set --show $__steplatch_name | string collect)
     builtin printf 'variable %s\0%s\0' $__steplatch_name $__steplatch_shown[-1]
@@ -26,11 +26,11 @@ if builtin functions -q __steplatch_their_prompt
     __steplatch_their_prompt >/dev/null 2>&1
     set -l __steplatch_at 0
     for __steplatch_name in $__steplatch_names
-        set __steplatch_at (math $__steplatch_at + 1)
+        set __steplatch_at (builtin math $__steplatch_at + 1)
         set -l __steplatch_text (builtin set --show $__steplatch_name | string collect)
         test "$__steplatch_text" = "$__steplatch_shown[$__steplatch_at]"; and continue
         string match -q '*, exported,*' -- $__steplatch_text; and continue
-        contains -- $__steplatch_name fish_function_path fish_complete_path; and continue
+        builtin contains -- $__steplatch_name fish_function_path fish_complete_path; and continue
         builtin printf 'varies %s\0\0' $__steplatch_name
     end
 end

@@ -1,11 +1,11 @@
 # Everything that decides the meaning of a command line in zsh, in parts: a name and a text, each ended by NUL. Nothing forks.
-zmodload -F zsh/parameter p:parameters p:functions p:aliases p:galiases p:saliases p:options p:commands 2>/dev/null
-builtin printf 'options\0%s\n' "$__steplatch_options"; umask; disable; builtin printf '\0'
-builtin printf 'aliases\0'; alias -L; alias -gL; alias -sL; builtin printf '\0'
-builtin printf 'directories\0'; hash -dL; builtin printf '\0'
-builtin printf 'keys\0'; bindkey -L; zle -lL; builtin printf '\0'
+builtin zmodload -F zsh/parameter p:parameters p:functions p:aliases p:galiases p:saliases p:options p:commands 2>/dev/null
+builtin printf 'options\0%s\n' "$__steplatch_options"; builtin umask; builtin disable; builtin printf '\0'
+builtin printf 'aliases\0'; builtin alias -L; builtin alias -gL; builtin alias -sL; builtin printf '\0'
+builtin printf 'directories\0'; builtin hash -dL; builtin printf '\0'
+builtin printf 'keys\0'; builtin bindkey -L; builtin zle -lL; builtin printf '\0'
 builtin printf 'path\0%s\0' "$PATH"
-builtin printf 'traps\0'; trap; builtin printf '\0'
+builtin printf 'traps\0'; builtin trap; builtin printf '\0'
 () {
   local __steplatch_name
   for __steplatch_name in ${(ko)functions}; do
@@ -13,8 +13,8 @@ builtin printf 'traps\0'; trap; builtin printf '\0'
   done
   for __steplatch_name in ${(ko)parameters}; do
     # To look at one of these would load the module that has them.
-    [[ $__steplatch_name == (__steplatch*|watch|WATCH|WATCHFMT|LOGCHECK) ]] && continue
-    [[ ${parameters[$__steplatch_name]} == *(hide|local|undefined)* ]] && continue
+    [[ $__steplatch_name == (__steplatch*|watch|WATCH|WATCHFMT|LOGCHECK) ]] && builtin continue
+    [[ ${parameters[$__steplatch_name]} == *(hide|local|undefined)* ]] && builtin continue
     builtin printf 'variable %s\0%s %s\0' "$__steplatch_name" "${parameters[$__steplatch_name]}" "${(j: :)${(@qqqq)${(@Pkv)__steplatch_name}}}"
   done
   for __steplatch_name in ${(k)commands}; do
@@ -22,5 +22,5 @@ builtin printf 'traps\0'; trap; builtin printf '\0'
   done
 }
 # Looking at the variables may have loaded some.
-builtin printf 'modules\0'; zmodload; builtin printf '\0'
+builtin printf 'modules\0'; builtin zmodload; builtin printf '\0'
 builtin printf 'end\0\0'

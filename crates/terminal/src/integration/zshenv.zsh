@@ -1,12 +1,18 @@
 # Shell integration of steplatch for zsh: marks (OSC 133) around the prompt, the command line and its output, and a way
 # to ask for variables that leaves no trace. zsh reads this in place of the user's .zshenv; ZDOTDIR is the user's own
 # again from the first lines on, so that zsh reads all other files, and keeps its history, where it always does.
+#
+# No word below is the user's: all functions are read here, before the user's files and without the aliases of the system,
+# and `builtin` passes functions over. What zsh reads when it runs it, as `$(…)`, has a backslash before its words.
+
+[[ -o aliases ]] && __steplatch_aliases=1
+\builtin \setopt no_aliases
 
 if (( ${+STEPLATCH_SHELL_ZDOTDIR} )); then
   export ZDOTDIR=$STEPLATCH_SHELL_ZDOTDIR
-  unset STEPLATCH_SHELL_ZDOTDIR
+  builtin unset STEPLATCH_SHELL_ZDOTDIR
 else
-  unset ZDOTDIR
+  builtin unset ZDOTDIR
 fi
 
 if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
@@ -20,13 +26,13 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     local code=$?
     __steplatch_expand_again
     # Without a mark in front of it, what zsh prints to keep a line would be output.
-    [[ ${(t)PROMPT_EOL_MARK-} == *readonly* ]] && unsetopt prompt_sp
+    [[ ${(t)PROMPT_EOL_MARK-} == *readonly* ]] && builtin unsetopt prompt_sp
     __steplatch_tell $code
-    return $code
+    builtin return $code
   }
 
   __steplatch_tell() {
-    emulate -L zsh
+    builtin emulate -L zsh
     local code=$1
     __steplatch_without=
     __steplatch_marks
@@ -35,9 +41,9 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     if [[ ${precmd_functions[-1]-} != __steplatch_precmd ]]; then
       precmd_functions=(${precmd_functions:#__steplatch_precmd} __steplatch_precmd)
       # Whoever stands behind us at this prompt may set it yet; this runs when they have.
-      (( ${+builtins[sched]} )) && sched +0 __steplatch_marks
+      (( ${+builtins[sched]} )) && builtin sched +0 __steplatch_marks
     fi
-    bindkey -M main '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
+    builtin bindkey -M main '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
   }
 
   # Puts the marks into the prompts, where they are not, and into what zsh prints before all hooks: the sign behind a line
@@ -67,7 +73,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   }
   # A command before this one may have emptied the list.
   __steplatch_keep_hook() {
-    emulate -L zsh
+    builtin emulate -L zsh
     (( ${precmd_functions[(I)__steplatch_precmd]} )) || precmd_functions+=(__steplatch_precmd)
   }
 
@@ -78,20 +84,20 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     __steplatch_bang=x$histchars
     histchars=$'\x01\x02#'
     for __steplatch_option in nocorrect nocorrectall interactivecomments; do
-      [[ -o $__steplatch_option ]] && continue
-      setopt $__steplatch_option
+      [[ -o $__steplatch_option ]] && builtin continue
+      builtin setopt $__steplatch_option
       __steplatch_set+=($__steplatch_option)
     done
     __steplatch_globals=("${(@k)galiases[@]}")
     (( ${#galiases[@]} )) && builtin disable -a "${__steplatch_globals[@]}"
     POSTDISPLAY=
-    zle .accept-line
+    builtin zle .accept-line
   }
   # Ends that, once the line is read.
   __steplatch_expand_again() {
-    [[ -n $__steplatch_bang ]] || return 0
+    [[ -n $__steplatch_bang ]] || builtin return 0
     histchars=${__steplatch_bang#x}
-    (( ${#__steplatch_set[@]} )) && unsetopt "${__steplatch_set[@]}"
+    (( ${#__steplatch_set[@]} )) && builtin unsetopt "${__steplatch_set[@]}"
     (( ${#__steplatch_globals[@]} )) && builtin enable -a "${__steplatch_globals[@]}"
     __steplatch_set=() __steplatch_globals=() __steplatch_bang=
   }
@@ -99,13 +105,13 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   # Answers a request for variables. A handler that somebody else has for the signal is asked where there is none.
   __steplatch_exchange() {
     local __steplatch_options="${(kv)options[@]}"
-    emulate -L zsh
+    builtin emulate -L zsh
     # The request is read as it stands, whatever its words are to the user.
-    setopt no_aliases
+    builtin setopt no_aliases
     if [[ -r $__steplatch_files.request ]]; then
       builtin source "$__steplatch_files.request" >|"$__steplatch_files.answer" 2>/dev/null
       builtin printf '\e]133;V;k=%s\a' $__steplatch_key >$TTY
-      return 0
+      builtin return 0
     fi
     (( ${+functions[__steplatch_their_usr1]} )) && __steplatch_their_usr1 "$@"
   }
@@ -117,41 +123,45 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     if (( ${+functions[TRAPUSR1]} )); then
       functions[__steplatch_their_usr1]=${functions[TRAPUSR1]}
       TRAPUSR1() { __steplatch_exchange "$@" }
-    elif [[ "$(trap)" != *USR1* ]]; then
+    elif [[ "$(\builtin \trap)" != *USR1* ]]; then
       TRAPUSR1() { __steplatch_exchange "$@" }
     fi
     __steplatch_take_places
-    ( exit $code )
+    ( builtin exit $code )
     __steplatch_precmd
-    return $code
+    builtin return $code
   }
 
   __steplatch_take_places() {
-    emulate -L zsh
-    unset -f __steplatch_install __steplatch_take_places
+    builtin emulate -L zsh
+    builtin unset -f __steplatch_install __steplatch_take_places
     typeset -ga precmd_functions preexec_functions
-    zle -N __steplatch_enter
+    builtin zle -N __steplatch_enter
     # A plugin may replace the widget by one that quotes URLs in a paste.
-    zle -A .bracketed-paste __steplatch_paste
+    builtin zle -A .bracketed-paste __steplatch_paste
     # The map that edits is bound at each prompt.
     local keymap
     for keymap in emacs viins vicmd; do
-      bindkey -M $keymap '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
+      builtin bindkey -M $keymap '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
     done
     preexec_functions=(${preexec_functions:#__steplatch_preexec} __steplatch_preexec)
     precmd_functions=(${precmd_functions:#__steplatch_(install|precmd)} __steplatch_precmd)
   }
 
   # From here the user's files may empty the list of hooks, but who would empty the schedule: it comes after the hooks.
-  if zmodload -F zsh/sched b:sched 2>/dev/null; then
-    sched +0 __steplatch_install
+  if builtin zmodload -F zsh/sched b:sched 2>/dev/null; then
+    builtin sched +0 __steplatch_install
   else
     typeset -ga precmd_functions
     precmd_functions+=(__steplatch_install)
   fi
 fi
-unset STEPLATCH_SHELL_NONCE STEPLATCH_SHELL_EXCHANGE
+builtin unset STEPLATCH_SHELL_NONCE STEPLATCH_SHELL_EXCHANGE
 
-if [[ -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
-  builtin source "${ZDOTDIR-$HOME}/.zshenv"
-fi
+{
+  (( ${+__steplatch_aliases} )) && builtin setopt aliases
+  builtin unset __steplatch_aliases
+  if [[ -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
+    builtin source "${ZDOTDIR-$HOME}/.zshenv"
+  fi
+}

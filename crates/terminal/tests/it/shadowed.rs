@@ -1,0 +1,127 @@
+//! Words of the integration that a person uses as names of aliases and functions, in all shells.
+
+use steplatch_terminal::{CommandRequest, Variable};
+
+use super::inner_shells::{entry, gives, integrate, start};
+use super::shells::{World, request};
+
+/// Builtins and reserved words of bash and zsh. In the texts of the integration each stands for itself.
+const BUILTINS: &[&str] = &[
+    "alias", "bind", "bindkey", "break", "builtin", "cd", "command", "continue", "declare", "disable", "echo",
+    "emulate", "enable", "eval", "exit", "export", "hash", "help", "history", "local", "logout", "printf", "readonly",
+    "return", "sched", "set", "setopt", "shopt", "source", "test", "trap", "typeset", "umask", "unset", "unsetopt",
+    "zle", "zmodload", "[", ".",
+];
+const KEYWORDS: &[&str] = &["if", "then", "else", "elif", "fi", "case", "esac", "for", "while", "do", "done"];
+
+/// Names that fish lets a function have, but for those without which it has no keys and loads no functions.
+const FISH: &[&str] = &["abbr", "cd", "contains", "echo", "exit", "math", "printf"];
+
+/// The prompt and the title that come with fish use some of them, so that these print nothing.
+const FISH_PROMPT: &str =
+    "set -g fish_greeting; function fish_prompt; builtin echo -n '$ '; end; function fish_title; end\n";
+
+/// Commands of `template` for each word, `WORD` replaced.
+fn each(words: &[&[&str]], template: &str) -> String {
+    words.concat().iter().map(|word| template.replace("WORD", word)).collect()
+}
+
+fn named(words: &[&[&str]], but: &[&str], template: &str) -> String {
+    let words: Vec<&str> = words.concat().into_iter().filter(|word| !but.contains(word)).collect();
+    each(&[&words], template)
+}
+
+/// The shadows of a start file, and the shells that read it.
+fn shadows() -> Vec<(&'static str, &'static str, String)> {
+    let alias = "\\builtin \\alias -- 'WORD=echo wrong WORD'\n";
+    let (functions, quiet) = ("WORD() { echo wrong WORD; }\n", "function WORD; builtin false; end\n");
+    let aliases = each(&[BUILTINS, KEYWORDS], alias);
+    let global = aliases.replace("alias -- ", "alias -g -- ");
+    // There is no way around a function of these names.
+    let unshadowed = ["builtin", "command"];
+    // Reserved words of zsh.
+    let reserved = ["builtin", "command", "declare", "export", "local", "readonly", "typeset", "[", "."];
+    vec![
+        ("bash", ".bashrc", aliases.clone()),
+        ("bash", ".bashrc", named(&[BUILTINS], &unshadowed, functions)),
+        ("bash -l", ".profile", aliases.clone()),
+        ("zsh", ".zshrc", aliases.clone()),
+        ("zsh", ".zshenv", each(&[&["builtin", "return", "sched", "trap"]], alias)),
+        ("zsh", ".zshrc", global),
+        // The hooks of a system's own start files call these functions, too.
+        ("zsh", ".zshrc", named(&[BUILTINS], &reserved, "WORD() { [[ a == b ]] }\n")),
+        ("fish", ".config/fish/config.fish", format!("{}{FISH_PROMPT}", each(&[FISH], quiet))),
+    ]
+}
+
+#[tokio::test]
+async fn marks_and_variables_do_not_depend_on_aliases_and_functions() {
+    for (shell, file, text) in shadows() {
+        let world = World::new();
+        world.file(file, &text);
+        let case = format!("{shell}, {file}, {}", text.lines().next_back().unwrap());
+        let words: Vec<&str> = shell.split(' ').collect();
+        let session = world.open(&words).await;
+        for (command, output, code) in [("/bin/echo said", "said\n", 0), ("sh -c 'exit 3'", "", 3)] {
+            let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+        }
+        let within = CommandRequest { working_directory: Some("/tmp".into()), ..request("/bin/pwd") };
+        let ran = session.0.run(within).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(ran.output, "/tmp\n", "{case}");
+        session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await.unwrap();
+        let greeting = Variable { value: "it's $HOME".into(), exported: true };
+        assert_eq!(session.0.variables(vec!["GREETING".into()]).await.unwrap()[0].1, Some(greeting), "{case}");
+        session.types("\n").await;
+        session.prompt().await;
+        let screen = session.view().await.screen;
+        assert!(!screen.contains("wrong") && !screen.contains("steplatch"), "{case}:\n{screen}");
+        // They are still the user's.
+        if text.contains("alias -- 'umask=") {
+            assert!(session.runs("umask").await.output.ends_with("wrong umask\n"), "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_inner_shell_with_aliases_and_functions_is_integrated() {
+    let alias = "\\alias WORD='echo wrong WORD'\n";
+    let aliases =
+        each(&[&["printf", "eval", "export", "echo", "help", "cd", "test", "local", "history"], KEYWORDS], alias);
+    let functions = each(&[&["printf", "echo", "help", "test", "history", "cd"]], "WORD() { echo wrong WORD; }\n");
+    let rows = [
+        ("bash --rcfile rc", aliases.clone()),
+        ("bash --rcfile rc", functions.clone()),
+        ("zsh", aliases.clone()),
+        ("zsh", aliases.replace("\\alias ", "\\alias -g ")),
+        ("zsh", functions.clone()),
+        ("env ENV=rc dash", aliases.clone()),
+        ("env ENV=rc dash", functions.clone()),
+        ("env ENV=rc busybox sh", aliases),
+        ("env ENV=rc busybox sh", functions),
+        ("fish", format!("{}{FISH_PROMPT}", each(&[FISH], "function WORD; builtin false; end\n"))),
+    ];
+    for (shell, text) in rows {
+        let world = World::new();
+        let file = match shell {
+            "zsh" => ".zshrc",
+            "fish" => ".config/fish/config.fish",
+            _ => "rc",
+        };
+        world.file(file, &text);
+        let case = format!("{shell}, {}", text.lines().next_back().unwrap());
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("PS1='$ ' {shell}")).await;
+        session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(gives(&session, "/bin/echo hi").await, ("hi\n".into(), Some(0)), "{case}");
+        assert_eq!(gives(&session, "sh -c 'exit 3'").await, (String::new(), Some(3)), "{case}");
+        session.0.set_variables(vec![("GREETING".into(), "a b".into())], true).await.unwrap();
+        let greeting = Variable { value: "a b".into(), exported: true };
+        assert_eq!(session.0.variables(vec!["GREETING".into()]).await.unwrap()[0].1, Some(greeting), "{case}");
+        let within = CommandRequest { working_directory: Some("/tmp".into()), ..entry("/bin/pwd") };
+        let ran = session.0.run(within).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(ran.output, "/tmp\n", "{case}");
+        let screen = session.view().await.screen;
+        assert!(!screen.contains("wrong") && !screen.contains("steplatch"), "{case}:\n{screen}");
+    }
+}

@@ -153,30 +153,80 @@ const ENTRY_PROGRAMS: &[&str] = &[
 const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
     &["R", "bc", "dc", "ftp", "gdb", "lldb", "mariadb", "mysql", "psql", "redis-cli", "sftp", "sqlite3"];
 
-/// Returns whether a process, or one above it up to `shell`, is a program that takes entries at a prompt, or passes them on: what a
-/// program runs while it starts may have the foreground.
-pub(crate) fn takes_entries(pid: i32, shell: i32) -> bool {
-    let above = std::iter::successors(Some(pid), |pid| fields_of(*pid).map(|(parent, _)| parent));
-    above.take_while(|pid| *pid != shell && *pid > 1).take(MAX_INSPECTED).any(is_entry_program)
+/// Programs that execute the program named in their arguments.
+const LAUNCHERS: &[&str] =
+    &["chrt", "env", "ionice", "nice", "nohup", "numactl", "setarch", "setsid", "stdbuf", "taskset", "time", "timeout"];
+
+/// Returns whether a process of a group, or one above it up to `shell`, is a program that takes entries at a prompt, or
+/// passes them on: what a program runs while it starts may have the foreground. `session` is the terminal's own program.
+///
+/// None if that is about to change: the group has ended, and the program above it has not taken the foreground back, or
+/// a process is just being executed.
+pub(crate) fn takes_entries(session: i32, group: i32, shell: i32) -> Option<bool> {
+    // Of a group whose first process has ended, any other one.
+    let living = |pid: &i32| fields_of(*pid).is_some();
+    let member = Some(group).filter(living).or_else(|| members_of(session, group).first().copied());
+    let member = member.or_else(|| all_members_of(group).first().copied());
+    let mut is_known = member.is_some();
+    let mut pid = member.or_else(|| parent_of(group))?;
+    for _ in 0..MAX_INSPECTED {
+        if pid == shell || pid <= 1 {
+            break;
+        }
+        match is_entry_program(pid) {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => is_known = false,
+        }
+        pid = parent_of(pid)?;
+    }
+    is_known.then_some(false)
 }
 
-fn is_entry_program(pid: i32) -> bool {
-    let Some(name) = name_of(pid) else { return false };
-    if RELAYS.contains(&name.as_str()) || ENTRY_PROGRAMS_WITH_FILES.contains(&name.as_str()) {
+/// Returns whether a process is a program that takes entries at a prompt; none while it is being executed.
+fn is_entry_program(pid: i32) -> Option<bool> {
+    let name = name_of(pid)?;
+    let read = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut line = read();
+    if line.is_empty() {
+        if !is_loaded(pid) {
+            return None;
+        }
+        // The execution may have been completed in between.
+        line = read();
+    }
+    let words: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).collect();
+    Some(names_entry_program(&name, &words))
+}
+
+/// Returns whether the program `name` with this command line takes entries at a prompt.
+fn names_entry_program(name: &str, words: &[&[u8]]) -> bool {
+    if RELAYS.contains(&name) || ENTRY_PROGRAMS_WITH_FILES.contains(&name) {
         return true;
     }
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).collect();
     // "-bash", "python3.11", and a program started by way of another, such as `busybox sh`.
-    let Some(first) = words.first() else { return false };
+    let Some((first, arguments)) = words.split_first() else { return false };
     let program = String::from_utf8_lossy(first.rsplit(|byte| *byte == b'/').next().unwrap_or_default()).into_owned();
     let program = program.trim_start_matches('-').trim_end_matches(|end: char| end.is_ascii_digit() || end == '.');
-    let arguments = match program {
-        "busybox" => words.get(2..),
-        _ if ENTRY_PROGRAMS.contains(&program) => words.get(1..),
-        _ => None,
-    };
-    arguments.is_some_and(|arguments| arguments.iter().all(|word| word.starts_with(b"-") && !word.starts_with(b"-c")))
+    let takes_no_file =
+        |arguments: &[&[u8]]| arguments.iter().all(|word| word.starts_with(b"-") && !word.starts_with(b"-c"));
+    match program {
+        "busybox" => arguments.get(1..).is_some_and(takes_no_file),
+        _ if ENTRY_PROGRAMS.contains(&program) => takes_no_file(arguments),
+        // Its own options and settings come first.
+        _ if LAUNCHERS.contains(&program) => {
+            (0..arguments.len()).any(|at| !arguments[at].starts_with(b"-") && names_entry_program("", &arguments[at..]))
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether a process has a program in it: during an execve(2) its environment has no end yet
+/// (proc_pid_stat(5), field 51).
+fn is_loaded(pid: i32) -> bool {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let behind_name = line.rsplit_once(')').map(|(_, behind)| behind).unwrap_or_default();
+    behind_name.split_ascii_whitespace().nth(51 - 3).is_some_and(|end| end != "0")
 }
 
 /// Returns the state of the processes of the group `group` towards typed input of the terminal `device`.
@@ -243,6 +293,19 @@ fn members_of(session: i32, group: i32) -> Vec<i32> {
     }
     members.truncate(MAX_INSPECTED);
     members
+}
+
+/// Returns the living processes of a group, wherever they are: reads all processes of the system.
+fn all_members_of(group: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    processes.filter(|pid| fields_of(*pid).is_some_and(|(_, its_group)| its_group == group)).collect()
+}
+
+/// Returns the parent of a process, also of one that has ended and that its parent has not reaped.
+fn parent_of(pid: i32) -> Option<i32> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    line.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Returns the parent and the group of a process that has not ended.
@@ -454,6 +517,48 @@ mod tests {
     fn a_caught_signal_is_told_from_one_that_would_end_the_process() {
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
         assert_eq!(catches(sleep.id().cast_signed(), libc::SIGUSR1), Some(false));
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+    }
+    #[test]
+    fn programs_that_take_entries_are_known_by_their_command_lines() {
+        for (line, takes) in [
+            ("bash", true),
+            ("-bash", true),
+            ("/usr/bin/python3.11 -q", true),
+            ("python3 script.py", false),
+            ("bash -c true", false),
+            ("busybox sh", true),
+            ("busybox sh script", false),
+            ("env A=1 nice bash", true),
+            ("/usr/bin/env -i nice -n 5 bash --norc", true),
+            ("timeout 5 psql", false),
+            ("env bash ./script", false),
+            ("nice make -j2", false),
+            ("make bash", false),
+            ("", false),
+        ] {
+            let words: Vec<&[u8]> = line.split_ascii_whitespace().map(str::as_bytes).collect();
+            assert_eq!(names_entry_program("name", &words), takes, "{line}");
+        }
+        assert!(names_entry_program("ssh", &[b"ssh", b"host"]));
+    }
+
+    #[test]
+    fn a_group_that_has_ended_is_of_unknown_kind_until_its_parent_reaps_it() {
+        let us = std::process::id().cast_signed();
+        let mut ended = Command::new("true").spawn().unwrap();
+        let pid = ended.id().cast_signed();
+        let id = rustix::process::Pid::from_raw(pid).unwrap();
+        let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
+        assert_eq!(takes_entries(us, pid, us), None, "it has ended, and its parent does not know");
+        ended.wait().unwrap();
+        assert_eq!(takes_entries(us, pid, us), None, "it is gone");
+        let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
+        // Its execution may not be over yet.
+        let takes = std::iter::repeat_with(|| takes_entries(us, sleep.id().cast_signed(), us)).find_map(|takes| takes);
+        assert_eq!(takes, Some(false));
         sleep.kill().unwrap();
         sleep.wait().unwrap();
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use steplatch_terminal::{CommandRequest, InputWait, Reason, RunError, Wait};
+use steplatch_patience::eventually;
+use steplatch_terminal::{CommandRequest, CommandResult, InputWait, Reason, RunError, Wait};
 
 use super::inner_shells::{entry, until_input};
 use super::shells::{Session, World, request, until_prompt};
@@ -39,8 +40,85 @@ async fn an_entry_waits_for_a_program_that_starts() {
         let session = world.open(&["bash"]).await;
         session.types(&format!("{typed}\n")).await;
         session.comes_to("it starts", |view| view.busy != Some(false) && view.awaiting_input == Some(false)).await;
-        let ran = session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        let ran = session.0.run(entry("echo inside")).await.unwrap_or_else(|error| panic!("{shell}, {typed}: {error}"));
         assert_eq!(ran.output, "inside\n", "{typed}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_waits_where_the_terminal_has_not_read_that_the_command_began() {
+    // Whether the terminal takes in the request or the output first is left to chance.
+    for shell in ["bash", "zsh"].repeat(5) {
+        let world = World::new();
+        let until = |name: &str| format!("until [ -e {name} ]; do sleep 0.01; done");
+        let begins = format!("[ -z \"$SLOW\" ] || {{ touch began; {}; }}", until("go"));
+        world.file(".bashrc", &format!("PS0='$({})'; PS1='in$ '; {begins}\n", until("start")));
+        world.file(".zshrc", &format!("preexec() {{ {} }}; PS1='in$ '\n", until("start")));
+        let session = world.open(&[shell]).await;
+        session.types("SLOW=1 bash\n").await;
+        session
+            .comes_to("the line is taken", |view| view.screen.trim_end().ends_with("bash") && view.cursor.col == 0)
+            .await;
+        world.file("start", "");
+        // This thread runs the terminal, too: it reads nothing meanwhile.
+        while !world.home.path().join("began").exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let run = session.0.run(entry("echo inside"));
+        tokio::pin!(run);
+        expect_waiting(&mut run, &session).await;
+        world.file("go", "");
+        assert_eq!(run.await.unwrap().output, "inside\n", "{shell}");
+    }
+}
+
+/// Panics if a request for a command is answered before the terminal has taken in another request.
+async fn expect_waiting(
+    run: &mut std::pin::Pin<&mut impl Future<Output = Result<CommandResult, RunError>>>,
+    session: &Session,
+) {
+    for looks in [true, false] {
+        tokio::select! {
+            biased;
+            ran = &mut *run => panic!("it was not waited for: {ran:?}"),
+            _ = session.view(), if looks => {}
+            () = std::future::ready(()), if !looks => {}
+        }
+    }
+}
+
+/// A program that runs another one in the foreground while it starts, and takes the foreground back late.
+const LATE: &str = "
+import os, signal, sys, time
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+terminal = os.open('/dev/tty', os.O_RDWR)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(terminal, os.getpgrp())
+    os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | (0 if os.environ['REAPS'] == '1' else os.WNOWAIT))
+open('ended', 'w').close()
+while not os.path.exists('go'):
+    time.sleep(0.01)
+os.tcsetpgrp(terminal, os.getpgrp())
+";
+
+#[tokio::test]
+async fn an_entry_waits_while_a_program_that_starts_has_not_taken_the_foreground_back() {
+    for reaps in ["0", "1"] {
+        let world = World::new();
+        world.file("late.py", LATE);
+        let session = world.open(&["bash"]).await;
+        session.types(&format!("REAPS={reaps} PYTHONSTARTUP=late.py python3 -q\n")).await;
+        eventually("the other program has ended", async || world.home.path().join("ended").exists()).await;
+        // A young command may still become any program.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let run = session.0.run(entry("20 + 1"));
+        tokio::pin!(run);
+        expect_waiting(&mut run, &session).await;
+        world.file("go", "");
+        assert_eq!(run.await.unwrap().output, "21\n", "{reaps}");
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Entering {
     pub(super) reply: Reply,
     /// Time at which the caller gets a refusal, where a shell is to come back to its prompt and does not.
     until: Instant,
+    /// True if a program was starting at the last look.
+    was_starting: bool,
     /// Time limit of the command, and of the wait for a shell or program that is starting.
     pub(super) deadline: Instant,
     /// Time of the next look for the prompt; each pause is longer.
@@ -214,7 +216,8 @@ impl Task {
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         let now = Instant::now();
         let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
-        self.enter_command(Entering { request, reply, until, deadline, look_at: now, pause: FIRST_PAUSE });
+        let (look_at, pause, was_starting) = (now, FIRST_PAUSE, false);
+        self.enter_command(Entering { request, reply, until, was_starting, deadline, look_at, pause });
     }
 
     /// Tries again to enter the commands that wait for a prompt.
@@ -250,7 +253,12 @@ impl Task {
                 Instant::now() >= self.last_output + STANDS_STILL && !self.row_before_cursor().trim().is_empty()
             }
         };
-        if (is_first_prompt || is_own_program || self.is_inner_program_starting()) && !waits() {
+        let is_starting = match is_first_prompt || is_own_program {
+            true => !waits(),
+            // While another program takes the foreground, its state is that of none.
+            false => self.is_inner_program_starting().is_none_or(|is_starting| is_starting && !waits()),
+        };
+        if is_starting {
             ExpectedPrompt::AfterStart
         } else if is_first_prompt
             || self.comes_to_prompt()
@@ -258,6 +266,7 @@ impl Task {
             || self.shows_known_prompt()
             || self.has_unread_prompt()
             || self.has_command_just_begun()
+            || self.has_unread_start()
         {
             ExpectedPrompt::Soon
         } else {
@@ -265,16 +274,16 @@ impl Task {
         }
     }
 
-    /// Returns whether the shell has started a program that takes entries, and there was no input since.
-    fn is_inner_program_starting(&self) -> bool {
+    /// Returns whether the shell has started a program that takes entries, and there was no input since. None while the
+    /// foreground changes.
+    fn is_inner_program_starting(&self) -> Option<bool> {
         if !(self.shell.running && self.shell.began.is_some_and(|began| began >= self.last_input)) {
-            return false;
+            return Some(false);
         }
         let shell = self.shell_process();
-        let group = self.pty.foreground().filter(|group| *group != shell);
-        let takes_entries =
-            |group: rustix::process::Pid| takes_entries(group.as_raw_nonzero().get(), shell.as_raw_nonzero().get());
-        group.is_some_and(takes_entries)
+        let Some(group) = self.pty.foreground().filter(|group| *group != shell) else { return Some(false) };
+        let [session, group, shell] = [self.child.pid(), group, shell].map(|pid| pid.as_raw_nonzero().get());
+        takes_entries(session, group, shell)
     }
 
     /// Returns whether the foreground program waits after unread output: the row of the cursor does not show its prompt
@@ -291,6 +300,12 @@ impl Task {
             || self.pty.foreground().is_some_and(|group| self.shell.is_forked(group.as_raw_nonzero().get()));
         let age = began.elapsed();
         age < COMMAND_START_TIMEOUT || age < COMES_TO_PROMPT && is_forked()
+    }
+
+    /// Returns whether the shell has been sent a line, and the mark of its start may be unread: the shell prints the mark and
+    /// hands the foreground over after that. For a look after that at the foreground.
+    fn has_unread_start(&self) -> bool {
+        self.shell.sent && !self.shell.running && self.pty.has_unread()
     }
 
     /// Returns whether an inner shell ended a moment ago, so that the shell around it is about to show its prompt.
@@ -324,7 +339,7 @@ impl Task {
             }
             return self.begin_entry(entering, prompt);
         }
-        let Entering { request, reply, until, deadline, pause, .. } = entering;
+        let Entering { request, reply, until, was_starting, deadline, pause, .. } = entering;
         let prepared = fit.and_then(|kind| {
             // What a person has approved begins on an empty line. Others may read text there that comes from no client.
             if request.approved_at.is_some()
@@ -341,18 +356,23 @@ impl Task {
             Ok(prepared) => prepared,
             Err(error @ (RunError::Busy { .. } | RunError::NotIntegrated { .. })) => {
                 let now = Instant::now();
-                let (until, until_when, error) = match self.expected_prompt() {
+                let expected = self.expected_prompt();
+                let (until, until_when, error) = match expected {
+                    // The last look at the program while it was starting may be long ago.
+                    ExpectedPrompt::Soon if was_starting => {
+                        let until = (now + COMES_TO_PROMPT).min(deadline);
+                        (until, until, error)
+                    }
                     ExpectedPrompt::Soon => (until, until, error),
-                    // A program that is starting shows its prompt soon after it was last seen to work.
                     ExpectedPrompt::AfterStart => {
-                        let error = RunError::NoPrompt { program: self.foreground_name() };
-                        ((now + COMES_TO_PROMPT).min(deadline), deadline, error)
+                        (until, deadline, RunError::NoPrompt { program: self.foreground_name() })
                     }
                     ExpectedPrompt::No => (until, now, error),
                 };
                 let look_at = (now + pause).min(until_when);
                 let pause = (2 * pause).min(MAX_PAUSE);
-                let entering = Entering { request, reply, until, deadline, look_at, pause };
+                let was_starting = expected == ExpectedPrompt::AfterStart;
+                let entering = Entering { request, reply, until, was_starting, deadline, look_at, pause };
                 match now < until_when {
                     true => self.queued_commands.push(entering),
                     false => entering.refuse(&error),

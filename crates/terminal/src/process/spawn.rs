@@ -56,8 +56,8 @@ pub(crate) enum Streams {
 /// Folders of the programs where an environment has no `PATH`, as execvp(3) has them.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Starts `program` on these streams, as the leader of a new session. It has no other descriptors, blocks and ignores no
-/// signal, and leads the terminal if there is one.
+/// Starts `program` on these streams, as the leader of a new session. It has no other descriptors, blocks and ignores
+/// no signal, and leads the terminal if there is one.
 ///
 /// Returns once the system executes the program, or has failed to; a few hundred microseconds.
 pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnError> {
@@ -311,7 +311,7 @@ mod tests {
         let folder = home.path().join("x".repeat(256));
         match printed(&Program { folder, ..program(&[TRUE]) }) {
             Err(SpawnError::System(error)) => {
-                assert!(error.to_string().contains("cannot change to the folder"), "{error}")
+                assert!(error.to_string().contains("cannot change to the folder"), "{error}");
             }
             other => panic!("{other:?}"),
         }

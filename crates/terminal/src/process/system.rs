@@ -199,8 +199,8 @@ impl NewProcess<'_> {
     }
 }
 
-/// Sets the signals that the calling thread blocks, as bits, and returns the ones before. Unlike pthread_sigmask(3), this includes
-/// those that the C library uses itself.
+/// Sets the signals that the calling thread blocks, as bits, and returns the ones before. Unlike pthread_sigmask(3),
+/// this includes those that the C library uses itself.
 fn set_signal_mask(mask: u64) -> io::Result<u64> {
     let mut before = 0u64;
     // SAFETY: rt_sigprocmask(2) reads and writes sets of the size that it is given, or reports that this is not the
@@ -228,8 +228,8 @@ fn restore_default(signal: c_int) {
     }
 }
 
-/// Closes the descriptors other than the standard ones. Ignores the error of a kernel before 5.9: descriptors of this program close at the
-/// exec, and only inherited ones stay.
+/// Closes the descriptors other than the standard ones. Ignores the error of a kernel before 5.9: descriptors of this
+/// program close at the exec, and only inherited ones stay.
 fn close_others() {
     const FIRST: libc::c_uint = 3;
     // SAFETY: close_range(2) closes the copies that belong to this process, and nothing uses one after this.

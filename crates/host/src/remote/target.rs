@@ -63,7 +63,7 @@ impl HostTarget {
     /// Asks `ssh`, with the arguments of a connection, and `ssh-keygen`.
     ///
     /// # Errors
-    /// If one of them does not answer in time. Then its report is missing.
+    /// If one of them does not answer in time, or is killed. Then its report is missing.
     pub(super) async fn ask(
         host: &RemoteHostConfig,
         ssh: &OsString,
@@ -242,6 +242,8 @@ enum NoReport {
     Late,
     #[error("its report cannot be read")]
     Unreadable,
+    #[error("it was killed before its report was complete")]
+    Killed,
 }
 
 /// Returns the output of a program.
@@ -254,6 +256,11 @@ async fn output(arguments: Vec<OsString>) -> Result<String, NoReport> {
         let out: Option<Box<dyn AsyncRead + Send + Unpin>> = program.take_stdout().map(|out| Box::new(out) as _);
         let out = out.ok_or(NoReport::Unreadable)?;
         out.take(MAX_ANSWER_BYTES).read_to_end(&mut report).await.map_err(|_| NoReport::Unreadable)?;
+        // A part of a report names another target, or fewer keys. A shell around the program reports a signal by such a code.
+        let exit = program.wait().await.map_err(|_| NoReport::Unreadable)?;
+        if (129..255).contains(&exit.code) {
+            return Err(NoReport::Killed);
+        }
         String::from_utf8(report).map_err(|_| NoReport::Unreadable)
     };
     tokio::time::timeout(ANSWER_TIMEOUT, asking).await.unwrap_or(Err(NoReport::Late))
@@ -294,6 +301,21 @@ mod tests {
         assert_eq!(std::fs::read_to_string(file.unwrap()).unwrap(), "box ssh-ed25519 AAAA\n");
         assert!(arguments.contains(&"StrictHostKeyChecking=yes".into()), "{arguments:?}");
         assert!(FixedConnection::default().arguments().unwrap().0.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_was_killed_has_reported_nothing() {
+        for (script, expected) in [
+            ("kill -KILL $$", None),
+            ("echo user ana; kill -TERM $$", None),
+            ("echo user ana; sh -c 'kill -KILL $$'; exit $?", None),
+            ("exit 255", Some("")),
+            ("echo found; exit 1", Some("found\n")),
+            ("echo user ana", Some("user ana\n")),
+        ] {
+            let report = output(["sh", "-c", script].map(OsString::from).to_vec()).await;
+            assert_eq!(report.ok().as_deref(), expected, "{script}");
+        }
     }
 
     #[tokio::test]

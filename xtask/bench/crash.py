@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Kills the daemon at random instants while runs of every kind act on files, and counts what was done twice or lost.
+"""Kills the daemon and cuts its connections at random instants while runs of every kind act on files, and counts what was
+done twice or lost.
 
 `cargo xtask crash` builds what this needs and then runs it. The seed decides the kinds of faults and the pauses between them;
 the machine decides the rest, so a seed does not replay a run.
@@ -10,130 +11,28 @@ import collections
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 
+import crash_kinds
+from crash_kinds import HOST, RUN_TIMEOUT
 from crowd import Daemon
 from jobs import Failed, Server
+from other_machine import Machine, kill
 
-# Seconds that a run may take, with all that interrupts it.
-RUN_TIMEOUT = 600
+OVER = ("completed", "failed", "cancelled")
 
+# Seconds within which the daemon notices the end of the terminal host of the other machine.
+NOTICE_TIME = 5
 
-def state(tool, params, to=None):
-    it = {"action": {"tool": tool, "params": params}, "timeout": RUN_TIMEOUT}
-    if to:
-        it["transitions"] = [{"condition": "success", "next_state": to}]
-    return it
-
-
-def machine(*actions):
-    """Returns a machine that performs the actions in their order."""
-    last = len(actions) - 1
-    states = {f"s{n}": state(*action, f"s{n + 1}" if n < last else None) for n, action in enumerate(actions)}
-    return {"initial_state": "s0", "states": states}
-
-
-class Kinds:
-    """The definitions of runs. Each effect appends one word to a file; a definition comes with its words."""
-
-    def __init__(self, folder):
-        self.done = os.path.join(folder, "done")
-        self.folder = folder
-
-    def append(self, word):
-        return f"echo {word} >>{self.done}"
-
-    def child(self, *words):
-        return machine(*(("run_command", {"command": self.append(word)}) for word in words))
-
-    def commands(self, run):
-        words = [f"{run}-{n}" for n in range(4)]
-        return self.child(*words), words
-
-    def typed(self, run):
-        words = [f"{run}-{n}" for n in range(4)]
-        lines = [("open_terminal", {"shell": "bash"})]
-        for word in words:
-            lines.append(("send_input", {"input_text": f"{self.append(word)}; echo got-$((1)){word}\n"}))
-            lines.append(("await_output", {"pattern": f"^got-1{word}", "timeout": RUN_TIMEOUT}))
-        return machine(*lines, ("exit_terminal", {})), words
-
-    def in_terminal(self, run):
-        words = [f"{run}-{n}" for n in range(3)]
-        lines = [("run_command", {"command": self.append(word)}) for word in words]
-        return machine(("open_terminal", {"shell": "bash"}), *lines, ("exit_terminal", {})), words
-
-    def parallel(self, run):
-        words = [f"{run}-{n}" for n in range(6)]
-        branches = {f"b{n}": {"workflow_definition": self.child(*words[2 * n : 2 * n + 2])} for n in range(3)}
-        return machine(("parallel", {"workflows": branches})), words
-
-    def for_each(self, run):
-        words = [f"{run}-{n}" for n in range(4)]
-        each = state(
-            "run_workflow",
-            {
-                "workflow_definition": self.child("{word}"),
-                "initial_variables": {"word": "{item}"},
-            },
-        )
-        each["for_each"] = {"items": words, "max_parallel": 2}
-        return {"initial_state": "each", "states": {"each": each}}, words
-
-    def dialogue(self, run):
-        words = [f"{run}-{n}" for n in range(1, 5)]
-        script = f'for n in 1 2 3 4; do read -r -p "Word $n? " word; echo "$word" >>{self.done}; done; echo asked-all'
-        rule = {"when": "Word (\\d+)\\? $", "type": f"{run}-{{groups.1}}\n", "times": 4}
-        answer = {"rules": [rule], "until": "asked-all", "timeout": RUN_TIMEOUT, "max_answers": 4}
-        return machine(("open_terminal", {"command": ["bash", "-c", script]}), ("dialogue", answer)), words
-
-    def nested(self, run):
-        words = [f"{run}-{n}" for n in range(4)]
-        inner, _ = self.in_terminal(f"{run}-inner")
-        outer = machine(
-            ("run_command", {"command": self.append(words[0])}),
-            ("run_workflow", {"workflow_definition": inner}),
-            ("run_workflow", {"workflow_definition": self.child(*words[1:3])}),
-            ("run_command", {"command": self.append(words[3])}),
-        )
-        return outer, words + [f"{run}-inner-{n}" for n in range(3)]
-
-    def files(self, run):
-        """A file that is written, and read by the next command."""
-        words = [f"{run}-{n}" for n in range(2)]
-        path = os.path.join(self.folder, f"file-{run}")
-        put = [("put_file", {"path": path, "content": word + "\n", "overwrite": True}) for word in words]
-        read = ("run_command", {"command": f"cat {path} >>{self.done}"})
-        return machine(put[0], read, put[1], read), words
-
-    def function(self, run):
-        """Nodes of a function. The outcome of one that was running when its daemon ended is unknown, and its run says so."""
-        words = [f"{run}-{n}" for n in range(4)]
-        source = f"""
-async def work(ctx: WorkflowContext) -> str:
-    results = [await ctx.run("note", "{words[0]}")]
-    results += await ctx.run_parallel([("note", "{words[1]}"), ("note", "{words[2]}")])
-    results += [await ctx.run("note", "{words[3]}")]
-    failed = [result["error_type"] for result in results if not result["success"]]
-    if failed:
-        raise RuntimeError(f"nodes: {{failed}}")
-    return "done"
-
-
-BashNode(id="note", session=session, command="echo {{input|sh}} >>{self.done}")
-Workflow(id="work", session=session, fn=work)
-"""
-        path = os.path.join(self.folder, f"{run}.py")
-        with open(path, "w") as file:
-            file.write(source)
-        return path, words
-
-
-KINDS = ["commands", "typed", "in_terminal", "parallel", "for_each", "dialogue", "nested", "files", "function"]
+# The faults, with how often each one is chosen beside the others.
+FAULTS = {"kill": 6, "restart": 2, "stop the host": 2}
+FAR_FAULTS = {"cut here": 2, "cut there": 1, "stop the connection": 2, "end the host there": 0.1}
 
 
 class Home(Daemon):
@@ -154,6 +53,20 @@ class Home(Daemon):
             if "pid" in status:
                 return status
 
+    def answers(self, gate, answer):
+        """Answers a gate as a person, and returns whether the answer was taken."""
+        command = [self.program, "gates", "answer", gate, answer]
+        return subprocess.run(command, env=self.environment, capture_output=True, timeout=120).returncode == 0
+
+    def reaches(self, machine):
+        """Has the daemon reach another machine, with the same program there."""
+        self.environment["PATH"] = f"{machine.path('bin')}:{self.environment['PATH']}"
+        version = subprocess.run([self.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        there = os.path.join(machine.home, ".local/share/steplatch/bin", version)
+        os.makedirs(there)
+        os.symlink(self.program, os.path.join(there, "steplatch"))
+        self.commands("hosts", "add", HOST, "--ssh", HOST)
+
 
 class Agent(Server):
     """An MCP server whose daemon may end during a call: the call then replies with an error."""
@@ -165,80 +78,202 @@ class Agent(Server):
             return {"error": str(failure)}
 
 
+class Run:
+    """One run, and how it ended."""
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind, name
+        self.words, self.status, self.error = [], "failed", ""
+        self.begun = self.ended = time.monotonic()
+
+    def perform(self, home, agent, kinds, random_kind):
+        """Starts the run, answers what it asks, and waits for its end."""
+        request, self.words, repair = kinds.run(self.kind, self.name, random_kind)
+        more = {"wait_seconds": 0, "save_on_success": False, "execution_timeout": RUN_TIMEOUT}
+        reply = agent.call("run_workflow", **request, **more)
+        if not reply.get("run_id"):
+            self.end("failed", f"was not started: {reply.get('error')}")
+            return
+        run = reply["run_id"]
+        while reply.get("status") not in OVER:
+            complaint = self.complaint(home, agent, reply, repair)
+            if complaint:
+                home.commands("runs", "cancel", run)
+                self.end(*complaint.split(": ", 1))
+                return
+            reply = agent.call("get_run", run_id=run, wait_seconds=60)
+        self.end(reply["status"], str(reply.get("error") or ""))
+        mistake = repair.complaint(home, reply) if repair and self.status == "completed" else None
+        if mistake:
+            self.end("failed", mistake)
+
+    def complaint(self, home, agent, reply, repair):
+        """Returns the reason to give the run up, after a step of its repair if it waits for one."""
+        if time.monotonic() - self.begun > RUN_TIMEOUT:
+            return f"stuck: {reply.get('status')}"
+        gate = reply.get("pending_gate")
+        if gate is None:
+            return None
+        return repair.step(home, agent, gate) if repair else f"failed: {gate['prompt']}"
+
+    def end(self, status, error):
+        self.status, self.error, self.ended = status, error, time.monotonic()
+
+    def is_unknown(self, ended_hosts):
+        """Returns whether the run could not know its outcome: a node ran at a kill, or the terminal host over there was killed."""
+        if self.status not in ("failed", "cancelled"):
+            return False
+        if self.kind == "function":
+            return "unknown" in self.error
+        return self.kind.startswith("far_") and any(self.begun - NOTICE_TIME < at < self.ended for at in ended_hosts)
+
+
 class Tally:
+    """The runs that are over, and what they did."""
+
     def __init__(self):
         self.lock = threading.Lock()
-        self.runs = collections.Counter()
-        self.ends = collections.Counter()
-        self.expected = {}
-        self.complaints = []
+        self.runs = []
+
+    def add(self, run, ended_hosts):
+        if run.is_unknown(ended_hosts):
+            run.status = "unknown"
+        elif run.status == "cancelled":
+            run.status = "failed"
+        with self.lock:
+            self.runs.append(run)
+
+    def ends(self):
+        with self.lock:
+            return dict(collections.Counter(run.status for run in self.runs))
+
+    def rows(self, done):
+        """Returns the counts of each kind, and a line for each effect and run that is not as it should be."""
+        rows, lines = collections.defaultdict(collections.Counter), []
+        kind_of = {run.name: run.kind for run in self.runs}
+        known = {word for run in self.runs for word in run.words}
+        for run in self.runs:
+            row = rows[run.kind]
+            row["runs"] += 1
+            row["effects"] += sum(done[word] for word in run.words)
+            row[run.status] += 1
+            twice = [word for word in run.words if done[word] > 1]
+            lost = [word for word in run.words if run.status == "completed" and not done[word]]
+            row["twice"] += len(twice)
+            row["lost"] += len(lost)
+            lines += [f"{run.kind} {word}: {done[word]} times ({run.status})" for word in twice]
+            lines += [f"{run.kind} {word}: lost" for word in lost]
+            if run.status != "completed":
+                lines.append(f"{run.kind} {run.name} {run.status}: {run.error[:300]}")
+        for word in done:
+            if word not in known:
+                kind = kind_of.get(re.split("[-/]", word)[0], "of no run")
+                rows[kind]["cut"] += 1
+                lines.append(f"{kind} {word}: cut")
+        return rows, lines
 
 
-def start(agent, kinds, kind, run):
-    given, words = getattr(kinds, kind)(run)
-    what = {"workflow_file": given} if kind == "function" else {"workflow_definition": given}
-    reply = agent.call("run_workflow", **what, wait_seconds=0, save_on_success=False, execution_timeout=RUN_TIMEOUT)
-    return reply, words
+COLUMNS = ["runs", "effects", "twice", "lost", "cut", "stuck", "failed", "unknown"]
 
 
-def work(number, home, kinds, tally, stopping, seed):
+def table(rows, kinds):
+    """Returns the table of the kinds with its sums, and whether nothing in it is wrong."""
+    total = sum(rows.values(), collections.Counter())
+    lines = [f"| kind | {' | '.join(COLUMNS)} |", f"| --- |{' ---: |' * len(COLUMNS)}"]
+    others = [kind for kind in rows if kind not in kinds]
+    for kind, row in [(kind, rows[kind]) for kind in [*kinds, *others]] + [("all", total)]:
+        lines.append(f"| {kind} | {' | '.join(str(row[column]) for column in COLUMNS)} |")
+    return lines, not any(total[column] for column in ("twice", "lost", "cut", "stuck", "failed"))
+
+
+class Faults:
+    """What is done to the daemon, the terminal hosts and the connections, one fault after another."""
+
+    def __init__(self, home, machine, seed):
+        self.home, self.machine = home, machine
+        self.random = random.Random(seed)
+        # A connection to another machine takes longer than a step: some faults leave it the time.
+        self.pauses = [0.4, 0.4, 3.0] if machine else [0.4]
+        self.weights = FAULTS | (FAR_FAULTS if machine else {})
+        self.counts = collections.Counter()
+        # The moments at which the terminal host of the other machine was killed.
+        self.ended_hosts = []
+
+    def disturb(self):
+        """Waits a random time, and then kills, restarts, cuts or stops something."""
+        time.sleep(self.random.uniform(0.0, self.random.choice(self.pauses)))
+        status = self.home.status()
+        fault = self.random.choices(list(self.weights), list(self.weights.values()))[0]
+        self.counts[fault] += 1
+        if fault == "kill":
+            kill(status["pid"], signal.SIGKILL)
+        elif fault == "restart":
+            self.home.commands("daemon", "restart")
+        elif fault == "stop the host":
+            self.stop([host["pid"] for host in status["hosts"]], status["pid"])
+        elif fault == "stop the connection":
+            self.stop(self.machine.connections(), self.random.choice([status["pid"], None]))
+        elif fault == "end the host there":
+            self.ended_hosts.append(time.monotonic())
+            self.end(self.machine.hosts())
+        else:
+            self.end(self.machine.connections() if fault == "cut here" else self.machine.sessions())
+
+    def stop(self, pids, daemon):
+        """Stops processes for a moment, and may kill the daemon at its end."""
+        for pid in pids:
+            kill(pid, signal.SIGSTOP)
+        if pids:
+            time.sleep(self.random.uniform(0.05, 0.4))
+        if daemon:
+            kill(daemon, signal.SIGKILL)
+        for pid in pids:
+            kill(pid, signal.SIGCONT)
+
+    def end(self, pids):
+        for pid in pids:
+            kill(pid, signal.SIGKILL)
+
+
+def work(number, home, kinds, tally, faults, stopping, seed):
+    """Starts runs of random kinds, one after another, until it is time to stop."""
     random_kind = random.Random(f"{seed}/{number}")
     agent = Agent([home.program, "mcp"], home.environment, home.home)
     count = 0
     while not stopping.is_set():
         count += 1
-        kind, run = random_kind.choice(KINDS), f"w{number}r{count}"
-        reply, words = start(agent, kinds, kind, run)
-        if not reply.get("run_id"):
-            with tally.lock:
-                tally.complaints.append(f"{kind} {run} was not started: {reply.get('error')}")
-                tally.expected[run] = (kind, "not started", words)
-            continue
-        begun = time.monotonic()
-        while reply.get("status") not in ("completed", "failed", "cancelled") and time.monotonic() - begun < RUN_TIMEOUT:
-            reply = agent.call("get_run", run_id=reply.get("run_id"), wait_seconds=60) | {"run_id": reply["run_id"]}
-        status = reply.get("status", "stuck")
-        error = str(reply.get("error") or "")
-        if status not in ("completed", "failed", "cancelled"):
-            status = "stuck"
-        elif status == "failed" and ("unknown" in error or "not known" in error):
-            status = "unknown"
-        with tally.lock:
-            tally.runs[kind] += 1
-            tally.ends[status] += 1
-            tally.expected[run] = (kind, status, words)
-            if status != "completed":
-                tally.complaints.append(f"{kind} {run} {status}: {error[:300]}")
+        run = Run(random_kind.choice(kinds.chosen), f"w{number}r{count}")
+        try:
+            run.perform(home, agent, kinds, random_kind)
+        except Exception as error:
+            run.end("failed", f"of the script: {error!r}")
+        tally.add(run, faults.ended_hosts)
     agent.close()
 
 
-def kill(pid, number):
+def tally_runs(home, kinds, faults, options):
+    """Has workers start runs while faults happen, and returns the tally."""
+    tally, stopping = Tally(), threading.Event()
+    workers = [
+        threading.Thread(target=work, args=(number, home, kinds, tally, faults, stopping, options.seed))
+        for number in range(options.workers)
+    ]
+    for worker in workers:
+        worker.start()
     try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
+        for number in range(options.faults):
+            faults.disturb()
+            if number % 50 == 49:
+                print(f"{number + 1} faults, {tally.ends()}", file=sys.stderr, flush=True)
+        home.status()
+    finally:
+        stopping.set()
+        for worker in workers:
+            worker.join()
+    return tally
 
 
-def disturb(home, random_fault, faults):
-    """Waits a random time, and then kills, restarts or stops something."""
-    time.sleep(random_fault.uniform(0.0, 0.4))
-    status = home.status()
-    fault = random_fault.choices(["kill", "restart", "stop the host"], [6, 2, 2])[0]
-    faults[fault] += 1
-    if fault == "restart":
-        home.commands("daemon", "restart")
-        return
-    hosts = [host["pid"] for host in status["hosts"]] if fault == "stop the host" else []
-    for host in hosts:
-        kill(host, signal.SIGSTOP)
-    if hosts:
-        time.sleep(random_fault.uniform(0.05, 0.4))
-    kill(status["pid"], signal.SIGKILL)
-    for host in hosts:
-        kill(host, signal.SIGCONT)
-
-
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steplatch", required=True)
     parser.add_argument("--folder", required=True, help="where the state of the daemon is kept")
@@ -246,49 +281,56 @@ def main():
     parser.add_argument("--workers", type=int, default=5, help="runs under way at once")
     parser.add_argument("--load", type=int, default=0, help="busy loops beside them")
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--kinds", default=",".join(crash_kinds.ALL), help="kinds of runs, with commas between them (default: all)")
     options = parser.parse_args()
-    home = Home(os.path.abspath(options.steplatch), options.folder)
-    kinds, tally, stopping = Kinds(home.home), Tally(), threading.Event()
+    options.kinds = options.kinds.split(",")
+    for kind in options.kinds:
+        if kind not in crash_kinds.ALL:
+            parser.error(f"there is no kind '{kind}'; the kinds are {', '.join(crash_kinds.ALL)}")
+    return options
+
+
+def main():
+    options = arguments()
+    home = Home(os.path.abspath(options.steplatch), os.path.abspath(options.folder))
+    machine, is_right = None, False
     loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(options.load)]
-    random_fault, faults = random.Random(options.seed), collections.Counter()
-    began = time.monotonic()
     try:
-        home.status()
-        workers = [
-            threading.Thread(target=work, args=(number, home, kinds, tally, stopping, options.seed))
-            for number in range(options.workers)
-        ]
-        for worker in workers:
-            worker.start()
-        for number in range(options.faults):
-            disturb(home, random_fault, faults)
-            if number % 50 == 49:
-                print(f"{number + 1} faults, {sum(tally.ends.values())} runs, {dict(tally.ends)}", file=sys.stderr)
-        home.status()
-        stopping.set()
-        for worker in workers:
-            worker.join()
+        if any(kind.startswith("far_") for kind in options.kinds):
+            os.mkdir(os.path.join(home.home, "far"))
+            machine = Machine(os.path.join(home.home, "far"))
+            home.reaches(machine)
+        agent = Agent([home.program, "mcp"], home.environment, home.home)
+        kinds = crash_kinds.Kinds(options.kinds, home, agent, machine)
+        agent.close()
+        faults, began = Faults(home, machine, options.seed), time.monotonic()
+        tally = tally_runs(home, kinds, faults, options)
+        is_right = report(tally, faults, kinds, options, time.monotonic() - began)
     finally:
         for loop in loops:
             loop.kill()
-    with open(kinds.done) as file:
-        done = collections.Counter(file.read().split())
-    twice, lost = [], []
-    for run, (kind, status, words) in tally.expected.items():
-        twice += [f"{kind} {word}: {done[word]} times ({status})" for word in words if done[word] > 1]
-        lost += [f"{kind} {word} ({status})" for word in words if status == "completed" and not done[word]]
-    known = {word for _, _, words in tally.expected.values() for word in words}
-    foreign = [word for word in done if word not in known]
-    print(f"faults      {sum(faults.values())} ({', '.join(f'{n} × {what}' for what, n in faults.items())})")
-    print(f"load        {options.load} busy loops, {options.workers} runs at once, {time.monotonic() - began:.0f} s")
-    print(f"runs        {sum(tally.runs.values())} ({', '.join(f'{n} {kind}' for kind, n in sorted(tally.runs.items()))})")
-    print(f"ended       {', '.join(f'{n} {status}' for status, n in tally.ends.items())}")
-    print(f"effects     {sum(done.values())}; performed twice: {len(twice)}; lost: {len(lost)}; cut or foreign: {len(foreign)}")
-    for line in twice + lost + foreign + tally.complaints:
-        print(f"  {line}")
-    home.__exit__()
-    bad = twice or lost or foreign or tally.ends["failed"] or tally.ends["stuck"] or tally.ends["cancelled"]
-    sys.exit(1 if bad else 0)
+        home.commands("daemon", "stop")
+        if machine:
+            machine.close()
+        shutil.rmtree(home.runtime, ignore_errors=True)
+        if is_right:
+            shutil.rmtree(home.home, ignore_errors=True)
+        else:
+            print(f"state and files are kept in {home.home}")
+    sys.exit(0 if is_right else 1)
+
+
+def report(tally, faults, kinds, options, seconds):
+    """Prints what happened, and returns whether nothing is wrong."""
+    with open(kinds.local.done) as file:
+        done = collections.Counter(word for word in file.read().split() if not word.startswith("first-"))
+    rows, lines = tally.rows(done)
+    lined, is_right = table(rows, options.kinds)
+    counts = ", ".join(f"{count} × {fault}" for fault, count in faults.counts.items())
+    print(f"faults  {sum(faults.counts.values())} ({counts})")
+    print(f"load    {options.load} busy loops, {options.workers} runs at once, {seconds:.0f} s")
+    print("\n".join(lined + [f"  {line}" for line in lines]), flush=True)
+    return is_right
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@ one byte through `ssh box cat`, so that the row of an input can be read whatever
 
 import argparse
 import asyncio
-import contextlib
 import os
-import shutil
-import socket
 import statistics
 import subprocess
 import tempfile
 import time
 
-import psutil
+from other_machine import Machine
 from servers import Lines, Server
 
 INPUTS = 200
@@ -24,75 +21,20 @@ CROWD = 200
 FILE_MEGABYTES = 256
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Machine:
-    """An `sshd`, an `ssh` that reaches it as `box`, and a home directory behind it."""
-
-    def __init__(self, folder):
-        self.folder, self.port = folder, free_port()
-        self.home = os.path.join(folder, "there")
-        os.makedirs(os.path.join(folder, "bin"))
-        os.makedirs(self.home, mode=0o700)
-        for key in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(key)], check=True)
-        shutil.copy(self.path("user.pub"), self.path("authorized"))
-        # The login shell of the other machine has another home and another state.
-        command = self.write("shell", f'#!/bin/sh\nexec env -u XDG_RUNTIME_DIR HOME={self.home} sh -c "cd; $SSH_ORIGINAL_COMMAND"\n', 0o755)
-        self.write(
-            "sshd_config",
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.path('host')}\nPidFile {self.path('pid')}\n"
-            f"AuthorizedKeysFile {self.path('authorized')}\nStrictModes no\nUsePAM no\nForceCommand {command}\n"
-            "PermitRootLogin yes\nMaxStartups 100\n",
-        )
-        self.write(
-            "ssh_config",
-            f"Host box\n  HostName 127.0.0.1\n  Port {self.port}\n  IdentityFile {self.path('user')}\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {self.path('known')}\n  StrictHostKeyChecking accept-new\n",
-        )
-        for program in ("ssh", "scp"):
-            self.write(f"bin/{program}", f'#!/bin/sh\nexec /usr/bin/{program} -F {self.path("ssh_config")} "$@"\n', 0o755)
-        os.makedirs("/run/sshd", exist_ok=True)
-        self.sshd = subprocess.Popen(["/usr/sbin/sshd", "-D", "-f", self.path("sshd_config")])
-        for _ in range(100):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.05)
-        raise ConnectionError("the sshd does not listen")
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, text, mode=0o600):
-        with open(self.path(name), "w") as file:
-            file.write(text)
-        os.chmod(self.path(name), mode)
-        return self.path(name)
-
-    def round_trip(self, environment):
-        """Returns the median time of one byte there and back, in ms."""
-        child = subprocess.Popen(["ssh", "-T", "box", "cat"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        times = []
-        for _ in range(INPUTS + 1):
-            began = time.perf_counter()
-            child.stdin.write(b".")
-            child.stdout.read(1)
-            times.append((time.perf_counter() - began) * 1e3)
-            time.sleep(0.005)
-        child.stdin.close()
-        child.wait()
-        # The first one waits for the connection.
-        return statistics.median(times[1:])
-
-
-def ssh_processes(folder):
-    found = subprocess.run(["pgrep", "-f", f"/usr/bin/ssh -F {folder}"], capture_output=True, text=True)
-    return len(found.stdout.split())
+def round_trip(environment):
+    """Returns the median time of one byte there and back, in ms."""
+    child = subprocess.Popen(["ssh", "-T", "box", "cat"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    times = []
+    for _ in range(INPUTS + 1):
+        began = time.perf_counter()
+        child.stdin.write(b".")
+        child.stdout.read(1)
+        times.append((time.perf_counter() - began) * 1e3)
+        time.sleep(0.005)
+    child.stdin.close()
+    child.wait()
+    # The first one waits for the connection.
+    return statistics.median(times[1:])
 
 
 async def opened(session, host):
@@ -175,14 +117,7 @@ def main():
         finally:
             server.stop()
             subprocess.run([steplatch, "daemon", "stop"], env=environment, capture_output=True)
-            machine.sshd.terminate()
-            machine.sshd.wait()
-            # The terminal host there outlives its connections, and its terminals with it.
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error):
-                    if process.environ().get("HOME") == machine.home:
-                        process.kill()
-                        process.wait(10)
+            machine.close()
         print("| what | measured | beside | target | reached |\n| --- | ---: | ---: | --- | --- |")
         for what, measured, beside, target, reached in rows:
             said = "–" if reached is None else "yes" if reached else "**no**"
@@ -192,7 +127,7 @@ def main():
 async def measure(machine, server, environment, folder, rows):
     session = Lines(server)
     session.find_tools()
-    trip = machine.round_trip(environment)
+    trip = round_trip(environment)
     rows.append(("a byte through `ssh box cat` and back (ms)", f"{trip:.2f}", "–", "–", None))
     near, far = await openings(session, None), await openings(session, "build")
     rows.append(("`open_terminal`, bash at its prompt (ms)", f"{far:.1f}", f"{near:.1f} here", "–", None))
@@ -203,7 +138,7 @@ async def measure(machine, server, environment, folder, rows):
     began = time.perf_counter()
     crowd = [await opened(session, "build") for _ in range(CROWD)]
     rows.append((f"{CROWD} terminals there: opened, each (ms)", f"{(time.perf_counter() - began) * 1e3 / CROWD:.1f}", "–", "–", None))
-    connections = ssh_processes(machine.folder)
+    connections = len(machine.connections())
     rows.append(("… connections", f"{connections}", "–", "1", connections == 1))
     near, far = await echoes(session, here, there)
     rows.append(("… `send_input` + `await_output` in another one meanwhile (ms)", f"{far:.2f}", f"{near:.2f} here", f"≤ {1.5 * near + trip:.2f}", far <= 1.5 * near + trip))

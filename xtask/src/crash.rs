@@ -1,15 +1,17 @@
 //! `cargo xtask crash`: faults at random instants, on the real program, while runs of every kind act on files.
 //!
 //! The simulation tries every interleaving of a model. This chore tries the program itself: it kills and restarts the
-//! daemon, stops the terminal host, and counts repeated, lost or cut effects.
+//! daemon, stops the terminal host, cuts the connections to another machine, and counts repeated, lost or cut effects.
 
 use std::process::Command;
 
 use crate::repository::Repository;
-use crate::step;
+use crate::{programs, step};
 
-/// Builds the program and disturbs it. The arguments go to the script: `--faults N`, `--workers N`, `--load N`, `--seed S`.
+/// Builds the program and disturbs it. The arguments go to the script: `--faults N`, `--workers N`, `--load N`, `--seed S`,
+/// `--kinds KIND,…`.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    step::work("programs that are disturbed", || programs::ensure(programs::FOR_HOSTS))?;
     let build = ["build", "--release", "--locked", "--bin", "steplatch"];
     step::run("build", &mut repository.cargo(&build))?;
     let mut script = Command::new("python3");

@@ -54,8 +54,9 @@ cargo xtask bench temporal               Measure runs that Temporal decides, wit
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
 cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or the one of a seed.
-cargo xtask crash [--faults N] [--load N] Kill, restart and stop the real program N times (500) while runs of every kind act,
-                                         beside N busy loops (0), and count what was done twice or lost.
+cargo xtask crash [--faults N] [--load N] Kill, restart, stop and cut off the real program N times (500) while runs of every kind
+                                         act, beside N busy loops (0), and count what was done twice or lost. --kinds A,B
+                                         chooses kinds of runs. Starts an sshd on loopback: run it as root in a container.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
 cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that read foreign bytes with random inputs, N minutes each (3).

@@ -56,13 +56,12 @@ pub(crate) const FOR_TESTS: &[Program] = &[
 /// The programs for the benchmark of terminals.
 pub(crate) const FOR_BENCHMARKS: &[Program] = &[program("bash", &["bash"]), PYTHON];
 
-/// The programs for the benchmark of other machines.
+/// The programs for the benchmark of other machines, and for faults on the real program.
 pub(crate) const FOR_HOSTS: &[Program] = &[
     program("bash", &["bash"]),
     PYTHON,
     program("ssh", &["openssh-client"]),
     program("/usr/sbin/sshd", &["openssh-server"]),
-    program("pgrep", &["procps"]),
 ];
 
 /// The programs for the benchmark of the page.

@@ -53,6 +53,10 @@ class Home(Daemon):
             if "pid" in status:
                 return status
 
+    def terminals(self):
+        """Returns the number of terminals that are open, here and on other machines."""
+        return len(json.loads(self.commands("terminal", "list", "--json"))["sessions"])
+
     def answers(self, gate, answer):
         """Answers a gate as a person, and returns whether the answer was taken."""
         command = [self.program, "gates", "answer", gate, answer]
@@ -305,6 +309,7 @@ def main():
         agent.close()
         faults, began = Faults(home, machine, options.seed), time.monotonic()
         tally = tally_runs(home, kinds, faults, options)
+        print(f"left    {home.terminals()} terminals open after all runs")
         is_right = report(tally, faults, kinds, options, time.monotonic() - began)
     finally:
         for loop in loops:

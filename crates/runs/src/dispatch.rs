@@ -20,7 +20,7 @@ use crate::kind::Kind;
 use crate::machine::{self, MachineRun};
 use crate::remote::{self, RemoteRun};
 use crate::result_error::ResultError;
-use crate::run::Run;
+use crate::run::{Run, RunStatus};
 
 impl Engine {
     /// Returns the events that followers of a run see, for at most `at_most` entries starting at number `from`. Some
@@ -39,16 +39,20 @@ impl Engine {
         }
     }
 
-    /// Returns the report of a run that waits at `gate`, if it waits at one.
-    pub(super) async fn report_of(&self, run: &Arc<Run>, gate: Option<GateInfo>) -> Result<RunReply, Unreadable> {
+    /// Returns the report of a run that is as far as `progress` says, and waits at `gate`, if it waits at one.
+    pub(super) async fn report_of(
+        &self,
+        run: &Arc<Run>,
+        progress: RunStatus,
+        gate: Option<GateInfo>,
+    ) -> Result<RunReply, Unreadable> {
         let records = self.journal.read(&run.id, 1).await?;
         let (run, secrets) = (run.clone(), self.secrets.clone());
         self.at_length(move || match run.kind() {
-            Kind::Machine => machine::build_report(&run, run.progress(), records, gate, &secrets),
-            Kind::Function => {
-                function::report(&run, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
-            }
-            Kind::Remote => remote::report(&run, &records, &secrets),
+            Kind::Machine => machine::build_report(&run, progress, records, gate, &secrets),
+            Kind::Function => function::report(&run, progress, &records, &secrets)
+                .map(|report| RunReply { pending_gate: gate, ..report }),
+            Kind::Remote => remote::report(&run, progress, &records, &secrets),
         })
         .await
     }

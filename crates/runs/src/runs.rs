@@ -631,16 +631,17 @@ impl Runs {
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let _turn = self.reports.acquire().await.expect("it is never closed");
-        let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
+        // Before its history is read: a run that ends in between is reported as still running, and not as completed without its result.
+        let (progress, gate) = (run.progress(), self.pending_gates(run).into_iter().next());
         let next_step = machine::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: Unreadable| RunReply {
             run_id: run.id.to_string(),
-            status: run.state().name().to_owned(),
+            status: progress.state.name().to_owned(),
             workflow_name: Some(run.about.workflow.clone()),
             error: Some(HistoryError::from(error).to_string()),
             ..RunReply::default()
         };
-        let report = self.shared.report_of(run, gate).await.unwrap_or_else(unreadable);
+        let report = self.shared.report_of(run, progress.clone(), gate).await.unwrap_or_else(unreadable);
         RunReply { next_step: report.next_step.or(next_step), ..report }
     }
 }

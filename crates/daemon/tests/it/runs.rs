@@ -179,6 +179,35 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
     assert!(record.completed_at.is_some());
 }
 
+/// The run may end while a report reads its history.
+#[tokio::test]
+async fn a_report_says_that_a_run_has_completed_only_with_its_end() {
+    const STATES: u32 = 99;
+    let daemon = TestDaemon::new().await;
+    let mut states: serde_json::Map<String, Value> = (0..STATES)
+        .map(|number| (format!("s{number}"), state("set", &json!({"n": number}), &format!("s{}", number + 1))))
+        .collect();
+    states.insert(format!("s{STATES}"), last("return", &json!({"result": "over"})));
+    let verb = RunWorkflow {
+        workflow_definition: Some(machine("s0", states.into())),
+        max_states: Some(1000),
+        wait_seconds: Some(0.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    for _ in 0..5 {
+        let mut report = daemon.call(verb.clone()).await;
+        while report.status == "running" {
+            report = daemon.call(GetRun { run_id: report.run_id, ..GetRun::default() }).await;
+        }
+        assert_eq!(
+            (report.status.as_str(), report.states_executed, &report.result),
+            ("completed", STATES + 1, &Some(json!("over"))),
+            "{report:#?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     let daemon = TestDaemon::new().await;

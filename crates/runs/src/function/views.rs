@@ -14,7 +14,7 @@ use super::entry::{CallLabel, Entry, event_name};
 use super::gate::{HUMAN, step};
 use super::history::FunctionState;
 use crate::event::{Unreadable, add_author, envelope};
-use crate::run::{Run, RunState};
+use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::time_span::TimeSpan;
 
@@ -199,13 +199,17 @@ fn of_graph(
     }
 }
 
-/// Returns a report on a run.
+/// Returns a report on a run that is as far as `progress` says.
 ///
 /// # Errors
 ///
 /// If reading an entry fails.
-pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
-    let progress = run.progress();
+pub(crate) fn report(
+    run: &Run,
+    progress: RunStatus,
+    records: &[Record],
+    secrets: &Redactor,
+) -> Result<RunReply, Unreadable> {
     let mut folded = FunctionState::default();
     for record in records {
         folded.apply(&Entry::read(record, &Seal::default())?);

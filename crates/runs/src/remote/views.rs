@@ -15,7 +15,7 @@ use crate::definition_source::DefinitionSource;
 use crate::engine_state::Engine;
 use crate::event::{Unreadable, envelope};
 use crate::result_error::ResultError;
-use crate::run::{Run, RunState};
+use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
 /// Returns an entry as an event; `None` if followers do not see the entry.
@@ -49,13 +49,17 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
     Ok(Some(envelope(run, record.seq, event_type, data, clock::to_iso8601(at))))
 }
 
-/// Returns a report on a run.
+/// Returns a report on a run that is as far as `progress` says.
 ///
 /// # Errors
 ///
 /// If reading an entry fails.
-pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
-    let progress = run.progress();
+pub(crate) fn report(
+    run: &Run,
+    progress: RunStatus,
+    records: &[Record],
+    secrets: &Redactor,
+) -> Result<RunReply, Unreadable> {
     let mut state = State::default();
     for record in records {
         state.apply(&Entry::read(record, &Seal::default())?);

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use steplatch_files::FileAsk;
 use steplatch_ledger::names_step;
 use steplatch_protocol::is_format;
 use steplatch_terminal::SecretText;
@@ -23,7 +24,7 @@ use crate::outbox::Outbox;
 use crate::wire::START_TIME;
 use crate::wire::is_of_run;
 use crate::wire::next_number;
-use crate::wire::{Ask, BoundedList, MAX_BODY_BYTES, Refusal, SECRETS, WIRE_VERSION, read_body};
+use crate::wire::{Ask, BoundedList, MAX_BODY_BYTES, Refusal, SECRETS, WIRE_VERSION, is_sparse, read_body};
 
 /// The greeting of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -430,7 +431,8 @@ impl<E: DeserializeOwned> Events<E> {
             self.bytes.fetch_sub(body.len(), Ordering::Relaxed);
             match read_body(&body) {
                 Ok(event) => return Some(event),
-                Err(error) => tracing::warn!(%error, "an event of the terminal host cannot be read"),
+                // Another machine decides how often, and a log keeps each warning.
+                Err(error) => tracing::debug!(%error, "an event of the terminal host cannot be read"),
             }
         }
     }
@@ -471,7 +473,14 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
         return Err(AskError::Garbled("it is longer than the answer to such a request".to_owned()));
     };
     let is_long = body.len() > MAX_READ_AT_ONCE;
-    let read = move || read_body::<Result<T, Refusal>>(&body).map_err(|error| garbled(&error));
+    // The bytes of a file take no more memory than they have.
+    let is_foreign = shared.waiting.peer == Peer::Elsewhere && !matches!(ask, Ask::File(FileAsk::Read { .. }));
+    let read = move || {
+        if is_foreign && !is_sparse(&body) {
+            return Err(AskError::Garbled("it has more values than a terminal host sends".to_owned()));
+        }
+        read_body::<Result<T, Refusal>>(&body).map_err(|error| garbled(&error))
+    };
     let answer = if is_long { blocking(read).await } else { read() };
     Ok(answer??)
 }

@@ -53,6 +53,8 @@ pub struct MachineFiles {
     place: Place,
     /// The step that writes a file.
     step: Option<String>,
+    /// True if the step has sent no request before: then another machine cannot have written the file.
+    is_first: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -63,16 +65,16 @@ enum Place {
 
 impl MachineFiles {
     pub(crate) fn here() -> Self {
-        Self { place: Place::Here, step: None }
+        Self { place: Place::Here, step: None, is_first: true }
     }
 
-    pub(crate) fn there(host: RemoteHost, timeout: Duration, step: Option<String>) -> Self {
-        Self { place: Place::There(Keeper::There(host), timeout), step }
+    pub(crate) fn there(host: RemoteHost, timeout: Duration, step: Option<String>, is_first: bool) -> Self {
+        Self { place: Place::There(Keeper::There(host), timeout), step, is_first }
     }
 
     /// Returns the files of this machine for a step, whose file the terminal host of this machine writes.
     pub(crate) fn written_once(host: Keeper, timeout: Duration, step: String) -> Self {
-        Self { place: Place::There(host, timeout), step: Some(step) }
+        Self { place: Place::There(host, timeout), step: Some(step), is_first: false }
     }
 
     /// Returns the file that the step has written before; none if it has written none.
@@ -80,7 +82,9 @@ impl MachineFiles {
     /// # Errors
     /// The machine does not answer.
     pub async fn written_before(&self) -> Result<Option<Copied>, TransferError> {
-        let (Place::There(keeper, timeout), Some(step)) = (&self.place, &self.step) else { return Ok(None) };
+        let (Place::There(keeper, timeout), Some(step), false) = (&self.place, &self.step, self.is_first) else {
+            return Ok(None);
+        };
         let ask = Ask::File(FileAsk::Written(step.clone()));
         let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&ask, *timeout).await {
             // A host of an older version writes a file again.
@@ -163,7 +167,13 @@ impl MachineFiles {
         replace: bool,
     ) -> Result<FileWritten, TransferError> {
         let ask = FileAsk::Finish { target: target.clone(), length, digest, mode, replace, step: self.step.clone() };
-        self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await
+        let written: FileWritten = self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await?;
+        match &self.place {
+            Place::There(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
+                Err(TransferError::Ask(keeper.implausible("a written file with another content than was sent")))
+            }
+            Place::Here | Place::There(..) => Ok(written),
+        }
     }
 
     async fn abandon(&self, target: WriteTarget) {

@@ -29,8 +29,8 @@ use crate::client::{AskError, Host, OnSecret};
 use crate::files::MachineFiles;
 use crate::records::{self, HostRecord};
 use crate::remote::{
-    CLIENT_CONNECT_TIMEOUT, HostTarget, RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace,
-    RemoteSetup,
+    CLIENT_CONNECT_TIMEOUT, HostTarget, Opening, RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts,
+    RemotePlace, RemoteSetup,
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
@@ -431,8 +431,7 @@ impl Hosts {
     /// Returns the machine of a terminal, if that is another one and known without asking it.
     #[must_use]
     pub fn machine_of(&self, id_or_name: &str) -> Option<String> {
-        let (host, _) = self.shared.remote.get()?.find_noted_terminal(id_or_name)?;
-        Some(host.machine().to_owned())
+        self.shared.remote.get()?.find_noted_terminal(id_or_name)?.machine().map(str::to_owned)
     }
 
     fn remote(&self, name: &str) -> Result<&RemoteHosts, RemoteError> {
@@ -472,7 +471,7 @@ impl Hosts {
                 others.extend(self.current_now());
             }
             let taken = match noted {
-                Some((_, id)) => Some(id),
+                Some(terminal) => Some(terminal.id().clone()),
                 None => find_terminal(others, Ask::Find(name.clone())).await?.map(|terminal| terminal.id().clone()),
             };
             if let Some(by) = taken {
@@ -534,7 +533,8 @@ impl Hosts {
                 .is_ok_and(|found| found.is_some());
         let is_taken = |id: &TerminalId| is_here || remote.is_elsewhere(id, name);
         machine.record_opened(&step, &opened, is_taken).await.map_err(|what| keeper.implausible(what))?;
-        Ok((HostedTerminal::on(host, opened.id.clone()), opened))
+        let requested = Opening::new(host.socket(), &spec).description(opened.id.clone(), opened.pid);
+        Ok((HostedTerminal::on(host, requested), opened))
     }
 
     /// Returns whether this machine has or had a terminal of that id; a lost one counts.
@@ -569,10 +569,11 @@ impl Hosts {
             Some(step) => machine.host_for(step, patience).await?,
             None => machine.current(patience).await?,
         };
-        if let Some(step) = &step {
-            machine.begin_write(step, &host).await;
-        }
-        Ok(MachineFiles::there(host, patience, step))
+        let is_first = match &step {
+            Some(step) => machine.begin_write(step, &host).await,
+            None => true,
+        };
+        Ok(MachineFiles::there(host, patience, step, is_first))
     }
 
     /// Returns the steps of runs whose results the connected hosts keep, and of those whose hosts on other machines
@@ -684,8 +685,7 @@ impl Hosts {
     /// If no host has a terminal of this name, and one that may have it does not answer.
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
-        let noted = self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(id_or_name));
-        let remote = noted.map(|(host, id)| HostedTerminal::on(host, id));
+        let remote = self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(id_or_name));
         if let Ok(id) = id_or_name.parse::<TerminalId>() {
             if let Some(host) = self.lock().kept.get(&id).cloned() {
                 return Ok(Some(HostedTerminal::new(host, id)));

@@ -28,6 +28,7 @@ pub use self::connection::RECONNECT_TIMEOUT;
 pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
+pub(crate) use self::notes::{Opening, as_requested};
 pub(crate) use self::reply::{ColouredView, Reply};
 pub use self::target::{FixedConnection, HostTarget};
 pub use self::transport::{
@@ -35,6 +36,7 @@ pub use self::transport::{
     ssh_arguments,
 };
 use crate::client::Host;
+use crate::terminal::HostedTerminal;
 
 /// Time that a request of a client waits for a machine without a connection.
 pub const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -242,8 +244,8 @@ impl RemoteHosts {
         self.all().iter().map(|machine| machine.status()).collect()
     }
 
-    /// Returns the host that keeps a terminal, and the terminal, by the notes.
-    pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
+    /// Returns a terminal by the notes.
+    pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<HostedTerminal> {
         self.all().iter().find_map(|machine| machine.find_noted_terminal(id_or_name))
     }
 

@@ -1,16 +1,17 @@
 //! A terminal of a host, with the methods of a terminal of this process.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, LoggedInput, NotedState, Part, Picture, QueryFilter, Quiet, RunError, ScreenDelta, ScreenUpdate,
-    SecretText, Sent, Signal, Size, Variable, VariablesError, View, Waited,
+    Limit, LockHolder, LoggedInput, NotedState, Part, Picture, QueryFilter, Quiet, Reason, RunError, ScreenDelta,
+    ScreenUpdate, SecretText, Sent, Signal, Size, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
-use crate::remote::{CLIENT_CONNECT_TIMEOUT, ColouredView, RECONNECT_TIMEOUT, RemoteHost, Reply};
+use crate::remote::{CLIENT_CONNECT_TIMEOUT, ColouredView, RECONNECT_TIMEOUT, RemoteHost, Reply, as_requested};
 use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps, here or on another machine. Cheap to clone.
@@ -23,6 +24,8 @@ pub struct HostedTerminal {
     keeper: Keeper,
     id: TerminalId,
     patience: Duration,
+    /// Of a terminal on another machine, its description by the notes of this one.
+    noted: Option<Arc<Description>>,
 }
 
 /// Longer than a session lasts without a connection.
@@ -165,12 +168,29 @@ pub enum SignalError {
 
 impl HostedTerminal {
     pub(crate) fn new(host: Host, id: TerminalId) -> Self {
-        Self { keeper: Keeper::Here(host), id, patience: CLIENT_CONNECT_TIMEOUT }
+        Self { keeper: Keeper::Here(host), id, patience: CLIENT_CONNECT_TIMEOUT, noted: None }
     }
 
-    /// A terminal on another machine.
-    pub(crate) fn on(host: RemoteHost, id: TerminalId) -> Self {
-        Self { keeper: Keeper::There(host), id, patience: CLIENT_CONNECT_TIMEOUT }
+    /// A terminal on another machine, as it is noted here.
+    pub(crate) fn on(host: RemoteHost, noted: Description) -> Self {
+        let id = noted.id.clone();
+        Self { keeper: Keeper::There(host), id, patience: CLIENT_CONNECT_TIMEOUT, noted: Some(Arc::new(noted)) }
+    }
+
+    /// Returns the name of its machine, if that is another one.
+    pub(crate) fn machine(&self) -> Option<&str> {
+        match &self.keeper {
+            Keeper::Here(_) => None,
+            Keeper::There(remote) => Some(remote.machine()),
+        }
+    }
+
+    /// Returns a view with the name of the terminal that was requested.
+    fn named(&self, view: View) -> View {
+        match &self.noted {
+            Some(noted) => View { name: noted.name.clone(), ..view },
+            None => view,
+        }
     }
 
     /// Returns a handle that waits up to `patience` for a machine without a connection.
@@ -212,7 +232,8 @@ impl HostedTerminal {
     /// If the terminal has typed nothing, with the reason.
     pub async fn send(&self, input: Input) -> Result<Sent, SendError> {
         let sent: Result<Sent, InputError> = self.ask(TerminalAsk::Send(input)).await?;
-        Ok(sent?)
+        let sent = sent?;
+        Ok(Sent { view: sent.view.map(|view| self.named(view)), ..sent })
     }
 
     /// Waits for output, see [`steplatch_terminal::Terminal::wait`]. Dropping the future ends the wait.
@@ -221,12 +242,15 @@ impl HostedTerminal {
     /// If a pattern is invalid, or there is no such terminal.
     pub async fn wait(&self, wait: WaitRequest) -> Result<(Waited, View), TerminalError<InvalidPattern>> {
         let patterns = wait.patterns.len();
-        let waited: (Waited, View) = self.ask_to(TerminalAsk::Wait(wait)).await?;
-        match &waited.0.found {
-            Some(found) if found.pattern >= patterns => {
-                Err(self.keeper.implausible("a match of a pattern that was not given").into())
-            }
-            _ => Ok(waited),
+        let (waited, view): (Waited, View) = self.ask_to(TerminalAsk::Wait(wait)).await?;
+        let reason = match &waited.found {
+            Some(found) if found.pattern >= patterns => Some("a match of a pattern that was not given"),
+            None if waited.reason == Reason::Match => Some("a match without its text"),
+            _ => None,
+        };
+        match reason {
+            Some(reason) => Err(self.keeper.implausible(reason).into()),
+            None => Ok((waited, self.named(view))),
         }
     }
 
@@ -268,7 +292,7 @@ impl HostedTerminal {
     /// # Errors
     /// If there is no such terminal.
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, AskError> {
-        self.ask(TerminalAsk::Ready(quiet, at_most)).await
+        Ok(self.named(self.ask(TerminalAsk::Ready(quiet, at_most)).await?))
     }
 
     /// Returns the screen and state as of now.
@@ -276,10 +300,11 @@ impl HostedTerminal {
     /// # Errors
     /// If there is no such terminal.
     pub async fn view(&self, colours: bool) -> Result<View, AskError> {
-        match colours {
-            true => Ok(self.ask::<ColouredView>(TerminalAsk::View(true)).await?.0),
-            false => self.ask(TerminalAsk::View(false)).await,
-        }
+        let view = match colours {
+            true => self.ask::<ColouredView>(TerminalAsk::View(true)).await?.0,
+            false => self.ask(TerminalAsk::View(false)).await?,
+        };
+        Ok(self.named(view))
     }
 
     /// Returns the cells of the screen as of now, with their colours. A screen of a million cells in as many colours
@@ -351,7 +376,11 @@ impl HostedTerminal {
     /// # Errors
     /// If there is no such terminal.
     pub async fn describe(&self) -> Result<Description, AskError> {
-        self.ask(TerminalAsk::Describe).await
+        let described = self.ask(TerminalAsk::Describe).await?;
+        Ok(match &self.noted {
+            Some(noted) => as_requested(noted, described),
+            None => described,
+        })
     }
 
     /// Changes the size.
@@ -506,7 +535,8 @@ impl Attached {
                     return Some(AttachEvent::Redrawn(self.filtered_screen(screen)));
                 }
                 (AttachEvent::Resized(size), Some(_)) if size.checked().is_none() => {
-                    tracing::warn!(terminal = %self.terminal.id, ?size, "another machine reports a size that no terminal has");
+                    // The machine decides how often, and a log keeps each warning.
+                    tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports a size that no terminal has");
                 }
                 (event, _) => return Some(event),
             }

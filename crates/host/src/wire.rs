@@ -675,6 +675,60 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
     }
 }
 
+/// Number of elements that the lists of any answer may have, and the bytes of the answer for each further element.
+const FREE_ELEMENTS: u64 = 20_000;
+const BYTES_PER_ELEMENT: u64 = 6;
+
+/// Returns whether the lists of a body have no more elements than a terminal host writes into its length. Elements of a
+/// byte take up to a hundred bytes of memory each once they are read, so this looks before the read. Looks at the heads of values
+/// only; a body that is no MessagePack is left to the read.
+pub(crate) fn is_sparse(body: &[u8]) -> bool {
+    let max_elements = FREE_ELEMENTS + body.len() as u64 / BYTES_PER_ELEMENT;
+    let (mut elements, mut at) = (0_u64, 0_usize);
+    while let Some(&marker) = body.get(at) {
+        let number = |width: usize| {
+            let bytes = body.get(at + 1..at + 1 + width)?;
+            Some(bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)))
+        };
+        // Bytes of the head, bytes behind it, and elements (https://github.com/msgpack/msgpack/blob/master/spec.md).
+        let head = |width: usize, extra: u64| number(width).map(|length| (1 + width as u64, length + extra, 0));
+        let list = |width: usize| number(width).map(|length| (1 + width as u64, 0, length));
+        let (head, behind, count) = match marker {
+            0x00..=0x8f | 0xc0..=0xc3 | 0xe0..=0xff => (1, 0, 0),
+            0x90..=0x9f => (1, 0, u64::from(marker & 0x0f)),
+            0xa0..=0xbf => (1, u64::from(marker & 0x1f), 0),
+            0xc4..=0xc6 | 0xc7..=0xc9 | 0xd9..=0xdb | 0xdc..=0xdf => {
+                let read = match marker {
+                    0xc4 | 0xd9 => head(1, 0),
+                    0xc5 | 0xda => head(2, 0),
+                    0xc6 | 0xdb => head(4, 0),
+                    0xc7 => head(1, 1),
+                    0xc8 => head(2, 1),
+                    0xc9 => head(4, 1),
+                    0xdc => list(2),
+                    0xdd => list(4),
+                    // The pairs of a map are fields of a struct.
+                    0xde => Some((3, 0, 0)),
+                    _ => Some((5, 0, 0)),
+                };
+                let Some(read) = read else { return true };
+                read
+            }
+            0xca | 0xce | 0xd2 => (5, 0, 0),
+            0xcb | 0xcf | 0xd3 => (9, 0, 0),
+            0xcc | 0xd0 => (2, 0, 0),
+            0xcd | 0xd1 => (3, 0, 0),
+            0xd4..=0xd8 => (2, 1 << (marker - 0xd4), 0),
+        };
+        elements += count;
+        if elements > max_elements {
+            return false;
+        }
+        at = usize::try_from(head + behind).ok().and_then(|length| at.checked_add(length)).unwrap_or(body.len());
+    }
+    true
+}
+
 /// Reads a body.
 pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
     rmp_serde::from_slice(body)
@@ -800,6 +854,43 @@ mod tests {
             }
             assert_eq!(read, texts);
             assert!(pending.is_empty());
+        }
+    }
+
+    /// What a host writes is sparse, and lists of elements of a byte or two are not, wherever they are.
+    #[test]
+    fn lists_are_as_long_as_their_bytes_allow() {
+        use serde_json::{Value, json};
+        let entries: Vec<Value> =
+            (0..100_000).map(|n| json!({"name": n.to_string(), "kind": "File", "size": n})).collect();
+        let style =
+            json!({"fg": {"Rgb": [1, 2, 3]}, "bg": {"Rgb": [1, 2, 3]}, "bold": false, "underline_colour": null});
+        let run = json!({"col": 1, "cols": 1, "wide": false, "text": "x", "style": style});
+        let sparse = [
+            json!({"Ok": entries}),
+            json!({"rows": vec![json!([]); 2000]}),
+            json!({"rows": vec![json!(vec![run; 50]); 1000]}),
+            json!({"texts": vec![""; 10_000], "offsets": vec![u64::MAX; 100_000]}),
+            json!({"text": "\u{dd}\u{ff}x".repeat(1 << 20), "number": [1.5, -1, i64::MIN, 300, 70_000]}),
+        ];
+        for (row, value) in sparse.iter().enumerate() {
+            assert!(is_sparse(&body_of(value)), "{row}");
+        }
+        assert!(is_sparse(&body_of(&serde_bytes::ByteBuf::from(vec![0x9f; 1 << 20]))));
+        for (row, list) in
+            [json!(vec![Value::Null; 100_000]), json!(vec![json!([]); 100_000]), json!(vec![json!([0, ""]); 50_000])]
+                .into_iter()
+                .enumerate()
+        {
+            assert!(!is_sparse(&body_of(&list)), "{row}");
+            assert!(!is_sparse(&body_of(&json!({"Ok": {"Ok": [{"found": {"groups": list}}]}}))), "{row}");
+        }
+        // Nothing but the head of a list, and bytes of no message.
+        assert!(!is_sparse(&[0xdd, 0xff, 0xff, 0xff, 0xff]));
+        for (bytes, expected) in
+            [(&[0xdb, 0xff, 0xff, 0xff, 0xff][..], true), (&[0xc1; 100], true), (&[0xdd, 0xff], true), (&[], true)]
+        {
+            assert_eq!(is_sparse(bytes), expected, "{bytes:?}");
         }
     }
 

@@ -45,6 +45,11 @@ const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The first pause before another try, and the longest.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
+/// Minimum time of a connection after which the next attempt comes soon, and the longest pause after a shorter one: a machine
+/// that ends each connection at once costs few processes here.
+const STEADY_TIME: Duration = Duration::from_secs(10);
+const MAX_SHORT_PAUSE: Duration = Duration::from_secs(5);
+
 /// A loss of the connection that has not ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Interruption {
@@ -492,11 +497,12 @@ impl Supervisor {
                 Ok(Dialed::Gone) => return self.end(),
                 Ok(Dialed::Reached(reached)) => {
                     let was_known = session.as_ref().is_some_and(|open| open.is_known);
+                    let began = Instant::now();
                     let carried = self.carry(*reached, &mut session).await;
                     match carried {
                         Ok(failure) => {
-                            // The connection was there, so the next attempt comes soon.
-                            pause = RETRY_PAUSES.0;
+                            let is_steady = began.elapsed() >= STEADY_TIME;
+                            pause = pause.min(if is_steady { RETRY_PAUSES.0 } else { MAX_SHORT_PAUSE });
                             failure
                         }
                         // The host is there and has forgotten the session: another one begins at once.

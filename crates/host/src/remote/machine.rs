@@ -48,6 +48,9 @@ const MAX_LISTED: usize = 1000;
 /// Maximum number of unanswered openings that one look-up covers.
 const MAX_LOOKED_UP: usize = 16;
 
+/// Time limit of the look-ups of a list. A list waits for them after its own answer.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A remote host that the daemon opens terminals on.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -355,9 +358,10 @@ impl Machine {
     }
 
     /// Finds the host of a terminal in the notes.
-    pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
-        let (socket, id) = self.notes.lock().find(id_or_name)?;
-        Some((self.hosts().into_iter().find(|host| host.socket() == socket)?, id))
+    pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<HostedTerminal> {
+        let (socket, noted) = self.notes.lock().find(id_or_name)?;
+        let host = self.hosts().into_iter().find(|host| host.socket() == socket)?;
+        Some(HostedTerminal::on(host, noted))
     }
 
     /// Returns whether this machine has opened a terminal.
@@ -373,27 +377,23 @@ impl Machine {
     /// Records an opening before requesting it from a host, so that the next daemon finds it.
     pub(crate) async fn begin_opening(self: &Arc<Self>, step: &str, host: &RemoteHost, spec: &Spec) -> OpeningGuard {
         self.opening.lock().insert(step.to_owned());
-        let opening = Opening {
-            socket: host.socket().to_owned(),
-            since: SystemTime::now(),
-            terminal: None,
-            name: spec.name.clone(),
-            command: spec.command.clone(),
-            opened_by: spec.opened_by.clone(),
-            size: spec.size,
-            is_settled: false,
-        };
-        let is_first = self.notes.lock().begin(step, opening);
+        let is_first = self.notes.lock().begin(step, Opening::new(host.socket(), spec));
         let guard = OpeningGuard { machine: self.clone(), step: step.to_owned(), is_first };
         self.write_notes().await;
         guard
     }
 
     /// Records that a step of a run writes a file on a host, so that the next daemon repeats the request on that host only.
-    pub(crate) async fn begin_write(&self, step: &str, host: &RemoteHost) {
-        if is_of_run(step) && self.notes.lock().writes.insert(step.to_owned(), host.socket().to_owned()).is_none() {
+    /// Returns whether it is the first request of the step.
+    pub(crate) async fn begin_write(&self, step: &str, host: &RemoteHost) -> bool {
+        if !is_of_run(step) {
+            return false;
+        }
+        let is_first = self.notes.lock().writes.insert(step.to_owned(), host.socket().to_owned()).is_none();
+        if is_first {
             self.write_notes().await;
         }
+        is_first
     }
 
     /// Returns the host that performs the effects of a step: the host of its earlier request, else the current host.
@@ -467,14 +467,14 @@ impl Machine {
         is_taken: impl Fn(&TerminalId) -> bool,
     ) -> Result<Option<HostedTerminal>, AskError> {
         let opening = self.notes.lock().openings.get(step).cloned();
-        let Some(Opening { socket, terminal, .. }) = opening else { return Ok(None) };
-        let Some(host) = self.hosts().into_iter().find(|host| host.socket() == socket) else { return Ok(None) };
-        if let Some(id) = terminal {
-            return Ok(Some(HostedTerminal::on(host, id)));
+        let Some(opening) = opening else { return Ok(None) };
+        let Some(host) = self.hosts().into_iter().find(|host| host.socket() == opening.socket) else { return Ok(None) };
+        if let Some(id) = opening.terminal.clone() {
+            return Ok(Some(HostedTerminal::on(host, opening.description(id, 0))));
         }
         let up = host.up().ok_or_else(|| host.trouble())?;
         let found = self.look_up(&host, &up, step, &is_taken).await?;
-        Ok(found.map(|id| HostedTerminal::on(host, id)))
+        Ok(found.map(|id| HostedTerminal::on(host, opening.description(id, 0))))
     }
 
     /// Requests the terminal of a step whose opening has no answer.
@@ -562,10 +562,14 @@ impl Machine {
             });
             of_host.map(|(step, _)| step.clone()).take(MAX_LOOKED_UP).collect()
         };
-        for step in unanswered {
-            if let Err(error) = self.look_up(host, up, &step, is_taken).await {
+        // At once: each answer may take its whole time.
+        let looking_up = unanswered.iter().map(|step| async move {
+            if let Err(error) = self.look_up(host, up, step, is_taken).await {
                 tracing::warn!(%error, step, "failed to look up the terminal of a step");
             }
+        });
+        if tokio::time::timeout(LOOK_UP_TIMEOUT, join_all(looking_up)).await.is_err() {
+            up.record_silence(true);
         }
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use steplatch_ledger::names_step;
 use steplatch_link::SessionId;
-use steplatch_terminal::{Description, Size};
+use steplatch_terminal::{Description, Size, Spec};
 
 use crate::records;
 use crate::wire::is_of_run;
@@ -56,8 +56,22 @@ pub(crate) struct Opening {
 const MAX_OPENINGS: usize = 10_000;
 
 impl Opening {
+    /// Makes the note of a request that begins now.
+    pub(crate) fn new(socket: &str, spec: &Spec) -> Self {
+        Self {
+            socket: socket.to_owned(),
+            since: SystemTime::now(),
+            terminal: None,
+            name: spec.name.clone(),
+            command: spec.command.clone(),
+            opened_by: spec.opened_by.clone(),
+            size: spec.size,
+            is_settled: false,
+        }
+    }
+
     /// Describes the terminal before the machine does.
-    fn description(&self, id: TerminalId, pid: i32) -> Description {
+    pub(crate) fn description(&self, id: TerminalId, pid: i32) -> Description {
         Description {
             id,
             command: self.command.clone(),
@@ -201,8 +215,7 @@ impl MachineNotes {
         let terminals = self.terminals.entry(socket.to_owned()).or_default();
         terminals.retain_mut(|known| match listed.remove(&known.id) {
             Some(now) => {
-                let Description { id, command, name, opened_by, created, .. } = known.clone();
-                *known = Description { id, command, name, opened_by, created, ..now };
+                *known = as_requested(known, now);
                 true
             }
             None if before.contains(&known.id) => {
@@ -230,15 +243,22 @@ impl MachineNotes {
         self.terminals.remove(socket).unwrap_or_default().into_iter().map(|terminal| terminal.id).collect()
     }
 
-    /// Returns the terminal with this id or name, and the socket of its host.
-    pub(crate) fn find(&self, id_or_name: &str) -> Option<(String, TerminalId)> {
+    /// Returns the terminal with this id or name as it was last seen, and the socket of its host.
+    pub(crate) fn find(&self, id_or_name: &str) -> Option<(String, Description)> {
         let is_it = |terminal: &&Description| {
             terminal.id.as_str() == id_or_name || terminal.name.as_deref() == Some(id_or_name)
         };
         self.terminals
             .iter()
-            .find_map(|(socket, terminals)| Some((socket.clone(), terminals.iter().find(is_it)?.id.clone())))
+            .find_map(|(socket, terminals)| Some((socket.clone(), terminals.iter().find(is_it)?.clone())))
     }
+}
+
+/// Returns a description by another machine with the facts that this installation has requested and noted: the machine
+/// changes none of them.
+pub(crate) fn as_requested(noted: &Description, now: Description) -> Description {
+    let Description { id, command, name, opened_by, created, .. } = noted.clone();
+    Description { id, command, name, opened_by, created, ..now }
 }
 
 fn file(folder: &Path, name: &str) -> PathBuf {

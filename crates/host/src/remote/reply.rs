@@ -5,7 +5,10 @@
 //! begins, a name with a path in it. No other component expects such values. The daemon repairs a reply where its
 //! meaning stays the same (control characters in a text); any other one is an error of the request.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use steplatch_files::{DirectoryEntry, FileDigest, FileError, FileFacts, FilePiece, FileWritten, is_entry_name};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
@@ -24,6 +27,14 @@ const MAX_FILE_BYTES: u64 = 1 << 60;
 
 /// Maximum length of a title, a name or a directory, in bytes. What is longer is cut.
 const MAX_LABEL_BYTES: usize = 4096;
+
+/// Maximum distance of a time from the year 1970.
+const MAX_TIME: Duration = Duration::from_secs(1900 * 365 * 86_400);
+
+const IMPOSSIBLE_TIME: Reason = "a time that no clock shows";
+
+/// Maximum length of the text at a prompt, of the lines that were not entered, and of a note, in bytes.
+const MAX_TEXT_BYTES: usize = 128 << 10;
 
 /// Maximum length of the reason of a refusal, in bytes.
 const MAX_REASON_BYTES: usize = 128 << 10;
@@ -69,14 +80,36 @@ macro_rules! unchecked {
     ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {})*};
 }
 
-/// Checks the reason of a refusal: it quotes no more than a request or a screen holds.
+/// Checks the reason of a refusal: it quotes no more than a request or a screen holds, and each of its texts is one
+/// line.
 macro_rules! reason {
     ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {
         fn checked(self) -> Result<Self, Reason> {
             ensure(self.to_string().len() <= MAX_REASON_BYTES, "a reason that is too long")?;
-            Ok(self)
+            let unreadable = |_| "a reason that cannot be read";
+            let mut texts = serde_json::to_value(self).map_err(unreadable)?;
+            check_texts(&mut texts)?;
+            serde_json::from_value(texts).map_err(unreadable)
         }
     })*};
+}
+
+/// Makes each text in a value one line without disguises, and checks its times. Names of fields and of kinds stay.
+fn check_texts(value: &mut Value) -> Result<(), Reason> {
+    match value {
+        Value::String(text) => {
+            *text = text.replace('\n', "⏎");
+            replace(text, is_disguise);
+            Ok(())
+        }
+        Value::Array(values) => values.iter_mut().try_for_each(check_texts),
+        Value::Object(fields) => {
+            let seconds = fields.get("secs_since_epoch").and_then(Value::as_u64);
+            ensure(seconds.is_none_or(|seconds| seconds < MAX_TIME.as_secs()), IMPOSSIBLE_TIME)?;
+            fields.values_mut().try_for_each(check_texts)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
 }
 
 // One place compares and counts their content or shows it to people, which makes it visible.
@@ -84,6 +117,10 @@ unchecked!((), bool, u64, TerminalId, Exit, Stage, FileDigest, FilePiece);
 reason!(InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
 
 impl Reply for String {
+    fn checked(self) -> Result<Self, Reason> {
+        Ok(cleaned(self))
+    }
+
     fn is_within(&self, max_chars: usize) -> bool {
         is_text_within(self, max_chars)
     }
@@ -177,6 +214,16 @@ fn range(begin: u64, end: u64) -> Result<(), Reason> {
     ensure(begin <= end, "a range that ends before it begins")
 }
 
+/// Checks a time: only those of four-digit years have a form to be shown in.
+fn time(time: SystemTime) -> Result<(), Reason> {
+    ensure(is_time(time), IMPOSSIBLE_TIME)
+}
+
+fn is_time(time: SystemTime) -> bool {
+    let (before, after) = (time.duration_since(UNIX_EPOCH), UNIX_EPOCH.duration_since(time));
+    before.or(after).is_ok_and(|distance| distance < MAX_TIME)
+}
+
 fn size(size: Size) -> Result<(), Reason> {
     ensure(size.checked().is_some(), "a size that no terminal has")
 }
@@ -193,9 +240,15 @@ fn cleaned(mut text: String) -> String {
 
 /// Makes a text one short line.
 pub(crate) fn label(mut text: String) -> String {
-    replace(&mut text, char::is_control);
+    replace(&mut text, is_disguise);
     text.truncate(text.floor_char_boundary(MAX_LABEL_BYTES));
     text
+}
+
+/// Returns whether a character acts on the text around it: a control character, an end of a line, or a change of direction.
+fn is_disguise(sign: char) -> bool {
+    sign.is_control()
+        || matches!(sign, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn replace(text: &mut String, is_wrong: impl Fn(char) -> bool) {
@@ -217,6 +270,12 @@ fn clean_but_for_colours(text: &mut String) {
         clean.push_str(&cleaned(part.to_owned()));
     }
     *text = clean;
+}
+
+/// Checks a text that quotes an input.
+fn quoted(text: Option<String>) -> Result<Option<String>, Reason> {
+    ensure(text.as_ref().is_none_or(|text| text.len() <= MAX_TEXT_BYTES), "a text that is too long")?;
+    Ok(text.map(cleaned))
 }
 
 impl Reply for View {
@@ -242,7 +301,9 @@ fn viewed(view: View) -> Result<View, Reason> {
     size(view.size)?;
     offset(view.end)?;
     let cells = usize::from(view.size.cols) * usize::from(view.size.rows);
-    ensure(view.screen.len() <= cells * MAX_CELL_BYTES, "a screen that is larger than its size")?;
+    let rows = view.screen.bytes().filter(|byte| *byte == b'\n').count();
+    let is_within = view.screen.len() <= cells * MAX_CELL_BYTES && rows <= usize::from(view.size.rows);
+    ensure(is_within, "a screen that is larger than its size")?;
     let mut cursor = view.cursor;
     cursor.row = cursor.row.min(view.size.rows - 1);
     cursor.col = cursor.col.min(view.size.cols);
@@ -251,7 +312,7 @@ fn viewed(view: View) -> Result<View, Reason> {
         title: label(view.title),
         cwd: view.cwd.map(label),
         name: view.name.map(label),
-        typed: view.typed.map(cleaned),
+        typed: quoted(view.typed)?,
         ..view
     })
 }
@@ -359,7 +420,7 @@ impl Reply for CommandResult {
         [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(offset)?;
         clean(&mut self.output);
         self.tail = self.tail.map(cleaned);
-        self.not_entered = self.not_entered.map(cleaned);
+        self.not_entered = quoted(self.not_entered)?;
         self.replaced_by = self.replaced_by.map(label);
         if let Some(asks) = &mut self.asks {
             clean(&mut asks.screen);
@@ -376,6 +437,7 @@ impl Reply for CommandResult {
 impl Reply for Description {
     fn checked(self) -> Result<Self, Reason> {
         size(self.size)?;
+        [self.created, self.last_activity].into_iter().try_for_each(time)?;
         Ok(Self {
             command: label(self.command),
             name: self.name.map(label),
@@ -390,6 +452,7 @@ impl Reply for Description {
 
 impl Reply for LockHolder {
     fn checked(self) -> Result<Self, Reason> {
+        time(self.since)?;
         Ok(Self { name: label(self.name), ..self })
     }
 }
@@ -397,8 +460,9 @@ impl Reply for LockHolder {
 impl Reply for Handover {
     fn checked(mut self) -> Result<Self, Reason> {
         range(self.from, self.to)?;
+        time(self.until)?;
         self.holder = self.holder.checked()?;
-        self.note = self.note.map(cleaned);
+        self.note = quoted(self.note)?;
         Ok(self)
     }
 }
@@ -431,24 +495,32 @@ impl Reply for Closed {
 impl Reply for LoggedInput {
     fn checked(mut self) -> Result<Self, Reason> {
         offset(self.offset)?;
+        time(self.at)?;
         self.by = self.by.map(label);
         self.screen = self.screen.map(cleaned);
+        self.highlighted.iter_mut().for_each(clean);
         self.directory = self.directory.map(label);
         if let InputContext::Password { row } | InputContext::Program { row } = &mut self.context {
             clean(row);
         }
         match &mut self.action {
             // Typed input has keys in it, which are control characters.
-            LoggedAction::Typed { .. } | LoggedAction::Attached { .. } | LoggedAction::Hidden { .. } => {}
-            LoggedAction::Command { outcome, .. } => outcome_of(outcome.as_mut())?,
+            LoggedAction::Typed { keys, .. } => keys.iter_mut().for_each(|key| replace(key, is_disguise)),
+            LoggedAction::Attached { .. } | LoggedAction::Hidden { .. } => {}
+            LoggedAction::Command { command, directory, outcome } => {
+                clean(&mut command.text);
+                *directory = directory.take().map(label);
+                outcome_of(outcome.as_mut())?;
+            }
             LoggedAction::Entered { line, outcome } => {
                 if let Some(LoggedText { text, .. }) = line {
                     clean(text);
                 }
                 outcome_of(outcome.as_mut())?;
             }
-            LoggedAction::Waited { matched, until, .. } => {
+            LoggedAction::Waited { patterns, matched, until, .. } => {
                 offset(*until)?;
+                patterns.iter_mut().for_each(clean);
                 if let Some((_, LoggedText { text, .. })) = matched {
                     clean(text);
                 }
@@ -462,7 +534,11 @@ impl Reply for LoggedInput {
 
 fn outcome_of(outcome: Option<&mut CommandOutcome>) -> Result<(), Reason> {
     match outcome {
-        None | Some(CommandOutcome::Refused(_)) => Ok(()),
+        None => Ok(()),
+        Some(CommandOutcome::Refused(reason)) => {
+            replace(reason, is_disguise);
+            Ok(())
+        }
         Some(CommandOutcome::Ended { begin, end, .. }) => range(*begin, *end),
         Some(CommandOutcome::Left { begin, .. }) => offset(*begin),
     }
@@ -493,7 +569,9 @@ impl Reply for DirectoryEntry {
 impl Reply for FileFacts {
     fn checked(self) -> Result<Self, Reason> {
         ensure(self.size <= MAX_FILE_BYTES, "a file that is larger than any file system")?;
-        Ok(Self { path: label(self.path), mode: self.mode & 0o7777, ..self })
+        // A file may have any time of change, and not all of them can be shown.
+        let modified = self.modified.filter(|modified| is_time(*modified));
+        Ok(Self { path: label(self.path), mode: self.mode & 0o7777, modified, ..self })
     }
 }
 

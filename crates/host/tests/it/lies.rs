@@ -139,6 +139,7 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
     let size = "a size that no terminal has";
     let offset = "an offset that no output has";
     let range = "a range that ends before it begins";
+    let time = "a time that no clock shows";
     let lies: Vec<(&str, Request, Value, &str)> = vec![
         ("a view without columns", View, with(view(), "/size/cols", 0), size),
         ("a view of 65,535 rows", View, with(view(), "/size/rows", 65_535), size),
@@ -153,9 +154,9 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
         ("65,535 columns", Picture, with(picture(), "/cols", 65_535), "a picture without columns, or with too many"),
         ("no rows", Picture, with(picture(), "/rows", json!([])), "a picture without rows, or with too many"),
         (
-            "65,535 rows",
+            "3,000 rows",
             Scrollback,
-            with(picture(), "/rows", json!(vec![json!([]); 65_535])),
+            with(picture(), "/rows", json!(vec![json!([]); 3000])),
             "a picture without rows, or with too many",
         ),
         ("cells beside the screen", Picture, run("/col", json!(79)), "cells beside the screen"),
@@ -200,10 +201,36 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
             waited("/Ok/0/found/pattern", json!(7)),
             "a match of a pattern that was not given",
         ),
+        ("a match without its text", Wait, waited("/Ok/0/found", Value::Null), "a match without its text"),
         (
-            "a match with a million groups",
+            "more lines than rows",
+            View,
+            with(view(), "/screen", "x\n".repeat(25)),
+            "a screen that is larger than its size",
+        ),
+        (
+            "a text at the prompt without end",
+            View,
+            extended(view(), "typed", json!("x".repeat(400_000))),
+            "a text that is too long",
+        ),
+        (
+            "lines without end that were not entered",
+            Run,
+            json!({"Ok": extended(answer::command(), "not_entered", json!("x\n".repeat(200_000)))}),
+            "a text that is too long",
+        ),
+        ("an input at the end of all times", Inputs, json!([with(answer::input(), "/at", end_of_times())]), time),
+        (
+            "a holder since the end of all times",
+            Run,
+            json!({"Err": {"Held": {"name": "ana", "since": end_of_times()}}}),
+            time,
+        ),
+        (
+            "a match with thousands of groups",
             Wait,
-            waited("/Ok/0/found/groups", json!(vec![Value::Null; 1_000_000])),
+            waited("/Ok/0/found/groups", json!(vec![Value::Null; 9000])),
             "a match with too many groups",
         ),
         ("a command that ended before it began", Run, ran("/offset", 9), range),
@@ -251,6 +278,17 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
         };
         assert_eq!(what, expected, "{name}");
     }
+}
+
+/// A time that has no form in which it could be shown.
+fn end_of_times() -> Value {
+    json!({"secs_since_epoch": i64::MAX, "nanos_since_epoch": 0})
+}
+
+/// Returns an answer with another field.
+fn extended(mut answer: Value, field: &str, value: Value) -> Value {
+    answer[field] = value;
+    answer
 }
 
 fn command() -> CommandRequest {
@@ -315,12 +353,172 @@ async fn what_a_text_of_a_terminal_never_has_is_taken_out() {
     assert_eq!(names, ["WANTED"], "nobody asked for another one");
 }
 
+/// Reasons of refusals, which people and agents read as a line of text.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
+    let text = "a\u{202e}b\nenter your password:\u{1b}[2J\u{9b}6n\u{2066}";
+    let plain = "a\u{fffd}b⏎enter your password:\u{fffd}[2J\u{fffd}6n\u{fffd}";
+    let reply = move |ask: &Ask| {
+        Some(Lie::Value(match ask {
+            Ask::Open(request) if serde_json::to_value(request).unwrap()["command"] == "refused" => {
+                json!({"Err": {"NotFound": text}})
+            }
+            Ask::Terminal(_, TerminalAsk::Run(_)) => json!({"Err": {"NoFolder": {"folder": "/", "said": text}}}),
+            Ask::Terminal(_, TerminalAsk::Send(_)) => json!({"Err": {"LineStands": {"text": text}}}),
+            Ask::Terminal(_, TerminalAsk::Wait(_)) => json!({"Err": text}),
+            Ask::Terminal(_, TerminalAsk::Variables(_)) => json!({"Err": {"Name": text}}),
+            Ask::File(FileAsk::List(_)) => json!({"Err": {"System": {"path": text, "why": text}}}),
+            Ask::File(FileAsk::Describe(_)) => {
+                json!({"Ok": with(with(answer::file(), "/path", text), "/modified", end_of_times())})
+            }
+            Ask::Terminal(_, TerminalAsk::Inputs(_)) => {
+                let command =
+                    json!({"Command": {"command": {"text": text}, "directory": text, "outcome": {"Refused": text}}});
+                let input = with(answer::input(), "/action", command);
+                let keys = with(with(answer::input(), "/number", 2), "/action/Typed/keys", json!([text]));
+                json!([extended(input, "highlighted", json!([text])), keys])
+            }
+            _ => return None,
+        }))
+    };
+    let scene = Scene::new(Lies::in_replies(reply)).await;
+    let terminal = scene.open().await;
+    let files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, None).await.unwrap();
+    let input = Input { text: "x".to_owned(), ..Input::default() };
+    let reasons = [
+        scene.open_as(spec(&["refused"])).await.map(drop).unwrap_err().to_string(),
+        terminal.run(command()).await.unwrap_err().to_string(),
+        terminal.send(input).await.unwrap_err().to_string(),
+        terminal.wait(wait("ab")).await.unwrap_err().to_string(),
+        terminal.variables(vec!["W".to_owned()]).await.unwrap_err().to_string(),
+        files.list("site".into()).await.unwrap_err().to_string(),
+    ];
+    for reason in reasons {
+        assert!(reason.contains(plain), "{reason:?}");
+    }
+    let facts = files.describe("a".into()).await.unwrap();
+    assert_eq!((facts.path.contains(['\u{202e}', '\n', '\u{1b}']), facts.modified), (false, None));
+    let inputs = format!("{:?}", terminal.inputs(0).await.unwrap());
+    assert!(!inputs.contains("\\u{1b}") && !inputs.contains("\\u{9b}"), "{inputs}");
+}
+
+/// Lies about what was requested, in answers about one terminal: a gate and the hold of a run rely on its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_changes_nothing_that_this_installation_has_requested() {
+    let view = || extended(answer::view(), "name", json!("production"));
+    let reply = move |ask: &Ask| {
+        let Ask::Terminal(_, ask) = ask else { return None };
+        Some(Lie::Value(match ask {
+            TerminalAsk::Describe => {
+                let described = with(answer::description(&TerminalId::random()), "/name", "production");
+                with(with(described, "/command", "ssh production"), "/opened_by", "ana (a person)")
+            }
+            TerminalAsk::View(_) | TerminalAsk::Ready(..) => view(),
+            TerminalAsk::Send(_) => json!({"Ok": {"offset": 0, "view": view()}}),
+            TerminalAsk::Wait(_) => json!({"Ok": [answer::waited(), view()]}),
+            _ => return None,
+        }))
+    };
+    let liar = Liar::new(Lies::in_replies(reply));
+    let scene = Scene::of(liar).await;
+    let requested = Spec { name: Some("work".to_owned()), step: Some("step".to_owned()), ..spec(&["bash"]) };
+    let opened = scene.open_as(requested).await.unwrap();
+    let noted = scene.hosts.get("work").await.unwrap().unwrap();
+    let by_step = scene.hosts.opened_by("step").await.unwrap().unwrap();
+    for terminal in [opened, noted, by_step] {
+        let described = terminal.describe().await.unwrap();
+        assert_eq!((&described.id, described.name.as_deref()), (terminal.id(), Some("work")));
+        assert_eq!((described.command.as_str(), described.opened_by), ("bash", None));
+        let sent = terminal.send(Input { text: "x".to_owned(), ..Input::default() }).await.unwrap();
+        let names = [
+            terminal.view(false).await.unwrap().name,
+            terminal.view(true).await.unwrap().name,
+            terminal.wait(wait("ab")).await.unwrap().1.name,
+            sent.view.unwrap().name,
+        ];
+        assert!(names.iter().all(|name| name.as_deref() == Some("work")), "{names:?}");
+    }
+}
+
+/// Lies about files that a step has written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_written_by_the_request_for_it_and_with_its_content() {
+    let other = json!({"path": "/etc/passwd", "mode": 0o644, "replaced": false, "unchanged": false,
+        "content": [7, "07".repeat(32)]});
+    let step = "run_0123456789abcdef/put/1";
+    for (name, is_finish) in [("a step that was never begun", false), ("another content", true)] {
+        let other = other.clone();
+        let reply = move |ask: &Ask| match ask {
+            Ask::File(FileAsk::Finish { .. }) if is_finish => Some(Lie::Value(json!({"Ok": other}))),
+            Ask::File(FileAsk::Written(_)) if !is_finish => Some(Lie::Value(json!({"Ok": other}))),
+            _ => None,
+        };
+        let scene = Scene::new(Lies::in_replies(reply)).await;
+        let files = scene.hosts.files(Some("box"), CLIENT_CONNECT_TIMEOUT, Some(step.to_owned())).await.unwrap();
+        let put = files.put(Path::new("run.sh"), b"mine", None, true).await;
+        match is_finish {
+            true => assert_eq!(
+                refused(put.map_err(transfer_error), name),
+                "a written file with another content than was sent"
+            ),
+            false => assert_eq!((put.unwrap().length, name), (4, name)),
+        }
+    }
+}
+
+/// Connections that end as soon as they are there.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_ends_each_connection_is_connected_to_every_few_seconds() {
+    let liar = Liar::new(Lies::default());
+    let scene = Scene::of(liar.clone()).await;
+    scene.open().await;
+    let (began, before) = (Instant::now(), liar.dialed());
+    while began.elapsed() < Duration::from_secs(600) {
+        let last = liar.dialed();
+        liar.drop_connections();
+        while liar.dialed() == last {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let dialed = liar.dialed() - before;
+    // Two for each pause: it does not know the session any more, and then begins another one.
+    assert!((20..300).contains(&dialed), "{dialed} in ten minutes");
+}
+
+/// Lists that lead to look-ups which are not answered.
+#[tokio::test(start_paused = true)]
+async fn look_ups_that_are_not_answered_hold_no_list_up() {
+    let reply = |ask: &Ask| match ask {
+        Ask::Open(request) => {
+            let step = serde_json::to_value(request).unwrap()["step"].as_str().unwrap().to_owned();
+            step.starts_with("lost").then_some(Lie::Silence)
+        }
+        Ask::OpenedBy(_) => Some(Lie::Silence),
+        Ask::List => Some(Lie::Value(json!([answer::description(&TerminalId::random())]))),
+        _ => None,
+    };
+    let scene = Scene::new(Lies::in_replies(reply)).await;
+    scene.open().await;
+    for number in 0..16 {
+        let opening = scene.open_as(Spec { step: Some(format!("lost{number}")), ..spec(&["bash"]) });
+        assert!(tokio::time::timeout(Duration::from_secs(5), opening).await.is_err());
+    }
+    for _ in 0..3 {
+        let began = Instant::now();
+        scene.hosts.list().await;
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}
+
 /// Lies about the form of an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_cannot_be_read_is_an_error_and_what_became_of_the_request_is_unknown() {
     let of_another_type = json!({"Ok": {"offset": 0, "view": null}});
     let view = to_msgpack(&json!({"Ok": answer::view()}));
-    let lies: [(&str, Lie); 8] = [
+    let groups = json!({"Ok": {"Ok": [{"found": {"groups": vec![Value::Null; 1_000_000]}}]}});
+    let lies: [(&str, Lie); 9] = [
+        ("a million values of a byte", Lie::Body(to_msgpack(&groups))),
         ("another type", Lie::Value(of_another_type)),
         ("a number", Lie::Value(json!(7))),
         ("nothing", Lie::Body(Vec::new())),

@@ -29,7 +29,7 @@ pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
 pub(crate) use self::notes::{Opening, as_requested};
-pub(crate) use self::reply::{ColouredView, Reply};
+pub(crate) use self::reply::{ColouredView, Reply, StateChange};
 pub use self::target::{FixedConnection, HostTarget};
 pub use self::transport::{
     Channel, ConnectionGuard, DialedTargets, ErrorText, INSTALLED, OpenSsh, SshEnvironment, TargetFuture, Transport,

@@ -11,7 +11,9 @@ use steplatch_terminal::{
 };
 
 use crate::client::{AskError, Events, Host};
-use crate::remote::{CLIENT_CONNECT_TIMEOUT, ColouredView, RECONNECT_TIMEOUT, RemoteHost, Reply, as_requested};
+use crate::remote::{
+    CLIENT_CONNECT_TIMEOUT, ColouredView, RECONNECT_TIMEOUT, RemoteHost, Reply, StateChange, as_requested,
+};
 use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps, here or on another machine. Cheap to clone.
@@ -272,7 +274,10 @@ impl HostedTerminal {
     ) -> Result<Vec<(String, Option<Variable>)>, TerminalError<VariablesError>> {
         let mut variables: Vec<(String, Option<Variable>)> = self.ask_to(TerminalAsk::Variables(names.clone())).await?;
         variables.retain(|(name, _)| names.contains(name));
-        Ok(variables)
+        match variables.len() <= names.len() {
+            true => Ok(variables),
+            false => Err(self.keeper.implausible("more variables than were requested").into()),
+        }
     }
 
     /// Sets variables of its shell, see [`steplatch_terminal::Terminal::set_variables`].
@@ -321,7 +326,11 @@ impl HostedTerminal {
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
     pub async fn scrollback(&self, max_rows: usize) -> Result<Picture, AskError> {
-        self.ask(TerminalAsk::Scrollback(max_rows)).await
+        let picture: Picture = self.ask(TerminalAsk::Scrollback(max_rows)).await?;
+        match picture.rows.len() <= max_rows.saturating_add(usize::from(*Size::BOUNDS.end())) {
+            true => Ok(picture),
+            false => Err(self.keeper.implausible("more rows than were requested")),
+        }
     }
 
     /// Returns the entries of the log of inputs from this number on, oldest first.
@@ -484,7 +493,8 @@ impl HostedTerminal {
     /// # Errors
     /// If the state has changed, or there is no such terminal.
     pub async fn check_state(&self, gate: String) -> Result<(), TerminalError<String>> {
-        self.ask_to(TerminalAsk::CheckState(gate)).await
+        let checked: Result<(), StateChange> = self.ask(TerminalAsk::CheckState(gate)).await?;
+        checked.map_err(|StateChange(what)| TerminalError::Refused(what))
     }
 
     /// Ends everything in the terminal and closes it.

@@ -114,7 +114,7 @@ fn check_texts(value: &mut Value) -> Result<(), Reason> {
 
 // One place compares and counts their content or shows it to people, which makes it visible.
 unchecked!((), bool, u64, TerminalId, Exit, Stage, FileDigest, FilePiece);
-reason!(InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
+reason!(StateChange, InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
 
 impl Reply for String {
     fn checked(self) -> Result<Self, Reason> {
@@ -150,6 +150,12 @@ impl<A: Reply, B: Reply> Reply for (A, B) {
         Ok((self.0.checked()?, self.1.checked()?))
     }
 }
+
+/// A difference of a terminal from its noted state.
+#[derive(Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("{0}")]
+pub(crate) struct StateChange(pub(crate) String);
 
 /// Bounds of a list, and checks of it as a whole.
 pub(crate) trait Listed: Reply {

@@ -123,8 +123,11 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
         Run,
         Inputs,
         Pieces,
+        Variables,
+        State,
+        FewRows,
     }
-    use Request::{Inputs, Picture, Pieces, Read, Rows, Run, Scrollback, Send, View, Wait};
+    use Request::{FewRows, Inputs, Picture, Pieces, Read, Rows, Run, Scrollback, Send, State, Variables, View, Wait};
 
     const HUGE: u64 = u64::MAX;
     let (view, picture, delta) = (answer::view, answer::picture, answer::delta);
@@ -252,6 +255,19 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
         ),
         ("an input twice", Inputs, json!([answer::input(), answer::input()]), "a log of inputs that is not in order"),
         ("fewer texts than were requested", Pieces, json!([]), "more or fewer texts than were requested"),
+        (
+            "a variable twice",
+            Variables,
+            json!({"Ok": [["W", {"value": "1", "exported": true}], ["W", null]]}),
+            "more variables than were requested",
+        ),
+        ("a change of state without end", State, json!({"Err": "x".repeat(900_000)}), "a reason that is too long"),
+        (
+            "more rows above the screen than were requested",
+            FewRows,
+            with(picture(), "/rows", json!(vec![json!([]); 1006])),
+            "more rows than were requested",
+        ),
         ("more texts than were requested", Pieces, json!(["", "", ""]), "more or fewer texts than were requested"),
     ];
     for (name, request, lie, expected) in lies {
@@ -274,6 +290,9 @@ async fn an_answer_that_no_terminal_host_gives_is_an_error_of_its_request() {
             Wait => refused(terminal.wait(wait("ab")).await.map_err(ask_error), name),
             Run => refused(terminal.run(command()).await.map_err(ask_error), name),
             Inputs => refused(terminal.inputs(0).await, name),
+            Variables => refused(terminal.variables(vec!["W".to_owned()]).await.map_err(ask_error), name),
+            State => refused(terminal.check_state("gate".to_owned()).await.map_err(ask_error), name),
+            FewRows => refused(terminal.scrollback(5).await, name),
             Pieces => refused(terminal.pieces(vec![(0, 1), (1, 2)], 10).await, name),
         };
         assert_eq!(what, expected, "{name}");
@@ -365,7 +384,7 @@ async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
             }
             Ask::Terminal(_, TerminalAsk::Run(_)) => json!({"Err": {"NoFolder": {"folder": "/", "said": text}}}),
             Ask::Terminal(_, TerminalAsk::Send(_)) => json!({"Err": {"LineStands": {"text": text}}}),
-            Ask::Terminal(_, TerminalAsk::Wait(_)) => json!({"Err": text}),
+            Ask::Terminal(_, TerminalAsk::Wait(_) | TerminalAsk::CheckState(_)) => json!({"Err": text}),
             Ask::Terminal(_, TerminalAsk::Variables(_)) => json!({"Err": {"Name": text}}),
             Ask::File(FileAsk::List(_)) => json!({"Err": {"System": {"path": text, "why": text}}}),
             Ask::File(FileAsk::Describe(_)) => {
@@ -391,6 +410,7 @@ async fn a_reason_is_one_line_and_acts_on_no_text_around_it() {
         terminal.send(input).await.unwrap_err().to_string(),
         terminal.wait(wait("ab")).await.unwrap_err().to_string(),
         terminal.variables(vec!["W".to_owned()]).await.unwrap_err().to_string(),
+        terminal.check_state("gate".to_owned()).await.unwrap_err().to_string(),
         files.list("site".into()).await.unwrap_err().to_string(),
     ];
     for reason in reasons {

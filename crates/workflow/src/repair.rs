@@ -4,6 +4,7 @@
 //! machine has to be valid, and [`weakenings`] names everything in it that a person should look at twice.
 
 mod alternatives;
+mod legible;
 pub(crate) mod paths;
 mod proposal;
 mod unchecked;
@@ -123,7 +124,7 @@ pub fn patched(
     let operations: json_patch::Patch =
         serde_json::from_value(patch.clone()).map_err(|error| PatchError::NotAPatch(error.to_string()))?;
     let document = applied(definition.document(), &operations)?;
-    if document == *definition.document() {
+    if legible::is_same(Some(&document), Some(definition.document())) {
         return Err(PatchError::Nothing);
     }
     let patched = Definition::parse(&document, tools).map_err(PatchError::Invalid)?;

@@ -1,6 +1,6 @@
 //! The alternatives of a pattern: which ones a pattern has besides those of another one.
 
-use steplatch_pattern::{Alternatives, Pattern};
+use steplatch_pattern::{Alternative, Alternatives, Pattern};
 
 use crate::substitute;
 
@@ -34,6 +34,8 @@ const FIRST_MARK: char = '\u{e000}';
 pub(super) struct NewAlternative {
     /// The text, as its author wrote it.
     pub(super) text: String,
+    /// True if it is tried before a present one, and so may take its match.
+    pub(super) is_before: bool,
     /// A remark on it, besides that it is new.
     pub(super) remark: Option<Remark>,
 }
@@ -94,7 +96,7 @@ impl<'p> Marks<'p> {
 }
 
 /// Returns the alternatives that the patterns `after` have besides those of `before`. `None` where they are other
-/// patterns: one, an alternative of one or the flags are gone or different. `recorded` has lines of the recording.
+/// patterns: one, an alternative of one, the order of these or the flags are gone or different. `recorded` has lines of the recording.
 pub(super) fn new_alternatives<'p>(
     before: &[&'p str],
     after: &[&'p str],
@@ -110,8 +112,10 @@ pub(super) fn new_alternatives<'p>(
         return None;
     }
     for (known, given) in known.iter().zip(&given) {
-        let is_given = |alternative| given.iter().any(|given| given == alternative);
-        if known.flags_str() != given.flags_str() || !known.iter().all(is_given) {
+        let places = known.iter().map(|known| given.iter().position(|given| given == known));
+        // The first alternative that matches decides what is matched.
+        let is_kept = places.collect::<Option<Vec<_>>>().is_some_and(|places| places.is_sorted());
+        if known.flags_str() != given.flags_str() || !is_kept {
             return None;
         }
     }
@@ -124,11 +128,13 @@ pub(super) fn new_alternatives<'p>(
     let mut new = Vec::new();
     for (index, given) in given.iter().enumerate() {
         let known = known.get(index);
-        for one in given.iter().filter(|one| known.is_none_or(|known| known.iter().all(|known| known != *one))) {
+        let is_known = |one: &&Alternative| known.is_some_and(|known| known.iter().any(|known| known == *one));
+        let last_known = given.iter().enumerate().filter(|(_, one)| is_known(one)).map(|(at, _)| at).last();
+        for (at, one) in given.iter().enumerate().filter(|(_, one)| !is_known(one)) {
             let (flags, text) = (given.flags_str(), marks.written(one.as_str()));
             let remark = remark(flags, one.as_str(), &marks, &unknown_lines);
             let text = if known.is_none() { format!("{flags}{text}") } else { text };
-            new.push(NewAlternative { text, remark });
+            new.push(NewAlternative { text, is_before: last_known.is_some_and(|last| at < last), remark });
         }
     }
     Some(new)
@@ -169,13 +175,15 @@ impl NewAlternative {
     /// Returns the alternative and its remark, as a fragment.
     pub(super) fn reason(&self) -> String {
         let text = &self.text;
-        match &self.remark {
+        let before = if self.is_before { ", tried before a present one" } else { "" };
+        let reason = match &self.remark {
             None => format!("'{text}' as well"),
             Some(Remark::Anything) => format!("'{text}' matches nearly anything"),
             Some(Remark::Recorded(line)) => format!("'{text}' also matches '{line}', which was recorded"),
             Some(Remark::Group) => format!("'{text}' has a group, which may set a variable"),
             Some(Remark::Value(value)) => format!("'{text}' has a value that may be a pattern, {value}"),
-        }
+        };
+        format!("{reason}{before}")
     }
 }
 
@@ -204,6 +212,8 @@ mod tests {
         for (before, after) in [
             ("Continue", "Proceed"),
             ("Continue", "Cont|inue"),
+            ("a|ab", "ab|a"),
+            ("a|ab|abc", "a|abc|new|ab"),
             ("(?m)Continue", "Continue|Proceed"),
             ("Continue", "(?x) Continue | Proceed"),
             ("Continue", "(?i)Continue|Proceed"),

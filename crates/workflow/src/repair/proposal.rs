@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Weakening;
+use super::legible::value_text;
 use crate::decide::goes_on;
 use crate::definition::Definition;
 use crate::event::{Choice, shared};
@@ -88,7 +89,11 @@ impl Proposal {
             several => format!(" It weakens the workflow in {} ways: {}.", several.len(), several.join("; ")),
         };
         let Self { state, reason, by, .. } = self;
-        format!("{by} proposes a patch of the workflow in state '{state}': {reason}.{weakens} Is it accepted?")
+        // Quoted, so that nothing in it reads as a word of the question.
+        let reason = value_text(&Value::from(reason.as_str()));
+        format!(
+            "{by} proposes a patch of the workflow in state '{state}', with the reason {reason}.{weakens} Is it accepted?"
+        )
     }
 
     /// Returns the possible answers.

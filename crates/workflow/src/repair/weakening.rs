@@ -2,7 +2,7 @@
 //!
 //! The list names every change of a patch, except changes that certainly leave every check the same: words for people,
 //! shorter time limits that end nothing but the run, arguments with a default and no export, and new states that do
-//! nothing, make no check old, and lead to where the run would have gone under the same condition. So the list may name
+//! and ask nothing, make no check old, and lead to where the run would have gone under the same condition. So the list may name
 //! a change that does no harm, and never omits a harmful one. It shows texts to type, to run or to wait for whole.
 
 use std::collections::BTreeSet;
@@ -11,9 +11,11 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::alternatives::{NewAlternative, matches_nearly_anything, new_alternatives};
+use super::legible::{change, is_same, legible, value_text};
 use super::paths::{Edge, document, edges, human_gates, is_human_gate, known_targets, reached_from, reached_without};
 use super::unchecked::typed_unchecked_behind;
 use crate::definition::{Definition, State};
+use crate::question::AnsweredBy;
 use crate::tool;
 
 /// One thing that a patch weakens, or may weaken.
@@ -30,14 +32,6 @@ impl fmt::Display for Weakening {
         write!(out, "{} ({})", self.what, self.place)
     }
 }
-
-/// Minimum number of consecutive blanks with a count in their place, and maximum number of characters of a text for
-/// showing it with what it has in common with another one.
-const MIN_COUNTED_BLANKS: usize = 4;
-const MAX_COMMON_CHARS: usize = 120;
-
-/// Number of shown characters on either side of the part in which two texts differ.
-const CONTEXT_CHARS: usize = 20;
 
 /// Fields of the document and of a state that are words for people.
 const WORDS: [&str; 3] = ["name", "description", "$schema"];
@@ -103,10 +97,11 @@ impl<'a> Comparison<'a> {
                     let first = Edge { condition: Value::Null, to: Some(self.after.initial_state()) };
                     let known = known_targets(self.after, &first, |name| self.before.state(name).is_some());
                     if known.iter().any(|to| *to != Some(self.before.initial_state())) {
-                        self.name(place, format!("a run no longer begins with '{}'", self.before.initial_state()));
+                        let [old, new] = [self.before, self.after].map(Definition::initial_state);
+                        self.name(place, format!("a run no longer begins with '{old}', but with '{new}'"));
                     }
                 }
-                (_, Some(_), None) => self.name(place, format!("'{key}' is gone")),
+                (_, Some(old), None) => self.name(place, format!("'{key}' is gone: it was {}", value_text(old))),
                 (_, None, Some(new)) => self.name(place, format!("'{key}' is new: {}", value_text(new))),
                 (_, old, new) => self.name(place, format!("'{key}' {}", change(old, new))),
             }
@@ -123,6 +118,14 @@ impl<'a> Comparison<'a> {
                 None => self.name(place, format!("the {what} '{name}' is gone")),
                 Some(new) if without_words(new) != without_words(old) => {
                     self.name(place, format!("the {what} '{name}' {}", change(Some(old), Some(new))));
+                }
+                // A person types the secret that these words request.
+                Some(new) if new != old && new.get("secret") == Some(&Value::Bool(true)) => {
+                    let words = change(old.get("description"), new.get("description"));
+                    self.name(
+                        place,
+                        format!("the secret '{name}' is requested in other words: its description {words}"),
+                    );
                 }
                 Some(_) => {}
             }
@@ -143,9 +146,12 @@ impl<'a> Comparison<'a> {
         for argument in after.arguments().iter().filter(|argument| is_new(argument.name())) {
             let (name, place) = (argument.name(), format!("/arguments/{}", pointer(argument.name())));
             if argument.is_exported() {
+                let value = value_text(&Value::from(argument.default()));
                 self.name(
                     &place,
-                    format!("the new argument '{name}' is in the environment of the programs: add export: false"),
+                    format!(
+                        "the new argument '{name}' is in the environment of the programs, as {value}: add export: false"
+                    ),
                 );
             }
             if variables(before).contains(name) {
@@ -168,10 +174,10 @@ impl<'a> Comparison<'a> {
         for key in keys(old, new).filter(|key| !WORDS.contains(key)) {
             let place = format!("{place}/{key}");
             match (key, old.get(key), new.get(key)) {
+                ("action", Some(old), Some(new)) => self.action(&place, before, old, new),
                 (_, before, after) if before == after => {}
                 // Compared by where they lead.
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
-                ("action", Some(old), Some(new)) => self.action(&place, before, old, new),
                 ("timeout" | "max_visits", old, new) => self.limit(&place, (before, key), old, new),
                 ("on_unknown", _, Some(new)) if *new == "ask" => {
                     let what = "asks where its failure ended the run so far: an agent may choose where the run goes on";
@@ -218,21 +224,31 @@ impl<'a> Comparison<'a> {
             return self
                 .name(format!("{place}/tool"), format!("'{state}' did {} and now {does}", value_text(&tool(old))));
         }
-        if tool(old) == tool::GATE {
-            return self.name(format!("{place}/params"), format!("the gate '{state}' asks something else"));
-        }
+        let is_gate = tool(old) == tool::GATE;
         let empty = Map::new();
         let [old, new] = [old, new].map(|action| action.get("params").and_then(Value::as_object).unwrap_or(&empty));
         for key in keys(old, new) {
             let place = format!("{place}/params/{}", pointer(key));
             match (key, old.get(key), new.get(key)) {
-                (_, old, new) if old == new => {}
+                (_, old, new) if is_same(old, new) => {}
                 ("timeout", old, new) => self.limit(&place, (of, key), old, new),
+                ("answered_by", old, new) if is_gate => {
+                    let who = |value: Option<&Value>| {
+                        value.and_then(Value::as_str).unwrap_or(AnsweredBy::Human.name()).to_owned()
+                    };
+                    self.name(
+                        place,
+                        format!("the gate '{state}' is answered by {}, and was by {}", who(new), who(old)),
+                    );
+                }
+                (_, old, new) if is_gate => {
+                    self.name(place, format!("the gate '{state}' asks something else: '{key}' {}", change(old, new)));
+                }
                 ("pattern" | "patterns", Some(old), Some(new)) => match self.new_alternatives(old, new) {
                     Some(all) => {
                         let then = self.typed_next(state);
                         for one in all {
-                            let (why, sources) = (counted(&one.reason()), self.sources(&one.text));
+                            let (why, sources) = (legible(&one.reason()), self.sources(&one.text));
                             self.name(&place, format!("'{state}' waits for something else: {why}{sources}{then}"));
                         }
                     }
@@ -430,6 +446,11 @@ impl<'a> Comparison<'a> {
                 format!("the new state '{name}' opens a terminal, in which states that name none work then"),
             );
         }
+        if state.action().tool() == tool::GATE {
+            let who = if is_human_gate(state) { "a person" } else { "an agent, or anyone," };
+            let asked = value_text(&Value::from(state.action().params().clone()));
+            self.name(&place, format!("the new state '{name}' asks {who} something: {asked}"));
+        }
         self.passive_state(state, &place);
         if let Some(next) = typed_unchecked_behind(self.after, state) {
             self.name(&place, format!("'{next}' types behind the new state '{name}' whatever that brought about"));
@@ -444,7 +465,12 @@ impl<'a> Comparison<'a> {
             |variable: &String| RESULT_VARIABLES.contains(&variable.as_str()) || variable.starts_with(&own);
         for variable in variables(self.before) {
             if sets(&variable) || (sets_fields && is_of_result(&variable)) {
-                self.name(&place, format!("the new state '{name}' may set {{{variable}}}, which the workflow uses"));
+                let value = state.action().params().get(&variable).filter(|_| state.action().tool() == tool::SET);
+                let value = value.map(|value| format!(": {}", value_text(value))).unwrap_or_default();
+                self.name(
+                    &place,
+                    format!("the new state '{name}' may set {{{variable}}}, which the workflow uses{value}"),
+                );
             }
         }
         let arguments = self.before.arguments().iter().filter(|argument| argument.is_secret());
@@ -557,7 +583,7 @@ impl<'a> Comparison<'a> {
         if let Some(each) = document(self.after, state.name()).and_then(|state| state.get("for_each")) {
             text = format!("{text}, for each of {each}");
         }
-        format!("{}{}", counted(&text), self.sources(&text))
+        format!("{}{}", legible(&text), self.sources(&text))
     }
 }
 
@@ -607,46 +633,6 @@ fn without_words(variable: &Value) -> Value {
 
 /// Maximum number of bytes of a sentence about where values come from, without the last one.
 const MAX_SOURCES_BYTES: usize = 16 << 10;
-
-/// Returns a value as its author wrote it. A count stands for a long run of blanks, so that the text behind it stays in
-/// sight.
-fn value_text(value: &Value) -> String {
-    counted(&value.to_string())
-}
-
-fn counted(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(sign) = rest.chars().next() {
-        let blanks = rest.len() - rest.trim_start().len();
-        let count = rest[..blanks].chars().count();
-        let end = if blanks > 0 { blanks } else { sign.len_utf8() };
-        match count {
-            MIN_COUNTED_BLANKS.. => shown.push_str(&format!("[{count} blanks]")),
-            _ => shown.push_str(&rest[..end]),
-        }
-        rest = &rest[end..];
-    }
-    shown
-}
-
-/// Returns what a value was and is, in words. Of long ones, it shows the part in which they differ, and all of that.
-fn change(old: Option<&Value>, new: Option<&Value>) -> String {
-    let signs = |value: Option<&Value>| -> Vec<char> {
-        value.map_or_else(|| "nothing".to_owned(), Value::to_string).chars().collect()
-    };
-    let (old, new) = (signs(old), signs(new));
-    let shorter = old.len().min(new.len());
-    let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let end = old.iter().rev().zip(new.iter().rev()).take(shorter - begin).take_while(|(old, new)| old == new).count();
-    let part = |signs: &[char]| {
-        let (from, to) = (begin.saturating_sub(CONTEXT_CHARS), signs.len() - end.saturating_sub(CONTEXT_CHARS));
-        let [from, to] = if old.len().max(new.len()) > MAX_COMMON_CHARS { [from, to] } else { [0, signs.len()] };
-        let [before, after] = [from > 0, to < signs.len()].map(|is_cut| if is_cut { "…" } else { "" });
-        format!("{before}{}{after}", counted(&signs[from..to].iter().collect::<String>()))
-    };
-    format!("was {} and is {}", part(&old), part(&new))
-}
 
 fn pointer(key: &str) -> String {
     crate::definition::escaped(key)

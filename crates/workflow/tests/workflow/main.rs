@@ -9,6 +9,7 @@ mod endings;
 mod fuzz;
 mod gates;
 mod generated;
+mod hostile_patches;
 mod items;
 mod laws;
 mod machine;

@@ -1,0 +1,185 @@
+//! Values and their changes as a person can read them whole.
+//!
+//! A hostile text pushes its important part out of sight, or looks like another one. A count stands for a long run of
+//! blanks, and a code for a character that is not seen or that looks like a Latin letter.
+
+use serde_json::Value;
+
+/// Minimum number of consecutive blanks with a count in their place, and maximum number of characters of a text for
+/// showing it with what it has in common with another one.
+const MIN_COUNTED_BLANKS: usize = 4;
+const MAX_COMMON_CHARS: usize = 120;
+
+/// Number of shown characters on either side of the part in which two texts differ.
+const CONTEXT_CHARS: usize = 20;
+
+/// Cyrillic and Greek letters with the form of a Latin one.
+const LOOK_ALIKES: &str = "асеорхуіѕјԁһԛԝҮАВСЕНІЈКМОРЅТХαονρικυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ";
+
+/// Returns whether two values are equal, with the keys of their objects in the same order: the branches of a `parallel`
+/// begin in that order.
+pub(super) fn is_same(old: Option<&Value>, new: Option<&Value>) -> bool {
+    old == new && old.map(Value::to_string) == new.map(Value::to_string)
+}
+
+/// Returns a value as its author wrote it, in the form of [`legible`].
+pub(super) fn value_text(value: &Value) -> String {
+    legible(&value.to_string())
+}
+
+/// Returns a text in JSON, or one like it, with a count for each long run of blanks and a code for each character that
+/// is not seen, or is not the letter that it looks like.
+pub(super) fn legible(text: &str) -> String {
+    legible_signs(&signs(text))
+}
+
+/// Returns what a value was and is, in words. Of long ones, it shows the part in which they differ, and all of that.
+pub(super) fn change(old: Option<&Value>, new: Option<&Value>) -> String {
+    let moved = if is_reordered(old, new) { "is in another order: it " } else { "" };
+    let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), Value::to_string));
+    let (old, new) = (signs(&old), signs(&new));
+    let shorter = old.len().min(new.len());
+    let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let end = old.iter().rev().zip(new.iter().rev()).take(shorter - begin).take_while(|(old, new)| old == new).count();
+    let part = |signs: &[&str]| {
+        let (from, to) = (begin.saturating_sub(CONTEXT_CHARS), signs.len() - end.saturating_sub(CONTEXT_CHARS));
+        let [from, to] = if old.len().max(new.len()) > MAX_COMMON_CHARS { [from, to] } else { [0, signs.len()] };
+        let [before, after] = [from > 0, to < signs.len()].map(|is_cut| if is_cut { "…" } else { "" });
+        format!("{before}{}{after}", legible_signs(&signs[from..to]))
+    };
+    format!("{moved}was {} and is {}", part(&old), part(&new))
+}
+
+/// Returns whether two lists or objects have the same parts, in another order.
+fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
+    match (old, new) {
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            let sorted = |all: &[Value]| {
+                let mut all: Vec<String> = all.iter().map(Value::to_string).collect();
+                all.sort();
+                all
+            };
+            old.len() > 1 && sorted(old) == sorted(new)
+        }
+        (Some(Value::Object(old)), Some(Value::Object(new))) => old == new,
+        _ => false,
+    }
+}
+
+/// Splits a text into its characters, each escaped one whole.
+fn signs(text: &str) -> Vec<&str> {
+    let (mut signs, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some(first) = rest.chars().next() {
+        let length = match rest.strip_prefix('\\').and_then(|escaped| escaped.chars().next()) {
+            Some('u') if rest.get(2..6).is_some_and(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit())) => 6,
+            Some(escaped) => 1 + escaped.len_utf8(),
+            None => first.len_utf8(),
+        };
+        let (sign, behind) = rest.split_at(length);
+        signs.push(sign);
+        rest = behind;
+    }
+    signs
+}
+
+fn legible_signs(signs: &[&str]) -> String {
+    let (mut shown, mut rest) = (String::new(), signs);
+    while let Some(first) = rest.first() {
+        let blanks = rest.iter().take_while(|sign| is_blank(sign)).count();
+        let word = rest.iter().take_while(|sign| is_letter(sign)).count();
+        if blanks >= MIN_COUNTED_BLANKS {
+            let has_ends = rest[..blanks].iter().any(|sign| ["\\n", "\\r", "\n", "\r"].contains(sign));
+            shown.push_str(&format!("[{blanks} blanks{}]", if has_ends { " with ends of lines" } else { "" }));
+        } else if word > 0 {
+            let may_mislead = rest[..word].iter().all(|sign| sign.is_ascii() || is_look_alike(sign))
+                || rest[..word].iter().any(|sign| sign.is_ascii());
+            let code = |sign: &str| if may_mislead && is_look_alike(sign) { code(sign) } else { sign.to_owned() };
+            shown.extend(rest[..word].iter().map(|sign| code(sign)));
+        } else {
+            let unseen = first.chars().all(is_unseen);
+            shown.push_str(&if unseen { code(first) } else { (*first).to_owned() });
+        }
+        rest = &rest[if blanks >= MIN_COUNTED_BLANKS { blanks } else { word.max(1) }..];
+    }
+    shown
+}
+
+/// Returns the code of a character.
+fn code(sign: &str) -> String {
+    sign.chars().map(|character| character.escape_unicode().to_string()).collect()
+}
+
+fn is_letter(sign: &str) -> bool {
+    sign.chars().all(|character| character.is_alphanumeric() && !is_unseen(character))
+}
+
+/// Returns whether a character takes place and shows nothing.
+fn is_blank(sign: &str) -> bool {
+    let is_empty = |character: char| character.is_whitespace() || (is_unseen(character) && !character.is_control());
+    ["\\n", "\\r", "\\t", "\\f"].contains(&sign) || sign.chars().all(is_empty)
+}
+
+/// Returns whether a character has no form of its own: a control character, a blank other than the space, one that
+/// turns, hides or strikes through others, and letters that are drawn as nothing.
+fn is_unseen(character: char) -> bool {
+    match character {
+        ' '..='~' => false,
+        '\u{334}'..='\u{338}' | '\u{20d0}'..='\u{20ff}' => true,
+        '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{34f}' | '\u{17b4}' | '\u{17b5}' => true,
+        '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => true,
+        // Behind a letter, marks of letters are printed as they are.
+        other => String::from_iter(['x', other]).escape_debug().count() > 2,
+    }
+}
+
+fn is_look_alike(sign: &str) -> bool {
+    let is_one = |character: char| {
+        LOOK_ALIKES.contains(character)
+            || matches!(character, '\u{ff01}'..='\u{ff5e}' | '\u{2100}'..='\u{214f}' | '\u{2160}'..='\u{217f}' | '\u{1d400}'..='\u{1d7ff}')
+    };
+    !sign.is_ascii() && sign.chars().all(is_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_pushes_hides_or_looks_like_something_else_is_counted_or_has_a_code() {
+        for (text, shown) in [
+            ("make  dist", r#""make  dist""#),
+            ("a\n\tb", r#""a\n\tb""#),
+            ("a    b", r#""a[4 blanks]b""#),
+            ("a\n  \n  b", r#""a[6 blanks with ends of lines]b""#),
+            ("a\u{a0}\u{2800}\u{3164}\u{200b}\u{3000}b", r#""a[5 blanks]b""#),
+            ("a\\n\\n\\n\\nb", r#""a\\n\\n\\n\\nb""#),
+            ("a\u{202e}b", r#""a\u{202e}b""#),
+            ("a\u{1b}[8m", r#""a\u001b[8m""#),
+            ("x\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}", r#""x\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}""#),
+            ("n\u{336}o", r#""n\u{336}o""#),
+            ("yes\u{fe0f}\u{e0041}", r#""yes\u{fe0f}\u{e0041}""#),
+            ("m\u{430}ke", r#""m\u{430}ke""#),
+            ("\u{441}\u{440}", r#""\u{441}\u{440}""#),
+            ("\u{ff52}\u{ff4d}", r#""\u{ff52}\u{ff4d}""#),
+            ("Продолжить? grün gru\u{308}n 日本 ✓ ที่ é", "\"Продолжить? grün gru\u{308}n 日本 ✓ ที่ é\""),
+        ] {
+            assert_eq!(value_text(&json!(text)), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_shows_the_part_that_differs_and_that_only_the_order_does() {
+        let text = |old: &Value, new: &Value| change(Some(old), Some(new));
+        assert_eq!(text(&json!("a"), &json!("b")), r#"was "a" and is "b""#);
+        assert_eq!(text(&json!([1, 2]), &json!([2, 1])), "is in another order: it was [1,2] and is [2,1]");
+        let ordered = |text: &str| serde_json::from_str::<Value>(text).expect("an object");
+        let (one, other) = (ordered(r#"{"a":1,"b":2}"#), ordered(r#"{"b":2,"a":1}"#));
+        assert!(!is_same(Some(&one), Some(&other)) && is_same(Some(&one), Some(&one)));
+        assert_eq!(text(&one, &other), r#"is in another order: it was {"a":1,"b":2} and is {"b":2,"a":1}"#);
+        // An escaped character is whole where a long text is cut.
+        let long = |end: &str| json!(format!("{}{}{end}", "x".repeat(130), "\\n".repeat(20)));
+        assert!(text(&long("a"), &long("b")).starts_with(r#"was …\\n\\n"#), "{}", text(&long("a"), &long("b")));
+    }
+}

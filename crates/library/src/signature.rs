@@ -12,7 +12,8 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// The SHA-256 of what a definition does: everything but its `name` and `description`, in one canonical form.
 ///
 /// That form is JSON without white space, the keys of every object sorted by their UTF-8 bytes, and numbers that
-/// are whole written without a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference.
+/// are whole written without a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference. Only
+/// the branches of a `parallel` keep their order: they begin in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Signature(String);
@@ -24,12 +25,10 @@ impl Signature {
         let mut text = String::new();
         match definition {
             Value::Object(fields) => {
-                write_fields(
-                    fields.iter().filter(|(key, _)| !["name", "description"].contains(&key.as_str())),
-                    &mut text,
-                );
+                let does = fields.iter().filter(|(key, _)| !["name", "description"].contains(&key.as_str()));
+                write_fields(does, None, &mut text);
             }
-            other => write_canonical(other, &mut text),
+            other => write_canonical(other, None, &mut text),
         }
         Self::digested(&text)
     }
@@ -68,17 +67,24 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Adds a value in the canonical form.
-fn write_canonical(value: &Value, text: &mut String) {
+/// Adds a value in the canonical form. `branches` are those of a `parallel` around it, which keep their order.
+fn write_canonical(value: &Value, branches: Option<&Value>, text: &mut String) {
     match value {
-        Value::Object(fields) => write_fields(fields.iter(), text),
+        Value::Object(fields) => {
+            let own = fields.get("params").and_then(|params| params.get("workflows"));
+            let own = own.filter(|_| fields.get("tool").is_some_and(|tool| tool == "parallel"));
+            match branches.filter(|branches| std::ptr::eq(*branches, value)) {
+                Some(_) => write_in_order(fields.iter(), None, text),
+                None => write_fields(fields.iter(), own.or(branches), text),
+            }
+        }
         Value::Array(items) => {
             text.push('[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
                     text.push(',');
                 }
-                write_canonical(item, text);
+                write_canonical(item, branches, text);
             }
             text.push(']');
         }
@@ -87,16 +93,28 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-fn write_fields<'v>(fields: impl Iterator<Item = (&'v String, &'v Value)>, text: &mut String) {
+fn write_fields<'v>(
+    fields: impl Iterator<Item = (&'v String, &'v Value)>,
+    branches: Option<&Value>,
+    text: &mut String,
+) {
     let mut fields: Vec<_> = fields.collect();
     fields.sort_unstable_by_key(|(key, _)| *key);
+    write_in_order(fields.into_iter(), branches, text);
+}
+
+fn write_in_order<'v>(
+    fields: impl Iterator<Item = (&'v String, &'v Value)>,
+    branches: Option<&Value>,
+    text: &mut String,
+) {
     text.push('{');
-    for (index, (key, value)) in fields.into_iter().enumerate() {
+    for (index, (key, value)) in fields.enumerate() {
         if index > 0 {
             text.push(',');
         }
         let _ = write!(text, "{}:", Value::String(key.clone()));
-        write_canonical(value, text);
+        write_canonical(value, branches, text);
     }
     text.push('}');
 }
@@ -135,6 +153,22 @@ mod tests {
         ] {
             assert_ne!(Signature::of_value(&base), Signature::of_value(&other), "{other}");
         }
+    }
+
+    #[test]
+    fn the_order_of_the_branches_of_a_parallel_makes_another_workflow_and_that_of_their_keys_does_not() {
+        let signature = |branches: &str| {
+            let text = format!(
+                r#"{{"states": {{"s": {{"action": {{"tool": "parallel", "params": {{"workflows": {branches}}}}}}}}}}}"#
+            );
+            Signature::of_value(&serde_json::from_str(&text).unwrap())
+        };
+        let base =
+            signature(r#"{"dump": {"workflow_name": "dump", "session_id": "a"}, "wipe": {"workflow_name": "wipe"}}"#);
+        let keys = r#"{"dump": {"session_id": "a", "workflow_name": "dump"}, "wipe": {"workflow_name": "wipe"}}"#;
+        assert_eq!(signature(keys), base);
+        let order = r#"{"wipe": {"workflow_name": "wipe"}, "dump": {"workflow_name": "dump", "session_id": "a"}}"#;
+        assert_ne!(signature(order), base);
     }
 
     #[test]

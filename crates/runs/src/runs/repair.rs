@@ -122,8 +122,9 @@ impl Runs {
         let after = patched(&before, &step.place, &verb.patch, &TerminalTools)?;
         reply.difference = difference(&before, &after);
         let RecordingCheck { checked, lines } = self.check_recordings(&run, &before, &after).await?;
-        let mut weakened = weakenings(&before, &after, &lines);
-        weakened.extend(irreversible_inputs(&before, &after));
+        // What cannot be taken back comes first: a long list does not push it out of sight.
+        let mut weakened = irreversible_inputs(&before, &after);
+        weakened.extend(weakenings(&before, &after, &lines));
         reply.weakens = weakened.iter().map(ToString::to_string).collect();
         reply.checked.clone_from(&checked);
         let words = (reason.trim_end_matches('.').to_owned(), caller.who().await);

@@ -52,7 +52,7 @@ pub use reconnecting_client::{AskError, ReconnectingClient, RetryPolicy};
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};
 pub use verb::{Command, VERBS, Verb, VerbInfo, VerbTraits};
-pub use visible::{is_format, visible};
+pub use visible::{is_format, visible, without_free_space};
 
 // These modules consist of the types of verbs. All that is public in them is part of the contract.
 pub use approver::*;

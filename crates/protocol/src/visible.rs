@@ -38,6 +38,34 @@ pub fn visible(text: &str) -> String {
     text.chars().map(&mut show).collect()
 }
 
+/// Minimum number of consecutive blanks, and of ends of lines among them, with a count in their place.
+const MIN_COUNTED_BLANKS: usize = 40;
+const MIN_COUNTED_ENDS: usize = 5;
+
+/// Returns a text with a count in place of long runs of blanks and empty lines, which would push the text behind them
+/// out of sight.
+#[must_use]
+pub fn without_free_space(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while !rest.is_empty() {
+        let words = rest.find(is_blank).unwrap_or(rest.len());
+        shown.push_str(&rest[..words]);
+        rest = &rest[words..];
+        let blanks = &rest[..rest.len() - rest.trim_start_matches(is_blank).len()];
+        let (count, ends) = (blanks.chars().count(), blanks.matches('\n').count());
+        match count >= MIN_COUNTED_BLANKS || ends >= MIN_COUNTED_ENDS {
+            true => shown.push_str(&format!("[{count} blanks]")),
+            false => shown.push_str(blanks),
+        }
+        rest = &rest[blanks.len()..];
+    }
+    shown
+}
+
+fn is_blank(character: char) -> bool {
+    character.is_whitespace() || is_format(character)
+}
+
 /// Returns whether a mark strikes the character before it through, or encloses it (general category Me, and overlays with the
 /// combining class 1).
 fn is_overlay(character: char) -> bool {
@@ -71,6 +99,20 @@ mod tests {
         assert_eq!(visible("y\u{1d159}es\u{fff0} ye\u{16fe4}s\u{2d7f}\u{1107f}"), "y·es· ye·s··");
         assert_eq!(visible("yes\u{fe0f} y\u{a0}es\u{2800} ye\u{34f}s\u{e0100}"), "yes· y·es· ye·s·");
         assert_eq!(visible("grün 日本 ✓"), "grün 日本 ✓");
+    }
+
+    #[test]
+    fn free_space_is_counted_and_columns_stay() {
+        for (text, shown) in [
+            ("Release?".to_owned(), "Release?"),
+            (format!("Release?{}It deletes all.", " ".repeat(300)), "Release?[300 blanks]It deletes all."),
+            (format!("Release?{}It deletes all.", "\u{a0}\t".repeat(30)), "Release?[60 blanks]It deletes all."),
+            (format!("Release?{}It deletes all.", "\u{3164}".repeat(90)), "Release?[90 blanks]It deletes all."),
+            (format!("Release?{}It deletes all.", " \n".repeat(5)), "Release?[10 blanks]It deletes all."),
+            ("web1        ok\n\nweb2    failed".to_owned(), "web1        ok\n\nweb2    failed"),
+        ] {
+            assert_eq!(without_free_space(&text), shown);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use steplatch_access::{MASK, Redactor};
 use steplatch_clock as clock;
 use steplatch_ids::StepId;
 use steplatch_library::Signature;
-use steplatch_protocol::GateInfo;
+use steplatch_protocol::{GateInfo, without_free_space};
 use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
 
 use crate::machine::{MAX_TEXT_CHARS, shorten};
@@ -67,12 +67,13 @@ impl OpenGate {
     /// Returns the gate in the form that clients show in full: secrets hidden, with a digest of the shown gate and of
     /// the definition of what follows. A secret that the daemon learns later changes the digest.
     pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
+        let shown = |text: &String| without_free_space(&secrets.masked(text.clone()));
         let mut info = GateInfo {
             gate_id: self.step.to_string(),
             run_id: self.step.run.to_string(),
-            prompt: secrets.masked(self.prompt.clone()),
-            choices: self.choices.iter().cloned().map(|choice| secrets.masked(choice)).collect(),
-            choices_for_person: self.choices_for_person.iter().cloned().map(|choice| secrets.masked(choice)).collect(),
+            prompt: shown(&self.prompt),
+            choices: self.choices.iter().map(shown).collect(),
+            choices_for_person: self.choices_for_person.iter().map(shown).collect(),
             form: self.form.clone(),
             answered_by: self.answered_by.name().to_owned(),
             created_at: clock::to_iso8601(self.opened_at),
@@ -95,6 +96,7 @@ impl OpenGate {
         secrets.mask_fields(&mut info.context);
         if let Some(form) = &mut info.form {
             secrets.mask_in(form);
+            count_blanks(form);
         }
         let definition = (&run.about.signature, &run.about.pins);
         let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
@@ -102,6 +104,19 @@ impl OpenGate {
         info.masked = all.contains(MASK);
         info.digest = Signature::of_text(&all).as_str()[..DIGEST_DIGITS].to_owned();
         info
+    }
+}
+
+/// Replaces free space in the words of a form. Its values are answers, and stay.
+fn count_blanks(form: &mut Value) {
+    match form {
+        Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| match value {
+            Value::String(text) if ["title", "description"].contains(&key.as_str()) => *text = without_free_space(text),
+            Value::String(_) => {}
+            value => count_blanks(value),
+        }),
+        Value::Array(items) => items.iter_mut().for_each(count_blanks),
+        _ => {}
     }
 }
 

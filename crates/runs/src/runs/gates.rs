@@ -252,7 +252,16 @@ impl Runs {
         let choice = self.conceal(&run.id, gate.form.as_ref(), choice)?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
         match run.request(input, STORE_TIMEOUT).await {
-            Some(Disposition::Recorded) => Ok(unchecked(&info)),
+            Some(Disposition::Recorded) => {
+                let mut remarks = unchecked(&info);
+                remarks.extend(run.progress().pause(&self.shared.secrets).map(|pause| {
+                    format!(
+                        "the run is paused by {}, and does nothing until it is resumed: steplatch runs resume {}",
+                        pause.by, run.id
+                    )
+                }));
+                Ok(remarks)
+            }
             Some(Disposition::Ignored) => {
                 let before = self.answered_before(run, Some(&info.gate_id)).await;
                 let meanwhile = || AnswerError::ClosedMeanwhile { gate: info.gate_id.clone(), state: run.state() };

@@ -174,7 +174,7 @@ fn describe_noted_state(state: Option<Result<NotedState, AskError>>) -> Vec<Stri
     match state {
         Some(Ok(NotedState::Shell { traps })) => {
             let mut lines = vec![
-                "its directory, variables, functions, aliases, traps and keys are compared before the next input"
+                "its directory, variables, functions, aliases, traps, keys and open files are compared before the next input"
                     .to_owned(),
             ];
             if !traps.is_empty() {

@@ -1,4 +1,5 @@
-//! The state of a shell that decides the meaning of a command line: its directory, variables, functions, aliases, traps, keys and options.
+//! The state of a shell that decides the meaning of a command line: its directory, variables, parameters, functions,
+//! aliases, traps, keys, options, jobs and open files.
 //!
 //! A shell at its prompt reports it in an exchange ([`exchange`](crate::exchange)). This module keeps only hashes,
 //! enough to compare two states and to name the differences. It leaves out variables that change on their own, such as
@@ -6,7 +7,9 @@
 //! lie before the first request goes undetected.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -31,9 +34,15 @@ pub(crate) struct ShellState {
     parts: BTreeMap<String, u64>,
     /// The names of the parts that change with every drawing of the prompt. They do not count as a difference.
     varying: BTreeSet<String>,
+    /// The jobs in the background, by their processes. One that ended is no difference.
+    jobs: BTreeSet<String>,
     /// The signals and events that the user's traps are for.
     traps: Vec<String>,
 }
+
+/// The open files of a shell that its commands get, by their descriptors.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OpenFiles(BTreeMap<u32, String>);
 
 /// The state of a terminal at a question to a person, where known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,13 +81,15 @@ impl ShellState {
                     definitions(&text, function_of).for_each(|(name, text)| state.add_function(name, text));
                 }
                 ("variables", _) => {
-                    definitions(&text, variable_of).for_each(|(name, text)| state.add_variable(name, text));
+                    definitions(&text, variable_of).for_each(|(name, text)| state.add_variable(name, text, true));
                 }
+                ("jobs", _) => state.jobs.extend(processes_of(&text)),
+                ("schedule", _) => state.add_schedule(&text),
                 ("aliases", _) => definitions(&text, alias_of).for_each(|(name, text)| state.add("alias", name, text)),
                 ("commands", _) => programs.extend(text.lines().filter_map(program_of)),
                 ("traps", _) => state.add_traps(&text),
                 (_, Some(("function", name))) => state.add_function(name, &text),
-                (_, Some(("variable", name))) => state.add_variable(name, &text),
+                (_, Some(("variable", name))) => state.add_variable(name, &text, false),
                 (_, Some(("varies", name))) => {
                     state.varying.insert(format!("variable {name}"));
                 }
@@ -87,7 +98,10 @@ impl ShellState {
             }
         }
         if let Some(traps) = traps {
-            state.add_traps(&String::from_utf8_lossy(traps));
+            // The parameters follow, which a function cannot see either.
+            let end = traps.iter().position(|&byte| byte == 0).unwrap_or(traps.len());
+            state.add_traps(&String::from_utf8_lossy(&traps[..end]));
+            state.add("parameters", "", &String::from_utf8_lossy(&traps[end..]));
         }
         let is_few = programs.len() <= MAX_PROGRAMS;
         for (name, place) in programs {
@@ -101,9 +115,12 @@ impl ShellState {
         is_whole.then_some(state)
     }
 
-    /// Adds the directory of the process.
-    pub(crate) fn add_directory(&mut self, directory: &str) {
-        self.add("directory", "", directory);
+    /// Adds what the kernel knows of the process: its directory and its limits.
+    pub(crate) fn add_process(&mut self, pid: i32) {
+        let directory = format!("/proc/{pid}/cwd");
+        let place = fs::metadata(&directory).map(|found| (found.dev(), found.ino()));
+        self.add("directory", "", &format!("{place:?} {:?}", fs::read_link(&directory)));
+        self.add("limits", "", &fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default());
     }
 
     fn add(&mut self, kind: &str, name: &str, text: &str) {
@@ -113,11 +130,11 @@ impl ShellState {
         self.parts.insert(key, HASHING.hash_one((before, text)));
     }
 
-    fn add_variable(&mut self, name: &str, text: &str) {
+    fn add_variable(&mut self, name: &str, text: &str, is_bash: bool) {
         if runs_by_itself(name, text) {
             self.traps.push(name.to_owned());
         }
-        if !is_volatile(name) {
+        if !is_volatile(name, is_bash) {
             self.add("variable", name, text);
         }
     }
@@ -134,9 +151,18 @@ impl ShellState {
         self.traps.extend(["--on-signal ", "--on-event ", "--on-variable "].into_iter().filter_map(signal));
     }
 
+    /// Adds the list of commands that zsh runs at a time of their own.
+    fn add_schedule(&mut self, text: &str) {
+        let own = text.lines().filter(|line| !line.contains("__steplatch_"));
+        let own = own.filter_map(|line| line.trim_start().split_once(' ')).map(|(_, event)| event);
+        let own: Vec<&str> = own.collect();
+        self.add("schedule", "", &own.join("\n"));
+        self.traps.extend((!own.is_empty()).then(|| "sched".to_owned()));
+    }
+
     fn add_traps(&mut self, text: &str) {
         self.add("traps", "", text);
-        let listed = text.lines().filter(|line| line.starts_with("trap -- "));
+        let listed = text.lines().filter(|line| line.starts_with("trap -- ") && *line != OWN_TRAP_OF_ZSH);
         self.traps.extend(listed.filter_map(|line| Some(line.rsplit_once(' ')?.1.to_owned())));
     }
 
@@ -150,7 +176,8 @@ impl ShellState {
         let names = self.parts.keys().chain(now.parts.keys().filter(|name| !self.parts.contains_key(*name)));
         let varies = |name: &String| self.varying.contains(name) || now.varying.contains(name);
         let differs = |name: &&String| self.parts.get(*name) != now.parts.get(*name) && !varies(name);
-        let differing: Vec<&str> = names.filter(differs).map(String::as_str).collect();
+        let new_jobs = now.jobs.iter().filter(|job| !self.jobs.contains(*job));
+        let differing: Vec<&str> = names.filter(differs).chain(new_jobs).map(String::as_str).collect();
         let named = differing.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
         match differing.len() {
             0 => None,
@@ -158,6 +185,63 @@ impl ShellState {
             _ => Some(named),
         }
     }
+}
+
+impl OpenFiles {
+    /// The number up to which a program has descriptors that it got by name.
+    const MAX_NAMED: u32 = 9;
+
+    /// Reads those of a process. Leaves out what its commands do not get.
+    pub(crate) fn of_process(pid: i32) -> Self {
+        let listed = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        Self(numbers.filter_map(|number| Some((number, Self::described(pid, number)?))).collect())
+    }
+
+    /// Returns the file of a descriptor, with its position where commands would read on from there.
+    fn described(pid: i32, number: u32) -> Option<String> {
+        const O_ACCMODE: u64 = 0o3;
+        const O_WRONLY: u64 = 0o1;
+        const O_APPEND: u64 = 0o2000;
+        const O_CLOEXEC: u64 = 0o2_000_000;
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()?;
+        let field = |name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
+        let flags = u64::from_str_radix(field("flags:")?, 8).ok()?;
+        let path = format!("/proc/{pid}/fd/{number}");
+        let found = fs::metadata(&path).ok()?;
+        let (kind, target) = (found.file_type(), fs::read_link(&path).ok()?);
+        // Shells and their plugins keep pipes of their own at higher numbers.
+        if flags & O_CLOEXEC != 0 || (number > Self::MAX_NAMED && !kind.is_file()) {
+            return None;
+        }
+        // A terminal that is opened again is the same one.
+        let flags = if kind.is_char_device() { 0 } else { flags & (O_ACCMODE | O_APPEND) };
+        let position = field("pos:").filter(|_| kind.is_file() && flags & O_ACCMODE != O_WRONLY).unwrap_or_default();
+        Some(format!("{target:?} {} {} {flags} {position}", found.dev(), found.ino()))
+    }
+
+    /// Returns the names of the descriptors that differ, as the beginning of a sentence; `None` if there are none. At
+    /// numbers without a name, others may come and go.
+    pub(crate) fn difference(&self, now: &Self) -> Option<String> {
+        let numbers: BTreeSet<u32> = self.0.keys().chain(now.0.keys()).copied().collect();
+        let differs = |number: &u32| match (self.0.get(number), now.0.get(number)) {
+            (Some(before), Some(now)) => before != now,
+            (before, now) => *number <= Self::MAX_NAMED && before.is_some() != now.is_some(),
+        };
+        let differing: Vec<String> =
+            numbers.into_iter().filter(differs).map(|number| format!("file descriptor {number}")).collect();
+        (!differing.is_empty()).then(|| differing.join(", "))
+    }
+}
+
+/// The trap by which the integration of zsh answers, as zsh lists it.
+const OWN_TRAP_OF_ZSH: &str = r#"trap -- '__steplatch_exchange parameters "$@"' USR1"#;
+
+/// Returns the processes in a list of jobs: bare numbers, and in zsh before an equals sign.
+fn processes_of(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|sign: char| sign.is_whitespace() || sign == ':');
+    let number = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    words.filter_map(move |word| word.split('=').next().filter(number)).map(|number| format!("job {number}"))
 }
 
 /// Divides a list of definitions where one begins, with the names that `name` finds in first lines.
@@ -201,18 +285,18 @@ fn program_of(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), place.to_owned()))
 }
 
-/// Returns whether the search path leads to this place for the program's name.
+/// Returns whether the search path leads to this place for the program's name, or led there when there was a file.
 fn is_first(search_path: &str, name: &str, place: &str) -> bool {
-    let found = search_path.split(':').map(|folder| Path::new(folder).join(name)).find(|place| place.is_file());
-    found.is_some_and(|found| found == Path::new(place))
+    let mut places = search_path.split(':').map(|folder| Path::new(folder).join(name));
+    let is_gone = !Path::new(place).is_file() && places.clone().any(|known| known == Path::new(place));
+    is_gone || places.find(|place| place.is_file()).is_some_and(|found| found == Path::new(place))
 }
 
 /// Returns whether a variable changes on its own, or by a look at it: clocks, counters, values that line editors and
 /// prompts keep to themselves. A shell may compute prompts in the background.
-fn is_volatile(name: &str) -> bool {
-    /// Of bash, zsh and fish.
+fn is_volatile(name: &str, is_bash: bool) -> bool {
+    /// Of zsh and fish. In bash these are variables as any other.
     const NAMES: &[&str] = &[
-        "_",
         "?",
         "!",
         "#",
@@ -224,26 +308,9 @@ fn is_volatile(name: &str) -> bool {
         "argv",
         "status",
         "pipestatus",
-        "PIPESTATUS",
-        "RANDOM",
-        "SRANDOM",
-        "SECONDS",
-        "EPOCHSECONDS",
-        "EPOCHREALTIME",
-        "LINENO",
-        "HISTCMD",
-        "FUNCNAME",
-        "DIRSTACK",
-        "COLUMNS",
-        "LINES",
-        "OPTIND",
-        "OPTARG",
         "TTYIDLE",
         "ZSH_EVAL_CONTEXT",
         "CMD_DURATION",
-        "COPROC",
-        "SHELLOPTS",
-        "PS1",
         "PROMPT",
         "RPROMPT",
         "RPS1",
@@ -261,6 +328,31 @@ fn is_volatile(name: &str) -> bool {
         "history",
         "last_pid",
         "fish_last_status",
+        "status_generation",
+        "OPTIND",
+        "OPTARG",
+        "funcstack",
+        "functrace",
+        "funcfiletrace",
+        "funcsourcetrace",
+    ];
+    /// Of all.
+    const COMMON_NAMES: &[&str] = &[
+        "_",
+        "PIPESTATUS",
+        "RANDOM",
+        "SRANDOM",
+        "SECONDS",
+        "EPOCHSECONDS",
+        "EPOCHREALTIME",
+        "LINENO",
+        "HISTCMD",
+        "FUNCNAME",
+        "DIRSTACK",
+        "COLUMNS",
+        "LINES",
+        "SHELLOPTS",
+        "PS1",
     ];
     /// Of bash's debugging, completion and line editor, and of the usual prompts. `BASH_ENV` is not such a variable.
     const PREFIXES: &[&str] = &[
@@ -277,7 +369,6 @@ fn is_volatile(name: &str) -> bool {
         "BASHPID",
         "COMP_",
         "READLINE_",
-        "func",
         "_p9k",
         "__p9k",
         "P9K_",
@@ -302,12 +393,15 @@ fn is_volatile(name: &str) -> bool {
         "_tide_",
         "_hydro_",
     ];
-    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    COMMON_NAMES.contains(&name)
+        || (!is_bash && NAMES.contains(&name))
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Returns whether a shell executes what this variable has before or after each command, apart from what the integration put there.
 fn runs_by_itself(name: &str, text: &str) -> bool {
-    const OF_INTEGRATION: [&str; 7] = [
+    const OF_INTEGRATION: [&str; 8] = [
+        r"\$((__steplatch_count += 1))",
         r"\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}",
         r##"\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}"##,
         r##"\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}"##,
@@ -323,6 +417,11 @@ fn runs_by_itself(name: &str, text: &str) -> bool {
         "PS0" => {
             let own = without_integration(text);
             own.contains("$(") || own.contains('`') || own.contains("${")
+        }
+        // Other expansions of a prompt only read.
+        "PS1" | "RPS1" => {
+            let own = without_integration(text);
+            own.contains("$(") || own.contains('`')
         }
         "PROMPT_COMMAND" => {
             let value = text.split_once("PROMPT_COMMAND=").map_or(text, |(_, value)| value);
@@ -389,7 +488,11 @@ mod tests {
         let zsh =
             |text: &str| ShellState::parse(format!("function TRAPUSR1\0{text}\0end\0\0").as_bytes(), None).unwrap();
         assert_eq!(zsh("rm x").traps(), ["USR1"]);
-        assert!(zsh("__steplatch_exchange \"$@\"").traps().is_empty(), "the integration's own");
+        assert!(zsh("__steplatch_exchange signal \"$@\"").traps().is_empty(), "the integration's own");
+        let listed =
+            |text: &str| ShellState::parse(format!("traps\0{text}\n\0end\0\0").as_bytes(), None).unwrap().traps();
+        assert!(listed(OWN_TRAP_OF_ZSH).is_empty());
+        assert_eq!(listed("trap -- '__steplatch_exchange parameters \"$@\"; evil' USR1"), ["USR1"]);
     }
 
     #[test]
@@ -402,6 +505,10 @@ mod tests {
             (format!("declare -- PS0=\"\\$(test -e flag && evil){mark}\""), Some("PS0")),
             (format!("declare -- PS0=\"\\`evil\\`{mark}\""), Some("PS0")),
             (format!("declare -- PS0=\"{mark}\\$(evil)\""), Some("PS0")),
+            (r#"declare -- PS1="\${debian_chroot:+(\$debian_chroot)}\\u:\\w\\\$ ""#.to_owned(), None),
+            (r#"declare -- PS1="\\[n=\$((__steplatch_count += 1))\\]\\\$ ""#.to_owned(), None),
+            (r#"declare -- PS1="\$(evil)\\\$ ""#.to_owned(), Some("PS1")),
+            (r#"declare -- PS1="\$((n = 1))\\\$ ""#.to_owned(), Some("PS1")),
             (format!("declare -a PROMPT_COMMAND=({hook})"), None),
             (format!("declare -a PROMPT_COMMAND=([1]=\":\" {hook})"), None),
             (format!("declare -a PROMPT_COMMAND=([1]=\"evil\" {hook})"), Some("PROMPT_COMMAND")),
@@ -417,6 +524,40 @@ mod tests {
     }
 
     #[test]
+    fn a_new_job_is_a_difference_and_an_ended_one_is_none() {
+        let jobs = |text: &str| ShellState::parse(format!("jobs\0{text}\0end\0\0").as_bytes(), None).unwrap();
+        let (one, two) = (jobs("12\n"), jobs("12\n34\n"));
+        assert_eq!((two.difference(&one), one.difference(&two).unwrap()), (None, "job 34".to_owned()));
+        // As zsh lists them.
+        assert_eq!(
+            jobs("").difference(&jobs("running:+:56=running\nsuspended:-:7=suspended (signal)")).unwrap(),
+            "job 56, job 7"
+        );
+    }
+
+    #[test]
+    fn parameters_are_compared_with_their_number() {
+        let state = |parameters: &str| {
+            ShellState::parse(b"end\0\0", Some(format!("trap -- 'x' EXIT\n\0{parameters}").as_bytes())).unwrap()
+        };
+        assert_eq!(state("0").difference(&state("1\0")).unwrap(), "parameters");
+        assert_eq!((state("1\0a").difference(&state("1\0a")), state("0").traps()), (None, vec!["EXIT".to_owned()]));
+    }
+
+    #[test]
+    fn open_files_are_compared_with_what_the_next_command_reads() {
+        let files =
+            |rows: &[(u32, &str)]| OpenFiles(rows.iter().map(|(number, file)| (*number, (*file).to_owned())).collect());
+        let before = files(&[(0, "tty"), (3, "a 0"), (12, "b")]);
+        assert_eq!(before.difference(&before), None);
+        assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 7"), (12, "b")])).unwrap(), "file descriptor 3");
+        assert_eq!(before.difference(&files(&[(3, "a 0"), (4, "x")])).unwrap(), "file descriptor 0, file descriptor 4");
+        // At a high number a shell keeps files of its own, and a name in a variable leads to one that is there.
+        assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 0"), (11, "c")])), None);
+        assert_eq!(before.difference(&files(&[(0, "tty"), (3, "a 0"), (12, "c")])).unwrap(), "file descriptor 12");
+    }
+
+    #[test]
     fn a_place_that_the_path_leads_to_is_no_difference() {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
@@ -429,6 +570,7 @@ mod tests {
         };
         assert_eq!(state(&format!("{bin}/tool")), ShellState::parse(b"end\0\0", None).unwrap());
         assert_eq!(state(&format!("{bin}/tool")).difference(&state("/tmp/evil")).unwrap(), "place of tool");
+        assert_eq!(state("/none/tool"), state(&format!("{bin}/tool")), "zsh looked it up, and it is gone since");
     }
 
     #[test]

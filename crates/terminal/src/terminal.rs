@@ -14,7 +14,6 @@ mod watchers;
 pub(crate) mod write_lock;
 
 use std::collections::{HashMap, VecDeque};
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -42,7 +41,7 @@ use crate::mouse::MouseInput;
 use crate::process::{Exit, Survivor};
 use crate::refusal::{TerminalClosed, changed};
 use crate::screen::{Cursor, Modes, Picture, Size};
-use crate::shell_state::{NotedState, ShellState};
+use crate::shell_state::{NotedState, OpenFiles, ShellState};
 use crate::wait::{InputWait, Quiet, Target, Until, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
@@ -65,10 +64,19 @@ pub struct Terminal {
 struct QuestionState {
     gate: String,
     state: TerminalState,
-    /// The settings with which the terminal takes typed input.
-    settings: Option<String>,
+    /// The settings of the terminal, and the open files of its shell.
+    settings: TerminalSettings,
     /// The approved input was typed: what follows is the run's own.
     is_used: bool,
+}
+
+/// Settings that a line editor changes while the shell reports its state, and sets back after that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TerminalSettings {
+    /// Those with which the terminal takes typed input.
+    input: Option<String>,
+    /// The open files that commands of its shell get, if they count.
+    files: Option<OpenFiles>,
 }
 
 /// The state of a terminal at the time of a question to a person about it, where known.
@@ -865,10 +873,7 @@ impl Terminal {
             let state = files.read_state();
             drop((files, alone));
             let mut state = state?;
-            let directory = std::fs::metadata(format!("/proc/{pid}/cwd"));
-            let place = directory.map(|found| (found.dev(), found.ino()));
-            let path = std::fs::read_link(format!("/proc/{pid}/cwd"));
-            state.add_directory(&format!("{place:?} {path:?}"));
+            state.add_process(pid);
             Ok(state)
         };
         tokio::task::spawn_blocking(read).await.map_err(|error| VariablesError::System(error.to_string()))?
@@ -900,7 +905,7 @@ impl Terminal {
                 None => self.check_settings(settings).await?,
             },
             (TerminalState::Program { group, .. }, TerminalState::Program { group: now, .. }) if group == now => {
-                self.check_settings(settings).await?
+                self.check_settings(TerminalSettings { files: None, ..settings }).await?
             }
             (TerminalState::Shell(_), TerminalState::Unknown(reason)) => {
                 Err(format!("its shell does not report its state any more ({reason})"))
@@ -910,11 +915,11 @@ impl Terminal {
     }
 
     /// Returns the settings with which the terminal takes typed input, once they stay: a line editor sets them after a report.
-    async fn settled_settings(&self) -> Result<Option<String>, TerminalClosed> {
-        let mut settings = self.ask(Request::InputSettings).await?;
+    async fn settled_settings(&self) -> Result<TerminalSettings, TerminalClosed> {
+        let mut settings = self.settings().await?;
         for _ in 0..SETTING_CHECKS {
             tokio::time::sleep(SETTING_PAUSE).await;
-            let now = self.ask(Request::InputSettings).await?;
+            let now = self.settings().await?;
             if now == settings {
                 break;
             }
@@ -923,15 +928,27 @@ impl Terminal {
         Ok(settings)
     }
 
-    /// Checks that the terminal takes typed input as before: another program may have changed that, with `stty -F`.
-    async fn check_settings(&self, before: Option<String>) -> Result<Result<(), String>, TerminalClosed> {
+    async fn settings(&self) -> Result<TerminalSettings, TerminalClosed> {
+        let input = self.ask(Request::InputSettings).await?;
+        let pid = self.pid;
+        let files = tokio::task::spawn_blocking(move || OpenFiles::of_process(pid)).await.unwrap_or_default();
+        Ok(TerminalSettings { input, files: Some(files) })
+    }
+
+    /// Checks that the terminal takes typed input as before: another program may have changed that, with `stty -F`. So
+    /// that commands of its shell read and write where they did.
+    async fn check_settings(&self, before: TerminalSettings) -> Result<Result<(), String>, TerminalClosed> {
+        let mut changed = String::new();
         for _ in 0..SETTING_CHECKS {
-            if before.is_none() || self.ask(Request::InputSettings).await? == before {
-                return Ok(Ok(()));
+            let now = self.settings().await?;
+            match before.files.as_ref().zip(now.files.as_ref()).and_then(|(before, now)| before.difference(now)) {
+                None if before.input.is_none() || now.input == before.input => return Ok(Ok(())),
+                None => changed = "settings of the terminal (stty)".to_owned(),
+                Some(files) => changed = files,
             }
             tokio::time::sleep(SETTING_PAUSE).await;
         }
-        Ok(Err("settings of the terminal (stty)".to_owned()))
+        Ok(Err(changed))
     }
 
     /// Has the shell run what `write` puts into a script, and returns what it reported.

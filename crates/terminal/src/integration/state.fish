@@ -1,4 +1,5 @@
 # Everything that decides the meaning of a command line in fish, in parts: a name and a text, each ended by NUL.
+builtin printf 'options\0'; status is-full-job-control; and echo full; status is-no-job-control; and echo none; builtin printf '\0'
 builtin printf 'aliases\0'; abbr --show 2>/dev/null; builtin printf '\0'
 builtin printf 'keys\0'; builtin bind; builtin printf '\0'
 set -l __steplatch_name
@@ -34,4 +35,13 @@ if builtin functions -q __steplatch_their_prompt
         builtin printf 'varies %s\0\0' $__steplatch_name
     end
 end
+# Of this function's own arguments the shell's follow.
+builtin printf 'parameters\0'
+set -l __steplatch_is_global
+for __steplatch_text in (builtin set --show argv)
+    string match -q '*: set in global scope,*' -- $__steplatch_text; and set __steplatch_is_global 1
+    test -n "$__steplatch_is_global"; and builtin printf '%s\n' $__steplatch_text
+end
+builtin printf '\0'
+builtin printf 'jobs\0'; jobs -p 2>/dev/null; builtin printf '\0'
 builtin printf 'end\0\0'

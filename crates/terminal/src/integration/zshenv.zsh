@@ -102,9 +102,11 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     __steplatch_set=() __steplatch_globals=() __steplatch_bang=
   }
 
-  # Answers a request for variables. A handler that somebody else has for the signal is asked where there is none.
+  # Answers a request for variables. A handler that somebody else has for the signal is asked where there is none. $1 says
+  # whose arguments follow: a trap that is no function has the parameters of the shell.
   __steplatch_exchange() {
-    local __steplatch_options="${(kv)options[@]}"
+    local __steplatch_options="${(kv)options[@]}" __steplatch_how=$1
+    builtin shift
     builtin emulate -L zsh
     # The request is read as it stands, whatever its words are to the user.
     builtin setopt no_aliases
@@ -122,9 +124,9 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     local code=$?
     if (( ${+functions[TRAPUSR1]} )); then
       functions[__steplatch_their_usr1]=${functions[TRAPUSR1]}
-      TRAPUSR1() { __steplatch_exchange "$@" }
+      TRAPUSR1() { __steplatch_exchange signal "$@" }
     elif [[ "$(\builtin \trap)" != *USR1* ]]; then
-      TRAPUSR1() { __steplatch_exchange "$@" }
+      builtin trap '__steplatch_exchange parameters "$@"' USR1
     fi
     __steplatch_take_places
     ( builtin exit $code )

@@ -277,7 +277,7 @@ async fn an_approved_input_is_refused_where_files_of_the_shell_have_moved() {
         // What is written further is no change.
         let session = world.open(&[shell]).await;
         session.runs("cd \"$(mktemp -d)\"; exec 4>>log").await;
-        asks(&session, "gate").await;
+        assert_eq!(asks(&session, "gate").await, [""; 0], "{shell}: nothing runs by itself");
         session.types("echo more >&4\n").await;
         session.prompt().await;
         assert_eq!(types(&session, "gate", "true\n").await, None, "{shell}");

@@ -1,14 +1,15 @@
 //! Effects of commands: the programs that they run, and whether these can be undone. A captured machine runs nothing
 //! without a person's yes that cannot be undone, or of which that is unknown.
 //!
-//! `shell` reads lines by the grammar of shells, `programs` knows programs, and `sql` statements for databases. The
-//! effect of an unlisted or computed program, of code in another language and of an unreadable line is unknown. This
-//! module does not read files of the project: name and arguments decide about a script, a target of `make` and a script
+//! `shell` reads lines by the grammar of shells, `programs` judges programs by their rows in `table`, and `sql` statements
+//! for databases. The effect of an unlisted or computed program, option or operand, of code in another language and of an
+//! unreadable line is unknown. This module does not read files of the project: name and arguments decide about a script, a target of `make` and a script
 //! of `npm`, and the judgement lists them as unseen.
 
 mod programs;
 mod shell;
 mod sql;
+mod table;
 #[cfg(test)]
 mod tests;
 

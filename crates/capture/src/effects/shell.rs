@@ -433,7 +433,7 @@ impl Walker<'_, '_> {
                     text.push('~');
                     true
                 }
-                "$PWD" | "${PWD}" => {
+                "$PWD" | "${PWD}" | "$(pwd)" | "`pwd`" => {
                     text.push('.');
                     true
                 }

@@ -13,7 +13,7 @@ pub(super) enum SqlEffect {
 /// Words with which a statement only reads, or can be undone.
 const READING: &str = "select show describe desc explain use set begin start commit end rollback savepoint release pragma values with table help \
     analyze fetch declare close listen notify check";
-const ADDING: &str = "create insert comment grant copy attach detach lock unlock prepare execute";
+const ADDING: &str = "create insert comment grant lock unlock prepare execute";
 
 /// Words that take something away, wherever they stand in a statement: also in one that only explains another one.
 const TAKING: &str = "drop truncate delete update alter revoke vacuum reindex merge kill shutdown purge flush reset";
@@ -63,9 +63,11 @@ fn statement(statement: &str) -> Effect {
         "explain" | "with" | "prepare" | "execute" | "do" | "call" | "begin" if takes => Effect::Irreversible,
         "select" if has("outfile dumpfile pg_terminate_backend lo_unlink pg_drop_replication_slot") => Effect::Unknown,
         "create" | "insert" if has("or") && has("replace ignore abort") || has("conflict duplicate") => Effect::Unknown,
+        // It makes a table, or writes a file.
+        "select" | "with" if has("into") => Effect::Unknown,
         // A function may do anything.
         "select" | "values" | "insert" | "with" | "table" if calls_unknown(&lower) => Effect::Unknown,
-        "copy" if has("program") => Effect::Unknown,
+        "copy" if lower.trim_end().ends_with("to stdout") && !calls_unknown(&lower) => Effect::Reversible,
         "pragma" | "set" if statement.contains('=') && *first == "pragma" => Effect::Unknown,
         "execute" | "prepare" | "do" | "call" => Effect::Unknown,
         first if has_word(READING, first) || has_word(ADDING, first) => Effect::Reversible,

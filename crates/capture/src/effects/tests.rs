@@ -476,7 +476,6 @@ const HARMLESS: &[&str] = &[
     "pwd; whoami; id",
     "git status",
     "git pull",
-    "git log --hard",
     "git log --oneline | head",
     "git diff HEAD~1 -- x",
     "git add . && git commit -m 'rm -rf x; git push'",
@@ -912,6 +911,45 @@ proptest! {
         let _ = judge(&words.join(" "), Reader::Database);
     }
 
+    /// An option that is not listed makes any line unknown.
+    #[test]
+    fn an_unlisted_option_is_never_harmless(
+        line in prop::sample::select(lines(HARMLESS_LINES)),
+        option in prop::sample::select(&UNLISTED_OPTIONS[..]),
+        at in 0..3_usize,
+    ) {
+        let is_plain = line.chars().all(|sign| sign.is_alphanumeric() || " -_./:,=@".contains(sign));
+        if is_plain && let Some(count) = count_names(&line) {
+            let mut words: Vec<&str> = line.split(' ').collect();
+            words.insert(1 + at % count, option);
+            prop_assert!(effect(&words.join(" ")) > Effect::Reversible, "{}", words.join(" "));
+        }
+    }
+
+    /// No form around a line lowers its effect.
+    #[test]
+    fn what_is_around_a_line_never_lowers_its_effect(
+        line in prop::sample::select([lines(HARMLESS_LINES), lines(DANGEROUS_LINES)].concat()),
+        form in prop::sample::select(vec![
+            "sudo @", "env X=1 @", "X=1 @", "sh -c '@'", "bash -lc '@'", "echo $(\n@\n)", "(\n@\n)", "{\n@\n}", "if true; then\n@\nfi", "@ && true", "@ | cat", "f() {\n@\n}", "while true; do\n@\ndone",
+        ]),
+    ) {
+        let words = ["if", "for", "while", "case", "exec", "eval", "function", "time", "command", "builtin", "coproc", "trap", "alias", "unset", "set", "exit", "export", "declare", "let", "read", "shopt", "fc", "hash"];
+        let first = line.split([' ', '\n']).next().unwrap_or_default();
+        let is_simple = !line.contains([';', '(', '{', '&', '|', '<', '>', '\n', '\r', '#', '[', '`']) && !words.contains(&first) && !first.contains('=');
+        let is_on_one_line = !line.contains(['\n', '\r', '#']) && !line.contains("<<") && !line.ends_with(['&', ';']);
+        let fits = match form {
+            "sudo @" | "env X=1 @" | "X=1 @" => is_simple,
+            form if form.starts_with('@') => is_on_one_line,
+            _ => true,
+        };
+        if fits {
+            let inner = if form.contains('\'') { line.replace('\'', r"'\''") } else { line.clone() };
+            let around = form.replace('@', &inner);
+            prop_assert!(effect(&around) >= effect(&line), "{}: {:?}", around, effect(&around));
+        }
+    }
+
     /// A line is no better for what stands around it.
     #[test]
     fn what_is_around_a_destructive_command_does_not_hide_it(
@@ -930,4 +968,62 @@ proptest! {
         let line = given.replace('@', &line);
         prop_assert_eq!(effect(&line), Effect::Irreversible, "{}", line);
     }
+}
+
+/// Lines that must not be run without a person's yes, and everyday lines that are. `⏎` and `␍` are a newline and a
+/// carriage return in a line.
+const DANGEROUS_LINES: &str = include_str!("lines/dangerous.txt");
+const HARMLESS_LINES: &str = include_str!("lines/harmless.txt");
+
+fn lines(table: &str) -> Vec<String> {
+    let rows = table.lines().filter(|row| !row.starts_with("# "));
+    rows.map(|row| row.replace('⏎', "\n").replace('␍', "\r")).collect()
+}
+
+#[test]
+fn no_line_of_the_table_of_dangerous_lines_is_taken_for_harmless() {
+    let missed: Vec<_> = lines(DANGEROUS_LINES).into_iter().filter(|line| effect(line) == Effect::Reversible).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+    assert!(lines(DANGEROUS_LINES).len() > 1500);
+}
+
+#[test]
+fn everyday_lines_have_no_gate() {
+    let alarms = lines(HARMLESS_LINES).into_iter().filter(|line| effect(line) > Effect::Reversible);
+    let alarms: Vec<_> = alarms.map(|line| (judge(&line, Reader::Shell).because, line)).collect();
+    assert!(alarms.is_empty(), "{alarms:#?}");
+    assert!(lines(HARMLESS_LINES).len() > 800);
+}
+
+#[test]
+fn no_row_of_the_table_of_programs_takes_an_unlisted_option() {
+    let all = table::all_commands();
+    assert!(all.len() > 1000, "{}", all.len());
+    let mut names: Vec<&str> =
+        all.iter().map(|(command, _)| command.as_str()).filter(|name| !name.contains('x')).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "two rows have the same name");
+    let wrong: Vec<_> = all
+        .into_iter()
+        .filter(|(_, row)| !row.takes_any_option && row.from_name.is_none())
+        .flat_map(|(command, _)| UNLISTED_OPTIONS.map(|option| format!("{command} {option}")))
+        .filter(|line| effect(line) == Effect::Reversible)
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+const UNLISTED_OPTIONS: [&str; 4] = ["--frobnicate", "--frobnicate=/etc/x", "-%", "--exe=rm"];
+
+/// Returns the words of a line that are a program and its commands in the table, if any option of it is not fine.
+fn count_names(line: &str) -> Option<usize> {
+    let mut words = line.split(' ');
+    let mut row = table::Row::of_program(words.next()?)?;
+    let mut count = 1;
+    for word in words {
+        let Some(command) = row.command(word) else { break };
+        (row, count) = (command, count + 1);
+    }
+    (!row.takes_any_option).then_some(count)
 }

@@ -203,7 +203,11 @@ impl<'w> Reading<'w> {
         for (option, value) in found {
             let value = match value {
                 ValueAt::Nowhere => None,
-                ValueAt::Inside(begin) => Some(Argument { text: text[begin..].to_owned(), is_fixed: word.is_fixed }),
+                // Some programs read `-v=x` as `-v x`.
+                ValueAt::Inside(begin) => {
+                    let text = text[begin..].strip_prefix('=').unwrap_or(&text[begin..]);
+                    Some(Argument { text: text.to_owned(), is_fixed: word.is_fixed })
+                }
                 ValueAt::NextWord if matches!(option.meaning(), Meaning::Letter('e')) => {
                     let words = arguments.get(at..).unwrap_or_default();
                     let end = words.iter().position(|one| has_word("; +", &one.text)).unwrap_or(words.len());
@@ -265,13 +269,8 @@ impl Judge {
         }
     }
 
-    /// Judges an overwritten file.
-    pub(super) fn writes(&mut self, file: &Argument) {
-        self.appends(file);
-    }
-
     /// Judges a changed file: undoing a change of a file of the system is not easy, and an unknown file may be one.
-    pub(super) fn appends(&mut self, file: &Argument) {
+    pub(super) fn writes(&mut self, file: &Argument) {
         let path = file.text.as_str();
         let is_harmless =
             has_word("- /dev/null /dev/stdout /dev/stderr /dev/tty", path) || path.starts_with("/dev/fd/");
@@ -372,7 +371,7 @@ impl Judge {
             }
         }
         for words in &reading.commands {
-            let mut command: Vec<Argument> = words.iter().map(with_place).collect();
+            let mut command: Vec<Argument> = words.iter().map(|word| with_place(word, None)).collect();
             // Programs such as fd append the file.
             if !words.iter().any(|word| word.text.contains("{}")) {
                 command.push(Argument::unknown());
@@ -380,7 +379,13 @@ impl Judge {
             self.command(&command, stdin);
         }
         if let (Some(meaning), Some(at)) = (&row.from_name, reading.name_at) {
-            return self.rest_means(meaning, &arguments[at..], stdin, all);
+            let known = self.programs.len();
+            self.rest_means(meaning, &arguments[at..], stdin, all);
+            // The command is a part of this program.
+            if self.programs.get(known).is_some_and(|name| *name == arguments[at].text) {
+                self.programs.remove(known);
+            }
+            return;
         }
         self.note_effect(if is_dry { Reversible } else { row.effect }, all);
         if is_dry {
@@ -412,7 +417,16 @@ impl Judge {
             Some(rest) => {
                 let meaning = row.meaning_at(reading.operands.len()).expect("it was read by its meaning");
                 let rest = if row.has_variables { self.variables_before(rest) } else { rest };
-                self.rest_means(meaning, rest, stdin, all);
+                if matches!(meaning, Meaning::Letter('x')) {
+                    let marks = ["-I", "-J", "--replace"];
+                    let given =
+                        reading.options.iter().find(|(option, _)| marks.iter().any(|mark| option.is_named(mark)));
+                    let mark = given.and_then(|(_, value)| value.as_ref()).map(|value| value.text.as_str());
+                    let rest: Vec<Argument> = rest.iter().map(|word| with_place(word, mark)).collect();
+                    self.rest_means(meaning, &rest, stdin, all);
+                } else {
+                    self.rest_means(meaning, rest, stdin, all);
+                }
             }
             None if is_shell && reading.has("-c") => self.note_effect(Unknown, all),
             None if says_what => {}
@@ -471,7 +485,7 @@ impl Judge {
             }
             't' if word.text == "/dev/null" => self.note_effect(Irreversible, all),
             't' => self.writes(word),
-            'M' if word.is_fixed || word.text.starts_with(['/', '~']) => self.appends(word),
+            'M' if word.is_fixed || word.text.starts_with(['/', '~']) => self.writes(word),
             'R' if word.text.contains(':') => self.note_effect(Unknown, all),
             'R' => self.writes(word),
             'u' if !is_address(&word.text) => self.note_effect(Unknown, all),
@@ -534,7 +548,7 @@ impl Judge {
                 self.give(join_words(rest));
             }
             Meaning::Letter('x') => {
-                let words: Vec<Argument> = rest.iter().map(with_place).chain([Argument::unknown()]).collect();
+                let words: Vec<Argument> = rest.iter().cloned().chain([Argument::unknown()]).collect();
                 self.command(&words, &Stdin::Unseen);
             }
             Meaning::Letter('r') => {
@@ -662,12 +676,18 @@ fn is_address(text: &str) -> bool {
     has_word("http https", scheme) && !has_substitution(text) && !text.contains("::")
 }
 
-/// Returns a word of a command that gets arguments in place of `{}`.
-fn with_place(word: &Argument) -> Argument {
-    match word.text.as_str() {
-        "{}" => Argument::unknown(),
-        text => Argument { is_fixed: word.is_fixed && !text.contains("{}"), ..word.clone() },
+/// Returns a word of a command that gets arguments in place of `{}`, `{.}` and the like, or of another mark.
+fn with_place(word: &Argument, mark: Option<&str>) -> Argument {
+    if word.text == "{}" {
+        return Argument::unknown();
     }
+    let is_place = |(at, _): (usize, &str)| {
+        let inside = word.text[at + 1..].split_once('}');
+        inside.is_some_and(|(inside, _)| inside.chars().all(|sign| sign.is_ascii_digit() || "./#%-".contains(sign)))
+    };
+    let has_mark = mark.is_some_and(|mark| !mark.is_empty() && word.text.contains(mark));
+    let has_place = has_mark || word.text.match_indices('{').any(is_place);
+    Argument { is_fixed: word.is_fixed && !has_place, ..word.clone() }
 }
 
 /// Returns whether a word has a subscript that a shell evaluates though it stands in quotes.

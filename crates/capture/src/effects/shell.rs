@@ -384,11 +384,8 @@ impl Walker<'_, '_> {
                     RedirectKind::DupOutput if word.text.chars().all(|sign| sign.is_ascii_digit() || sign == '-') => {
                         None
                     }
-                    RedirectKind::Append => {
-                        self.judge.appends(&word);
-                        None
-                    }
-                    RedirectKind::Output
+                    RedirectKind::Append
+                    | RedirectKind::Output
                     | RedirectKind::Clobber
                     | RedirectKind::ReadWrite
                     | RedirectKind::DupOutput

@@ -13,7 +13,7 @@ pub(super) enum SqlEffect {
 /// Words with which a statement only reads, or can be undone.
 const READING: &str = "select show describe desc explain use set begin start commit end rollback savepoint release pragma values with table help \
     analyze fetch declare close listen notify check";
-const ADDING: &str = "create insert comment grant lock unlock prepare execute";
+const ADDING: &str = "create insert comment lock unlock prepare execute";
 
 /// Words that take something away, wherever they stand in a statement: also in one that only explains another one.
 const TAKING: &str = "drop truncate delete update alter revoke vacuum reindex merge kill shutdown purge flush reset";

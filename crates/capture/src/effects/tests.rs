@@ -657,6 +657,7 @@ fn the_programs_of_a_line_are_named() {
     );
     assert_eq!(programs("bash x.sh; exec sh -c 'y'"), ["bash", "sh", "y"]);
     assert_eq!(programs("A=1 echo 'x' > f; [ -e f ]; $EDITOR f"), Vec::<String>::new());
+    assert_eq!(programs("docker compose exec web bash; python3 -m pytest"), ["docker", "bash", "python3"]);
 }
 
 #[test]
@@ -956,14 +957,14 @@ proptest! {
         inner in prop::sample::select(vec!["rm -rf x", "git push", "dropdb x", "mkfs.ext4 /dev/x"]),
         around in prop::collection::vec(prop::sample::select(vec![
             "sudo @", "env A=1 @", "nice @", "time @", "( @ )", "{ @; }", "true && @", "@ | cat", "@ > log 2>&1", "if true; then @; fi",
-            "for i in 1 2; do @; done", "f() { @; }; f", "echo \"$( @ )\"", "nohup @ &", "timeout 5 @", "sudo -u root @", "cd x; @",
+            "for i in 1 2; do @; done", "f() { @; }; f", "echo \"$( @ )\"", "{ nohup @ & }", "timeout 5 @", "sudo -u root @", "cd x; @",
         ]), 0..4),
         given in prop::sample::select(vec!["@", "bash -c '@'", "ssh box '@'", "su -c '@'", "docker exec c sh -c '@'", "find . -exec sh -c '@' \\;", "kubectl exec p -- sh -c '@'", "echo '@' | sh"]),
     ) {
         let line = around.iter().fold(inner.to_owned(), |line, form| {
             // Compound commands are no words of a wrapper.
             let is_simple = !line.contains([';', '(', '{', '&', '|', '>']);
-            if is_simple || !["sudo", "env", "nice", "timeout", "nohup"].iter().any(|word| form.starts_with(word)) { form.replace('@', &line) } else { line }
+            if is_simple || !["sudo", "env", "nice", "timeout", "nohup"].iter().any(|word| form.contains(word)) { form.replace('@', &line) } else { line }
         });
         let line = given.replace('@', &line);
         prop_assert_eq!(effect(&line), Effect::Irreversible, "{}", line);

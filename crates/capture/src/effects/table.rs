@@ -37,7 +37,7 @@ pub(super) struct Row {
     pub(super) has_subscripts: bool,
 }
 
-/// What a program does with its input, if no argument says what it does.
+/// Use of a program's input, where no argument determines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     Shell,
@@ -206,7 +206,7 @@ impl Row {
     }
 }
 
-/// Returns the meanings of so many operands: the repeated one is the one that stretches. `None` if there are too many.
+/// Returns the meanings of `count` operands; a repeated one stretches. `None` if there are too many.
 pub(super) fn meanings(operands: &[Operand], count: usize) -> Option<Vec<&Meaning>> {
     let repeated = operands.iter().position(|operand| operand.is_repeated);
     let (before, after) = match repeated {

@@ -1023,7 +1023,8 @@ fn count_names(line: &str) -> Option<usize> {
     let mut row = table::Row::of_program(words.next()?)?;
     let mut count = 1;
     for word in words {
-        let Some(command) = row.command(word) else { break };
+        // Behind the name of a script are its own options.
+        let Some(command) = row.command(word).filter(|command| command.from_name.is_none()) else { break };
         (row, count) = (command, count + 1);
     }
     (!row.takes_any_option).then_some(count)

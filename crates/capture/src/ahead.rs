@@ -30,6 +30,101 @@ pub(crate) fn asks(row: &str) -> bool {
     row.trim_end().ends_with(QUESTION_ENDS)
 }
 
+/// Maximum number of lines of an input that are typed one after the other. More are a text that was pasted.
+const MAX_LINES: usize = 20;
+
+/// Returns the entries of a log, with an entry for each line of an input of several lines into a program: each line waits
+/// for what read it, as if it had been typed by itself.
+pub(crate) fn with_lines(moments: &[Moment]) -> Cow<'_, [Moment]> {
+    let is_split = |moment: &Moment| lines_of(moment).is_some();
+    if !moments.iter().any(is_split) {
+        return Cow::Borrowed(moments);
+    }
+    let mut all: Vec<Moment> = Vec::with_capacity(moments.len());
+    for (at, moment) in moments.iter().enumerate() {
+        let split = lines_of(moment).and_then(|lines| {
+            shown_between(moment, &lines).or_else(|| typed_ahead(moment, &lines, &all, &moments[at + 1..]))
+        });
+        all.extend(split.unwrap_or_else(|| vec![moment.clone()]));
+    }
+    Cow::Owned(all)
+}
+
+/// Returns the lines of an input of several lines into a program that reads lines.
+fn lines_of(moment: &Moment) -> Option<Vec<&str>> {
+    let input = &moment.input;
+    let text = input.text.as_deref()?;
+    let ends = input.keys.iter().all(|key| key == "enter" || key == "return");
+    let lines: Vec<&str> = text.trim_end_matches(['\n', '\r']).lines().collect();
+    let is_split = input.kind == InputKind::Typed
+        && input.context == "program"
+        && input.screen.is_none()
+        && input.reads_lines
+        && input.awaited.is_some()
+        && !input.cut
+        && (text.ends_with('\n') && input.keys.is_empty() || input.keys.len() == 1 && ends)
+        && (2..=MAX_LINES).contains(&lines.len())
+        && !lines.iter().any(|line| line.chars().any(char::is_control));
+    is_split.then_some(lines)
+}
+
+/// Returns the entry of one of the lines of an input.
+fn line_entry(moment: &Moment, line: &str, row: Option<&str>, awaited: bool, printed: &str) -> Moment {
+    let mut entry = Moment { printed: printed.to_owned(), ..moment.clone() };
+    entry.input.text = Some(format!("{line}\n"));
+    entry.input.keys = Vec::new();
+    if let Some(row) = row {
+        entry.input.row = Some(row.to_owned());
+        entry.input.awaited = Some(awaited);
+    }
+    entry
+}
+
+/// Returns an entry for each line, where the output shows each one behind the question that it answered, as editors of lines do.
+fn shown_between(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>> {
+    let rows: Vec<&str> = moment.printed.split_inclusive('\n').collect();
+    let mut entries = Vec::new();
+    let (mut begin, mut row_before) = (0, None);
+    for (index, line) in lines.iter().enumerate() {
+        let next = lines.get(index + 1);
+        let shown = next.map(|next| {
+            let row = (begin + 1..rows.len()).find(|at| {
+                let before = rows[*at].trim_end().strip_suffix(next.trim_end());
+                before.is_some_and(|before| !before.trim().is_empty() && !next.trim().is_empty())
+            })?;
+            let before = rows[row].trim_end().strip_suffix(next.trim_end())?;
+            Some((row, before))
+        });
+        let (end, question) = match shown {
+            None => (rows.len(), ""),
+            Some(shown) => shown?,
+        };
+        // The row of a line begins with the question before it, which belongs to the line before.
+        let first = rows.get(begin).map_or("", |row| row_before.map_or(*row, |before: &str| &row[before.len()..]));
+        let rest: String = rows.get(begin + 1..end).unwrap_or_default().concat();
+        entries.push(line_entry(moment, line, row_before, true, &format!("{first}{rest}{question}")));
+        (begin, row_before) = (end, Some(question));
+    }
+    Some(entries)
+}
+
+/// Returns an entry for each line, where the terminal showed all of them before the program asked for the second one: it asked for
+/// each, or read all of them silently.
+fn typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], behind: &[Moment]) -> Option<Vec<Moment>> {
+    let echo: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let printed = moment.printed.strip_prefix(&echo)?;
+    let last = lines.len() - 1;
+    let entry = |(index, line): (usize, &&str)| {
+        let printed = if index == last { printed } else { "" };
+        line_entry(moment, line, (index > 0).then_some(""), false, &format!("{line}\n{printed}"))
+    };
+    let entries: Vec<Moment> = lines.iter().enumerate().map(entry).collect();
+    let all = [before, &entries, behind].concat();
+    let mut places = before.len() + 1..before.len() + entries.len();
+    let is_silent = printed.trim().is_empty();
+    (is_silent || places.all(|at| later_question(&all, at).is_some())).then_some(entries)
+}
+
 /// Returns the entries of a log, of which inputs typed ahead that a shell took as its lines are typed at its prompt.
 pub(crate) fn with_prompt_lines(moments: &[Moment]) -> Cow<'_, [Moment]> {
     let is_taken_by_shell = |at: usize| {
@@ -198,6 +293,35 @@ mod tests {
         for (moments, at, question) in cases {
             assert_eq!(later_question(moments, at).as_deref(), question, "{moments:#?}");
         }
+    }
+
+    #[test]
+    fn each_line_of_an_input_waits_for_what_read_it() {
+        let split = |text: &str, printed: &str| {
+            let mut typed = moment(text, "program", "Name: ", printed);
+            typed.input.reads_lines = true;
+            typed.input.awaited = Some(true);
+            let command = entered("sh x", "", printed.strip_suffix("$ ").unwrap_or(printed));
+            let entries = with_lines(&[command, typed]).into_owned();
+            entries.into_iter().skip(1).map(|one| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed)).collect::<Vec<_>>()
+        };
+        let entry = |text: &str, row: &str, printed: &str| (text.to_owned(), row.to_owned(), printed.to_owned());
+        assert_eq!(
+            split("ana\na@x\nyes\n", "ana\na@x\nyes\nMail: Keep? $ "),
+            [
+                entry("ana\n", "Name: ", "ana\n"),
+                entry("a@x\n", "", "a@x\n"),
+                entry("yes\n", "", "yes\nMail: Keep? $ ")
+            ]
+        );
+        assert_eq!(
+            split("ana\nyes\n", "ana\nhello\nKeep? yes\ndone\n"),
+            [entry("ana\n", "Name: ", "ana\nhello\nKeep? "), entry("yes\n", "Keep? ", "yes\ndone\n")]
+        );
+        assert_eq!(split("a\nb\n", "a\nb\n"), [entry("a\n", "Name: ", "a\n"), entry("b\n", "", "b\n")]);
+        // Fewer questions than lines.
+        assert_eq!(split("ana\na@x\nyes\n", "ana\na@x\nyes\nMail: $ ").len(), 1);
+        assert_eq!(split("one\n", "one\n").len(), 1);
     }
 
     #[test]

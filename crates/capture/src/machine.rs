@@ -11,8 +11,10 @@ use steplatch_workflow::substitute::literal;
 use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::{Judgement, Reader, judge, reader_behind};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
-use crate::provenance::{Extraction, extractions};
-use crate::question::{Leeway, escaped, general, landmark, question, stands_in, varying_words, without_classes};
+use crate::provenance::{Extraction, OTHER_ROWS, extractions};
+use crate::question::{
+    Leeway, escaped, general, landmark, names_subject, question, stands_in, varying_words, without_classes,
+};
 use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, Turn, seconds_between, turns};
@@ -118,8 +120,28 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
         all.extend(turns);
         left_out.extend(not_turns);
     }
+    for turns in 0..logs.len() {
+        forget_rows_above_prompts(&mut all, turns);
+    }
     all.sort_by(|one, other| (&one.timestamp, one.log, one.number).cmp(&(&other.timestamp, other.log, other.number)));
     (all, left_out)
+}
+
+/// Forgets the rows above the prompts of an interpreter, which are results: signs without a word that stand there several times,
+/// below a row that does not ask.
+fn forget_rows_above_prompts(turns: &mut [Turn], log: usize) {
+    let prompt = |turn: &Turn| match &turn.ending {
+        Ending::Question(line) if turn.log == log && !has_word(&escaped(line)) => Some(line.trim().to_owned()),
+        _ => None,
+    };
+    let prompts: Vec<String> = turns.iter().filter_map(prompt).collect();
+    for turn in turns.iter_mut() {
+        let is_repeated = |line: String| prompts.iter().filter(|one| **one == line).count() > 1;
+        let asks = turn.above.last().is_some_and(|row| row.ends_with(['?', ':']));
+        if !asks && prompt(turn).is_some_and(is_repeated) {
+            turn.above.clear();
+        }
+    }
 }
 
 /// Returns for each turn the reason for leaving it out, if there is one.
@@ -145,7 +167,7 @@ fn aligned(
     let found = extractions(turns, bindings, facts);
     let other_found = extractions(others, bindings, facts);
     // A value that comes from the output in one capture only is a choice: an argument.
-    let is_read = |value: &str, found: &[Extraction]| found.iter().any(|one| one.binding.value == value);
+    let is_read = |value: &str, found: &[Extraction]| found.iter().any(|one| one.is_read && one.binding.value == value);
     let is_known = |value: &str, other: &str| {
         bindings.iter().any(|binding| binding.value == value)
             || (is_read(value, &found) && is_read(other, &other_found))
@@ -735,13 +757,22 @@ impl Writer<'_> {
                     waits.push(self.quiet(state));
                     return waits;
                 }
-                if !has_word(&pattern) {
+                let has_menu = matches!(&turn.menu, Menu::Printed(_));
+                if !names_subject(line) && !has_menu && turn.above.is_empty() {
                     self.guess(
                         state,
                         "nearly any question may be answered",
                         format!("'{}' stands below many: the line above it is not compared", line.trim()),
                     );
                 }
+                // What such a question is about stands above it.
+                let pattern = match names_subject(line) || has_menu || turn.above.is_empty() {
+                    true => pattern,
+                    false => {
+                        let rows = turn.above.iter().map(|row| general(row, &bindings, &self.facts, turn.leeway));
+                        format!(r"^[^\S\n]*{}\s*\n{pattern}", rows.collect::<Vec<_>>().join(r"\s*\n\s*"))
+                    }
+                };
                 let is_given = self.bindings.iter().any(|binding| binding.value == turn.answer);
                 let wait = match &turn.menu {
                     Menu::Printed(menu) if menu.is_usual || !is_given => self.menu(state, menu, &bindings, &pattern),
@@ -810,8 +841,10 @@ impl Writer<'_> {
         let sentence = format!("the menu must have the entry '{}' and its other rows as they are", menu.entry());
         self.guess(state, sentence, "the next input chooses it by its number");
         let wait = Wait::pattern(pattern);
-        if !menu.finds_another() {
+        if menu.may_have_another() {
             self.guess(state, "another row above the menu may have the same number", "one did when it was captured");
+        }
+        if !menu.finds_another() {
             return wait;
         }
         let condition = json!({"success": true, "field_equals": {format!("groups.{ANOTHER_ENTRY}"): null}});
@@ -847,15 +880,23 @@ impl Writer<'_> {
     fn extraction(&mut self, one: &Extraction, turn: &Turn) {
         self.note_used_in(&one.pattern);
         let state = self.states.last().map(|state| state.name.clone()).unwrap_or_default();
-        let name = self.await_output(turn, &one.binding.name, Wait::pattern(one.pattern.clone()));
-        self.guess(
-            &name,
-            format!("{{{}}} is read off the output of '{state}'", one.binding.name),
-            format!("'{}' was printed there before it was typed", one.binding.value),
-        );
+        let groups = OTHER_ROWS.into_iter().filter(|name| one.pattern.contains(&format!("(?P<{name}>")));
+        let nulls: Map<String, Value> = groups.map(|name| (format!("groups.{name}"), Value::Null)).collect();
+        let condition = json!({"success": true, "field_equals": nulls});
+        let name = self.await_output(turn, &one.binding.name, Wait { condition, ..Wait::pattern(one.pattern.clone()) });
+        let value = &one.binding.value;
+        let reason = format!("'{value}' was printed there before it was typed");
+        let guess = match one.is_read {
+            true => format!("{{{}}} is read off the output of '{state}'", one.binding.name),
+            false => format!("'{value}' is typed as it was, only where '{state}' prints the same rows"),
+        };
+        let alike = if one.is_read { "" } else { ", and other rows look like its own" };
+        self.guess(&name, guess, format!("{reason}{alike}"));
         let prints = if let Act::Command { output, .. } = &turn.act { output } else { &turn.printed };
         self.golden(&name, prints, None);
-        self.bindings.push(one.binding.clone());
+        if one.is_read {
+            self.bindings.push(one.binding.clone());
+        }
     }
 
     /// Adds the checks of the files that must be there.
@@ -1131,7 +1172,7 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
 }
 
 /// Returns whether a pattern has a word of three letters or more, without those of its classes and variables.
-fn has_word(pattern: &str) -> bool {
+pub(crate) fn has_word(pattern: &str) -> bool {
     let plain = without_classes(pattern).replace(r"\Z", "");
     plain.split(|sign: char| !sign.is_alphabetic()).any(|word| word.chars().count() > 2)
 }

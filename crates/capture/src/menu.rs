@@ -44,6 +44,8 @@ pub(crate) struct PrintedMenu {
     signs: Option<(&'static str, char)>,
     /// The label of the entry with the number.
     pub(crate) label: String,
+    /// The rows from the last one with a word above the block, which says what is done with an entry.
+    title: Vec<String>,
     /// The rows of the block.
     rows: Vec<String>,
     /// The rows between the block and the question.
@@ -105,14 +107,55 @@ impl Menu {
 
     /// Returns the menu that an input chooses from by numbers, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
     /// `2 Paris`, or by numbers or letters that each row has in another form. The last printed line is the question.
+    ///
+    /// Enter alone chooses the default: the one that the question names, or the row that is pointed at.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
-        let usual = Self::usual(printed, act);
-        if usual == Self::None { Self::of_any_form(printed, act) } else { usual }
+        let Act::Typed { text, .. } = act else { return Self::None };
+        let question = printed.trim_end().lines().next_back().unwrap_or_default();
+        let (answer, default) = (text.trim(), default_of(question));
+        match (answer.is_empty(), default) {
+            (false, _) => Self::chosen(printed, answer),
+            (true, Some(default)) => match Self::chosen(printed, default) {
+                Self::Mentioned(_) => Self::None,
+                menu => menu,
+            },
+            (true, None) => Self::pointed_at(printed),
+        }
     }
 
-    fn usual(printed: &str, act: &Act) -> Self {
-        let Act::Typed { text, .. } = act else { return Self::None };
-        let answer = text.trim();
+    fn chosen(printed: &str, answer: &str) -> Self {
+        let usual = Self::usual(printed, answer);
+        if usual == Self::None { Self::of_any_form(printed, answer) } else { usual }
+    }
+
+    /// Returns the block of rows of which one is pointed at, as `* 0  /usr/bin/vim`, with the rows up to the question.
+    fn pointed_at(printed: &str) -> Self {
+        let lines: Vec<&str> = printed.trim_end().lines().collect();
+        let lines = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
+        let Some(row) = lines.iter().rposition(|line| is_pointed_at(line)) else { return Self::None };
+        let first = lines[..row].iter().rposition(|line| line.trim().is_empty()).map_or(0, |blank| blank + 1);
+        let last = lines[row..].iter().position(|line| line.trim().is_empty()).map_or(lines.len(), |blank| row + blank);
+        let block = &lines[first..last];
+        let beside = [row.checked_sub(1), Some(row + 1)].into_iter().flatten().filter_map(|at| lines.get(at));
+        let is_list = block.iter().filter(|line| is_pointed_at(line)).count() > 1;
+        if is_list || !beside.into_iter().any(|line| line.starts_with("  ") && !line.trim().is_empty()) {
+            return Self::None;
+        }
+        let title = title_above(lines, first);
+        Self::Printed(PrintedMenu {
+            answer: String::new(),
+            keys: Vec::new(),
+            signs: None,
+            label: lines[row].trim().to_owned(),
+            rows: texts(&lines[first..]),
+            title: texts(&lines[title..first]),
+            between: Vec::new(),
+            has_decoy: true,
+            is_usual: false,
+        })
+    }
+
+    fn usual(printed: &str, answer: &str) -> Self {
         let numbers: Vec<&str> = split_words(answer).collect();
         if numbers.is_empty() || !numbers.iter().all(|word| is_number(word) && value(word).len() <= 3) {
             return Self::None;
@@ -139,15 +182,12 @@ impl Menu {
         }
         let Some(entry) = entries(lines[chosen], is_table).into_iter().rfind(is_offered) else { return Self::None };
         let (keys, signs, label) = (keys_of(&numbers), entry.signs, entry.label.to_owned());
-        let texts = |lines: &[&str]| -> Vec<String> {
-            let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
-            filled.map(str::to_owned).collect()
-        };
         // The chosen entry is in a block above the last one: the comparison takes that block, and what stands below it.
         let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
         let (rows, between) = (texts(&lines[first..=last]), texts(&lines[last + 1..]));
         // The first line is the input that the program got before.
-        let has_decoy = is_mentioned(&keys, lines.get(1..first).unwrap_or_default());
+        let title = title_above(lines, first).max(1).min(first);
+        let has_decoy = is_mentioned(&keys, lines.get(1..title).unwrap_or_default());
         // The label is that of the answer only where this is the number alone.
         let (signs, label) = if answer == entry.number { (signs, label) } else { (None, String::new()) };
         Self::Printed(PrintedMenu {
@@ -155,6 +195,7 @@ impl Menu {
             keys,
             signs,
             label,
+            title: texts(&lines[title..first]),
             rows,
             between,
             has_decoy,
@@ -164,9 +205,7 @@ impl Menu {
 
     /// Returns the menu whose rows have the answer and other short words at the same place, with all rows between it and the
     /// question. Letters may be typed in the other case.
-    fn of_any_form(printed: &str, act: &Act) -> Self {
-        let Act::Typed { text, .. } = act else { return Self::None };
-        let answer = text.trim();
+    fn of_any_form(printed: &str, answer: &str) -> Self {
         let words: Vec<&str> = split_words(answer).collect();
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let Some((_, lines)) = lines.split_last() else { return Self::None };
@@ -189,7 +228,10 @@ impl Menu {
         });
         // Several entries in one row, as `[S]mall / [F]ull`.
         let marked = || lines.iter().rposition(|line| are_keys && words.iter().any(|word| is_marked(word, line)));
-        let Some(first) = chosen.or_else(marked) else {
+        // A word that begins a row, as `purge  removes all`.
+        let is_word = words.len() == 1 && answer.chars().count() > 1 && !is_number(answer);
+        let named = || lines.iter().rposition(|line| is_word && Place::First.key(line).is_some_and(is_answer));
+        let Some(first) = chosen.or_else(marked).or_else(named) else {
             let mentions = |line: &&&str| split_words(line).any(is_answer);
             let is_telling = answer.chars().count() > 1 || is_number(answer);
             let row = lines.iter().rfind(mentions).filter(|_| is_telling && words.len() == 1);
@@ -199,13 +241,15 @@ impl Menu {
         let row = lines[first..].iter().rfind(|line| split_words(line).any(is_answer)).unwrap_or(&lines[first]);
         let label = split_words(row).filter(|word| !is_answer(word)).collect::<Vec<_>>().join(" ");
         let keys = keys_of(&words);
+        let title = title_above(lines, first);
         Self::Printed(PrintedMenu {
             answer: answer.to_owned(),
             signs: None,
             label,
+            title: texts(&lines[title..first]),
             rows: filled.map(str::to_owned).collect(),
             between: Vec::new(),
-            has_decoy: is_mentioned(&keys, &lines[..first]),
+            has_decoy: is_mentioned(&keys, &lines[..title]),
             keys,
             is_usual: false,
         })
@@ -219,6 +263,11 @@ impl PrintedMenu {
         format!("{open}{}{close} {}", self.answer, self.label).trim_end().to_owned()
     }
 
+    /// Returns whether another row may choose another entry by the same answer.
+    pub(crate) fn may_have_another(&self) -> bool {
+        self.has_decoy && !self.keys.is_empty()
+    }
+
     /// Returns whether the pattern has the group [`ANOTHER_ENTRY`].
     pub(crate) fn finds_another(&self) -> bool {
         !self.has_decoy
@@ -227,14 +276,51 @@ impl PrintedMenu {
     /// Returns the pattern of the rows up to the question, with a group that finds another entry with the same number
     /// above them.
     pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
+        let title = self.title.iter().map(|row| general(row, bindings, facts, Leeway::Identifiers));
         let rows = self.rows.iter().chain(&self.between);
-        let rows: Vec<String> = rows.map(|row| general(row, bindings, facts, Leeway::Nothing)).collect();
+        let rows: Vec<String> =
+            title.chain(rows.map(|row| general(row, bindings, facts, Leeway::Nothing))).collect();
         let another = match self.finds_another() {
             true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", mention(&self.keys)),
             false => String::new(),
         };
         format!(r"{another}^[^\S\n]*{}\s*\n", rows.join(r"\s*\n\s*"))
     }
+}
+
+/// Returns the default that a question names in brackets, as `Choice [1]: ` or `Mirror (default: 2): `. Brackets with several
+/// words offer them.
+fn default_of(question: &str) -> Option<&str> {
+    let inside = question.rsplit(['[', '(', '<']).filter_map(|part| part.split_once([']', ')', '>']).map(|(inside, _)| inside));
+    let mut defaults = inside.filter_map(|inside| {
+        let words: Vec<&str> = split_words(inside).collect();
+        match words[..] {
+            [only] if only == inside.trim() => Some(only),
+            [.., name, default] if name.eq_ignore_ascii_case("default") || name == "is" => Some(default),
+            _ => None,
+        }
+    });
+    defaults.next()
+}
+
+/// Signs that point at a row.
+const POINTERS: [&str; 8] = ["* ", "> ", "→ ", "❯ ", "► ", "▶ ", "=> ", "-> "];
+
+fn is_pointed_at(line: &str) -> bool {
+    let row = line.trim_start();
+    POINTERS.iter().any(|sign| row.starts_with(sign)) && row.contains(char::is_alphabetic)
+}
+
+/// Returns the place of the last row with a word above a row, which says what the rows below are for.
+pub(crate) fn title_above(lines: &[&str], row: usize) -> usize {
+    let has_word = |line: &&str| split_words(line).any(|word| word.chars().filter(|sign| sign.is_alphabetic()).count() > 2);
+    lines[..row].iter().rposition(has_word).unwrap_or(row)
+}
+
+/// Returns the lines with text.
+pub(crate) fn texts(lines: &[&str]) -> Vec<String> {
+    let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+    filled.map(str::to_owned).collect()
 }
 
 /// Returns the numbers or letters of an answer, as they are in rows: letters in both cases, numbers also without leading zeros.
@@ -471,19 +557,20 @@ mod tests {
     #[test]
     fn another_row_in_between_above_or_below_is_another_menu() {
         let menu = "sh x\nWelcome\n1) small\n2) full\n#? ";
-        assert!(goes_on(menu, "2\n", menu) && goes_on(menu, "2\n", "Welcome again\n\n 1) small\n 2) full\n#? "));
+        assert!(goes_on(menu, "2\n", menu) && goes_on(menu, "2\n", "Hello\nWelcome\n\n 1) small\n 2) full\n#? "));
         for (program, printed) in [
+            ("another title", "Uninstall\n1) small\n2) full\n#? "),
             ("old entries above", "1) small\n2) full\nobsolete, new menu:\n1) full\n2) wipe\n#? "),
             ("old entries below", "1) full\n2) wipe\nremoved entries:\n1) small\n2) full\n#? "),
             ("old entries below, in other signs", "[1] full\n[2] wipe\nremoved:\n1) small\n2) full\n#? "),
             ("old entries below, without a word", "1) full\n2) wipe\n\n1) small\n2) full\n#? "),
-            ("an entry before them", "0) none\n2) full\n#? "),
-            ("an entry in between", "1) small\n1a) medium\n2) full\n#? "),
-            ("an entry behind them", "1) small\n2) full\n3) wipe\n#? "),
-            ("a renamed entry", "1) tiny\n2) full\n#? "),
-            ("a longer label", "1) small\n2) full wipe\n#? "),
-            ("a row in between", "1) small\n2) full\nThe numbers are reversed.\n#? "),
-            ("another question", "1) small\n2) full\nErase: "),
+            ("an entry before them", "Welcome\n0) none\n2) full\n#? "),
+            ("an entry in between", "Welcome\n1) small\n1a) medium\n2) full\n#? "),
+            ("an entry behind them", "Welcome\n1) small\n2) full\n3) wipe\n#? "),
+            ("a renamed entry", "Welcome\n1) tiny\n2) full\n#? "),
+            ("a longer label", "Welcome\n1) small\n2) full wipe\n#? "),
+            ("a row in between", "Welcome\n1) small\n2) full\nThe numbers are reversed.\n#? "),
+            ("another question", "Welcome\n1) small\n2) full\nErase: "),
             ("the entry alone above", "2) full erasure\n1) small\n2) full\n#? "),
         ] {
             assert!(!goes_on(menu, "2\n", printed), "{program}");
@@ -501,6 +588,27 @@ mod tests {
         // A number above the menu that was there when it was recorded is no reason to stop.
         let steps = "x\nStep 2: choose\n1) small\n2) full\n#? ";
         assert!(goes_on(steps, "2\n", steps));
+    }
+
+    #[test]
+    fn enter_chooses_the_default_that_stands_there() {
+        let named = "sh x\nMirror\n1) keep\n2) erase\nChoice [1]: ";
+        let word = "sh x\nkeep  all files\nerase all files\nMode (default: keep): ";
+        let pointed = "sh x\nEditor:\n* 0  /usr/bin/vim\n  1  /bin/nano\n\nPress enter to keep the current choice[*]: ";
+        for (recorded, changes) in [
+            (named, &[("keep\n2) erase", "erase\n2) keep"), ("keep", "wipe"), ("Mirror", "Erase"), ("[1]", "[2]")][..]),
+            (word, &[("keep  all files", "keep  none"), ("keep)", "erase)")]),
+            (pointed, &[("* 0", "  0"), ("vim", "rm"), ("nano", "ed"), ("Editor", "Eraser")]),
+        ] {
+            assert!(goes_on(recorded, "\n", recorded) && goes_on(recorded, "\n", &recorded.replace("sh x", "sh x\nHello")));
+            for (part, other) in changes {
+                assert!(!goes_on(recorded, "\n", &recorded.replace(part, other)), "{recorded} {other}");
+            }
+        }
+        // What is only listed above is no menu.
+        for printed in ["x\n* one\n* two\nGo? [Y/n] ", "x\n  one\n  two\nGo? [Y/n] ", "x\n1) a\nGo? [Y/n] ", "x\n> a\nGo? "] {
+            assert_eq!(Menu::printed(printed, &typed("\n")), Menu::None, "{printed}");
+        }
     }
 
     fn drawn(screen: &str, row: &str, act: &Act) -> Vec<String> {

@@ -158,7 +158,8 @@ fn refused(turns: &[Turn]) -> Vec<usize> {
     let before = |at: usize| (0..at).rev().find(|before| turns[*before].log == turns[at].log);
     let mut found = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
-        let Some(asks) = question(turn).filter(|_| is_answer(turn) && is_refusal(&turn.printed)) else { continue };
+        let is_refused = is_refusal(&turn.printed) && (is_hidden(turn) || reports(&turn.printed, &REFUSALS));
+        let Some(asks) = question(turn).filter(|_| is_answer(turn) && is_refused) else { continue };
         let mut attempt = vec![index];
         let mut at = index;
         while let Some(asked) = before(at) {
@@ -166,7 +167,7 @@ fn refused(turns: &[Turn]) -> Vec<usize> {
                 found.extend(attempt);
                 break;
             }
-            let is_repetition = matches!(turns[at].act, Act::Hidden { .. }) && is_answer(&turns[asked]);
+            let is_repetition = is_hidden(&turns[at]) && is_answer(&turns[asked]);
             if !is_repetition || attempt.len() == MAX_REPEATED_SECRETS {
                 break;
             }
@@ -208,15 +209,40 @@ fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
         let own = |other: &&Turn| other.log == turn.log;
         let is_same_prompt =
             turns[..index].iter().rev().find(own).and_then(prompt).is_some_and(|before| before == asks);
-        // The first line is the typed text.
-        let reply = turn.printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
-        if !is_same_prompt || !ERRORS.iter().any(|word| reply.contains(word)) {
+        if !is_same_prompt || !reports(&turn.printed, &ERRORS) {
             continue;
         }
-        let next = turns[index + 1..].iter().filter(own).take(MAX_RETRY_TURNS).map_while(typed);
-        found.extend(next.into_iter().find(|done| is_alike(&failed, done)).map(|done| (index, done)));
+        let next = turns[index + 1..].iter().filter(own).take(MAX_RETRY_TURNS);
+        let mut next = next.map_while(|turn| typed(turn).map(|done| (done, reports(&turn.printed, &ERRORS))));
+        // A line that the program says the same of was taken, too.
+        let done = next.find(|(done, _)| is_alike(&failed, done)).filter(|(_, reports)| !reports);
+        found.extend(done.map(|(done, _)| (index, done)));
     }
     found
+}
+
+/// Maximum number of words before the word with which a program refuses or reports an error.
+const MAX_WORDS_BEFORE: usize = 3;
+
+/// Returns whether a program reported something with one of these words, behind the input in the first line: at the beginning
+/// of a line, and as no count, as in `0 errors`, `no invalid names` or `failed: 0`.
+fn reports(printed: &str, words: &[&str]) -> bool {
+    let reply = printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
+    let is_report = |line: &str| {
+        words.iter().filter_map(|word| line.split_once(word)).any(|(before, after)| {
+            let after = after.split(|sign: char| !sign.is_alphanumeric()).find(|word| !word.is_empty());
+            let is_zero = |word: &str| word.bytes().all(|byte| byte == b'0');
+            let words: Vec<&str> = before.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+            words.len() <= MAX_WORDS_BEFORE
+                && !after.is_some_and(is_zero)
+                && !words.iter().any(|word| is_zero(word) || matches!(*word, "no" | "not" | "without"))
+        })
+    };
+    reply.lines().any(is_report)
+}
+
+fn is_hidden(turn: &Turn) -> bool {
+    matches!(turn.act, Act::Hidden { .. })
 }
 
 /// Maximum number of secrets in one repeated request: one and its repetition.
@@ -335,6 +361,7 @@ mod tests {
             waits: Vec::new(),
             ending,
             printed: printed.to_owned(),
+            above: Vec::new(),
             elapsed: None,
             screen: None,
             menu: crate::menu::Menu::None,
@@ -423,6 +450,38 @@ mod tests {
             why(&turns),
             [format!("a secret at 'New password:': {reason}"), format!("a secret at 'Retype new password:': {reason}")]
         );
+    }
+
+    #[test]
+    fn an_accepted_answer_is_not_left_out() {
+        let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
+        let session = |prompt: &str, replies: [&str; 3]| {
+            let asks = || Ending::Question(prompt.to_owned());
+            let mut turns = vec![Turn { at_prompt: true, ..turn(typed("sh x"), asks(), "") }];
+            for (answer, reply) in ["value-1", "value-2", "value-3"].into_iter().zip(replies) {
+                turns.push(turn(typed(answer), asks(), &format!("{answer}\n{reply}\n{prompt}")));
+            }
+            turns.push(turn(typed("q"), Ending::Prompt { exit_code: Some(0) }, ""));
+            why(&turns).len()
+        };
+        for reply in [
+            "added",
+            "0 errors",
+            "no invalid names",
+            "not invalid",
+            "failed: 0",
+            "the package was not found to be wrong",
+            "written to the file error.log",
+            "INSERT 1, unknown: 0",
+        ] {
+            for prompt in ["User: ", "db> "] {
+                assert_eq!(session(prompt, [reply; 3]), 0, "{prompt} {reply}");
+            }
+        }
+        // A program that says it of each line took each.
+        assert_eq!(session("db> ", ["unknown is 5"; 3]), 0);
+        assert_eq!(session("User: ", ["Invalid name.", "added", "added"]), 1);
+        assert_eq!(session("db> ", ["Error: no such table", "INSERT 1", "INSERT 1"]), 1);
     }
 
     #[test]

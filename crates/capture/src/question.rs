@@ -12,18 +12,44 @@ pub(crate) use classes::{Leeway, varying_words, without_classes};
 /// Returns the pattern of a line that asks: it stands at the end of the output.
 pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {
     // Only line ends follow a complete line.
-    let end = if line.ends_with('\n') { r"\s*\Z" } else { r" *\Z" };
+    let end = if line.ends_with(['\n', '\t']) { r"\s*\Z" } else { r" *\Z" };
     let line = line.trim_end();
     let begin = line.len() - line.trim_start().len();
-    let mut body = general(&line[begin..], bindings, facts, leeway);
+    let (spinner, text) = without_spinner(&line[begin..]);
+    let mut body = general(text, bindings, facts, leeway);
     if body.is_empty() {
         return String::new();
     }
     // A pattern without any text of its own would match every line.
     if classes::without_classes(&body).trim_matches([' ', '+']).is_empty() {
-        body = escaped(&line[begin..]);
+        body = escaped(text);
     }
-    format!("^{}{body}{end}", if begin > 0 { " *" } else { "" })
+    format!("^{}{spinner}{body}{end}", if begin > 0 { " *" } else { "" })
+}
+
+/// Signs of which a program draws one after the other at the beginning of a row while it works.
+const SPINNER: &str = r"|/-\\⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏◐◓◑◒";
+
+/// Returns the pattern of a sign of a spinner at the beginning of a row, and the rest of the row.
+fn without_spinner(row: &str) -> (String, &str) {
+    match row.split_once(' ') {
+        Some((sign, rest)) if sign.chars().count() == 1 && SPINNER.contains(sign) => (format!("[{SPINNER}] "), rest),
+        _ => (String::new(), row),
+    }
+}
+
+/// Words of questions that do not name their subject: it stands above them.
+const OF_ANY_QUESTION: [&str; 36] = [
+    "and", "answer", "are", "certain", "choice", "choose", "confirm", "correct", "default", "enter", "for", "from", "input",
+    "key", "number", "okay", "one", "option", "pick", "please", "press", "really", "right", "select", "selection", "sure",
+    "that", "the", "this", "type", "value", "want", "with", "yes", "you", "your",
+];
+
+/// Returns whether a question names its subject: a word of three letters or more that not every question has.
+pub(crate) fn names_subject(line: &str) -> bool {
+    let line = line.to_lowercase();
+    let mut words = line.split(|sign: char| !sign.is_alphabetic()).filter(|word| word.chars().count() > 2);
+    words.any(|word| !OF_ANY_QUESTION.contains(&word))
 }
 
 /// Maximum number of characters of a row that are compared; of a longer one its end, which may continue in the next row.

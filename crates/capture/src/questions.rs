@@ -215,16 +215,63 @@ fn a_list_that_may_be_a_menu_is_named_where_it_is_not_compared() {
         captured(recorded, answer).guesses.iter().any(|guess| guess.guess.contains("is not compared"))
     };
     assert!(says_so("Found 3 files\nHow many? ", "3"));
-    assert!(says_so("shop is the usual one\nName: ", "shop"));
+    assert!(says_so("The usual one is shop\nName: ", "shop"));
+    assert!(!says_so("shop is the usual one\nName: ", "shop"), "it is compared");
     assert!(!says_so("Found 3 files\nHow many? ", "4"));
     // Nothing but signs is a question that many programs ask.
     let anything = |recorded: &str| {
         captured(recorded, "y").guesses.iter().any(|guess| guess.guess.contains("nearly any question"))
     };
-    for recorded in ["Install it?\n> ", "Install it?\n: ", "Install it?\n[y/N] "] {
+    for recorded in ["> ", "[y/N] ", "Enter your choice: "] {
         assert!(anything(recorded), "{recorded}");
+        assert!(!anything(&format!("Install it?\n{recorded}")), "{recorded}");
     }
     assert!(!anything("Install it? "));
+}
+
+#[test]
+fn what_a_question_without_a_subject_is_about_is_compared() {
+    for question in ["> ", "[y/N] ", "(yes or no)\n", "Are you sure? (y/n) ", "Enter your choice: ", "Answer: "] {
+        for (above, answer, other, goes_on) in [
+            ("Publish the draft?\n", "y", "Erase the draft?\n", false),
+            ("Publish 3 drafts?\n---\n", "y", "Publish 4 drafts?\n---\n", false),
+            ("Publish the draft?\n", "y", "Hello\nPublish the draft?\n", true),
+            ("Which port is free?\n", "9000", "Which process is killed?\n", false),
+            ("Port, now 8123:\n", "9000", "Port, now 8124:\n", true),
+        ] {
+            let starts = |text: &str| Log::default().starts("sh x", 0, &format!("{text}{question}"));
+            let row = if question.ends_with('\n') { "" } else { question };
+            let captured = starts(above).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv");
+            let printed = |text: &str| format!("sh x\n{text}{question}");
+            assert!(answers(&captured, &printed(above)), "{above}{question}");
+            assert_eq!(answers(&captured, &printed(other)), goes_on, "{above}{question}: {other}");
+        }
+    }
+    // A question with a subject, and the prompts of an interpreter.
+    assert!(answers(&captured("12 packages\nContinue? [y/n] ", "y"), "13 packages\nContinue? [y/n] "));
+    let log = Log::default().starts("calc", 0, "calc of May\n> ").answers("> ", "1+1", "2 apples\n> ");
+    let captured = log.answers("> ", "quit", "").runs("true", 0, "").captured(&[], "/srv");
+    assert!(answers(&captured, "calc of June\n> "));
+}
+
+#[test]
+fn ordinals_stay_and_numbers_with_decimals_are_numbers() {
+    for (recorded, answer, printed, goes_on) in [
+        ("Size of the 2nd disk: ", "100", "Size of the 3rd disk: ", false),
+        ("Size of the 2nd disk: ", "100", "Size of the 22nd disk: ", false),
+        ("Timeout [2.5]: ", "10", "Timeout [3]: ", true),
+        ("Timeout [2.5]: ", "10", "Timeout [3.75]: ", true),
+        ("Timeout [2.5]: ", "10", "Timeout [x]: ", false),
+        ("Size (12.5 GB free): ", "100", "Size (112 GB free): ", true),
+        ("Address [10.0.0.5]: ", "10.0.0.9", "Address [10.0.1]: ", false),
+        ("Name:\t", "ana", "Name:\t", true),
+        ("| Keep? ", "y", "/ Keep? ", true),
+        ("| Keep? ", "y", "/ Erase? ", false),
+    ] {
+        let captured = captured(recorded, answer);
+        assert_eq!(answers(&captured, printed), goes_on, "{recorded} {printed}");
+        assert!(answers(&captured, recorded), "{recorded}");
+    }
 }
 
 #[test]

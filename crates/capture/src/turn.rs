@@ -6,9 +6,9 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
-use crate::ahead::{asks, later_question, with_prompt_lines, without_answered};
+use crate::ahead::{asks, later_question, with_lines, with_prompt_lines, without_answered};
 use crate::effects::has_beginning;
-use crate::menu::{Entered, Menu};
+use crate::menu::{Entered, Menu, texts, title_above};
 use crate::question::{LastRow, Leeway};
 use crate::session_log::{MASK, Moment, SessionLog};
 
@@ -35,6 +35,8 @@ pub(crate) struct Turn {
     pub(crate) at_prompt: bool,
     /// The entries that the program must show because the next input chooses one of them.
     pub(crate) menu: Menu,
+    /// The last row with a word above the question, and those between them.
+    pub(crate) above: Vec<String>,
     /// Permitted variation of the question the next time, by its answer.
     pub(crate) leeway: Leeway,
     /// The text of its answer.
@@ -123,7 +125,8 @@ pub(crate) enum Ending {
 
 /// Returns the turns of a log, and the inputs that are none.
 pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>) {
-    let moments = with_prompt_lines(&log.moments);
+    let moments = with_lines(&log.moments);
+    let moments = with_prompt_lines(&moments);
     let mut reader = Reader {
         index,
         moments: &moments,
@@ -379,8 +382,13 @@ impl Reader<'_> {
             _ => Leeway::Data,
         };
         let reads = next.map(|next| NextRead::from_input(next, self.is_imported)).unwrap_or_default();
+        let above = match &ending {
+            Ending::Question(question) | Ending::Password(question) => rows_above(&printed, question),
+            Ending::Prompt { .. } | Ending::Silent(_) | Ending::Screen(_) | Ending::Open => Vec::new(),
+        };
         self.turns.push(Turn {
             menu,
+            above,
             leeway,
             answer: next.and_then(|next| next.text.clone()).unwrap_or_default().trim().to_owned(),
             reads,
@@ -512,6 +520,16 @@ impl Reader<'_> {
                 if context == "password" { Ending::Password(question) } else { Ending::Question(question) }
             }
         }
+    }
+}
+
+/// Returns the last row with a word above the question at the end of an output, and those between them. The first line is the
+/// input that the program got before.
+fn rows_above(printed: &str, question: &str) -> Vec<String> {
+    let lines: Vec<&str> = printed.trim_end().lines().collect();
+    match lines.split_last() {
+        Some((last, [_, lines @ ..])) if last.trim() == question.trim() => texts(&lines[title_above(lines, lines.len())..]),
+        _ => Vec::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | a word | becomes, with [`Leeway::Data`] | with [`Leeway::Identifiers`] |
 //! |---|---|---|
-//! | a number | any number | itself |
+//! | a number, but no ordinal | any number | itself |
 //! | the name of a month or a day, in a date | any such name | itself |
 //! | the name of this machine, or of its user before an `@` | a name | itself |
 //! | a key's fingerprint, `SHA256:…` | any fingerprint | itself |
@@ -30,6 +30,9 @@ pub(crate) enum Leeway {
 
 /// The pattern of any number.
 const NUMBER: &str = r"\d+";
+
+/// The pattern of a number that had decimals.
+const DECIMAL: &str = r"\d+(?:\.\d+)?";
 
 /// The pattern of the name of a machine or a user.
 const NAME: &str = r"[\w.-]+";
@@ -60,7 +63,7 @@ const TEMPORARY: [&str; 4] = ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"];
 
 /// Returns the text of a pattern without its classes. An escaped sign is no class.
 pub(crate) fn without_classes(pattern: &str) -> String {
-    let classes = [MONTHS, DAYS, NUMBER, NAME, LETTERS, WORD];
+    let classes = [MONTHS, DAYS, DECIMAL, NUMBER, NAME, LETTERS, WORD];
     let pattern = classes.into_iter().fold(pattern.to_owned(), |rest, class| rest.replace(class, ""));
     let (mut text, mut rest) = (String::new(), pattern.as_str());
     while let Some(sign) = rest.chars().next() {
@@ -379,8 +382,20 @@ fn class_of_both(one: &str, other: &str) -> String {
     if alphabetic(one) && alphabetic(other) { LETTERS } else { WORD }.to_owned()
 }
 
+/// Ends of ordinal numbers.
+const ORDINAL_ENDS: [&str; 4] = ["st", "nd", "rd", "th"];
+
+/// Returns the length of the decimals that a text begins with: a version or an address has more parts.
+fn decimals(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix('.')?;
+    let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = &digits[length..];
+    let is_last = !rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|sign: char| sign.is_ascii_digit()));
+    (length > 0 && is_last).then_some(1 + length)
+}
+
 /// Escapes a text, with any number in place of each number where those may differ. A single digit within a word of letters
-/// stays: `y1`, `utf8`.
+/// stays: `y1`, `utf8`. So does an ordinal, which says which one is meant: `2nd`.
 fn numbers(text: &str, leeway: Leeway) -> String {
     if leeway != Leeway::Data {
         return escaped(text);
@@ -390,9 +405,19 @@ fn numbers(text: &str, leeway: Leeway) -> String {
     while let Some(sign) = rest.chars().next() {
         let length = rest.chars().take_while(char::is_ascii_digit).count();
         if length > 0 {
+            let behind = rest[length..].to_ascii_lowercase();
+            let is_ordinal = ORDINAL_ENDS.iter().any(|end| {
+                behind.strip_prefix(end).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            });
             let in_word = pattern.ends_with(char::is_alphabetic) && length == 1;
-            pattern.push_str(if in_word { &rest[..1] } else { NUMBER });
-            rest = &rest[length..];
+            let decimals = decimals(&rest[length..]).filter(|_| !text[..text.len() - rest.len()].ends_with('.'));
+            let end = length + decimals.unwrap_or(0);
+            match (is_ordinal || in_word, decimals) {
+                (true, _) => pattern.push_str(&rest[..length]),
+                (false, None) => pattern.push_str(NUMBER),
+                (false, Some(_)) => pattern.push_str(DECIMAL),
+            }
+            rest = &rest[if is_ordinal || in_word { length } else { end }..];
         } else {
             pattern.push_str(&escaped(sign.encode_utf8(&mut [0; 4])));
             rest = &rest[sign.len_utf8()..];
